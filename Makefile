@@ -1,0 +1,37 @@
+# Everything a newcomer needs: `make demo` and `make test`. Each sets up what it needs the first time
+# and works without a network after that.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+UV     := uv==0.13.7
+CORES  := $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: demo test lint check-types bench simulate clean
+
+demo: $(READY)
+	@$(BIN)/python -m treadle.demo
+
+test: lint
+	$(BIN)/pytest -n $(CORES) --dist worksteal
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --level error
+
+bench: $(READY)
+	$(BIN)/python -m bench
+
+simulate: $(READY)
+	$(BIN)/python -m treadle.testing.simulation --schedules $(or $(SCHEDULES),1000000) --processes $(CORES)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis bench/.envs
+
+$(READY): pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Treadle needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --frozen --active --inexact
+	@touch $(READY)

@@ -1,0 +1,103 @@
+"""What an agent is: the content of its `config.yaml`. Only `name` and `model` are required.
+
+A field lands here with the part that obeys it; a file that sets a field no part obeys yet is refused,
+because a limit that is written down and not kept is worse than none."""
+
+import re
+from typing import Any, Literal
+
+from msgspec import Struct
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def seconds(duration: float | str) -> float:
+    """A duration in seconds, from a number or from text such as `90s`, `10m` or `7d`."""
+    if isinstance(duration, str):
+        match = _DURATION.fullmatch(duration.strip())
+        if match is None:
+            raise ValueError(f"`{duration}` is not a duration; accepted: seconds, or text such as 90s, 10m, 7d")
+        return float(match[1]) * _SECONDS[match[2]]
+    return float(duration)
+
+
+def _positive(name: str, value: float | None) -> None:
+    if value is not None and value <= 0:
+        raise ValueError(f"{name} must be above 0, found {value}")
+
+
+class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is asked of the model beside the conversation."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    reasoning: Literal["low", "medium", "high"] | None = None
+
+    def __post_init__(self) -> None:
+        _positive("max_tokens", self.max_tokens)
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where a run stops by itself."""
+
+    max_steps: int | None = 50
+    max_continuations: int = 5
+    deadline: float | str | None = None
+    """From the start of the run: seconds, or text such as `10m`."""
+    stuck_steps: int = 6
+
+    def __post_init__(self) -> None:
+        _positive("max_steps", self.max_steps)
+        _positive("stuck_steps", self.stuck_steps)
+        if self.max_continuations < 0:
+            raise ValueError(f"max_continuations must be 0 or more, found {self.max_continuations}")
+        _positive("deadline", self.deadline_seconds)
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        return None if self.deadline is None else seconds(self.deadline)
+
+
+class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How often and how soon a failed model call is tried again."""
+
+    attempts: int = 3
+    base_ms: int = 1000
+    schedule: Literal["exponential", "linear"] = "exponential"
+
+    def __post_init__(self) -> None:
+        if self.attempts < 0 or self.base_ms < 0:
+            raise ValueError("attempts and base_ms must be 0 or more")
+
+
+class Loop(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How the loop is guarded and ended."""
+
+    doom_loop: Literal["normal", "strict"] = "normal"
+    final_marker: str | None = None
+
+
+class AgentSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An agent, whole. A run keeps the one it was started with."""
+
+    name: str
+    model: str
+    provider: str | None = None
+    model_settings: ModelSettings = ModelSettings()
+    persona: str = ""
+    tools: tuple[str, ...] = ()
+    """The allowlist; globs allowed."""
+    output: dict[str, Any] | None = None
+    """A JSON Schema that the answer must fit."""
+    limits: Limits = Limits()
+    budget_hints: bool = False
+    retry: Retry = Retry()
+    loop: Loop = Loop()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name `{self.name}` must be 1 to 64 letters, digits, dots, dashes or underscores")
+        if not self.model:
+            raise ValueError("model must not be empty")

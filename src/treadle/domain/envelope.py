@@ -1,0 +1,140 @@
+"""The envelope of an event, and its two ways over the wire.
+
+The bytes of an event's data are made once and kept: they are what is stored, what is streamed, and what keeps
+fields and types that only a later version knows."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from treadle.domain.events import NAMES, VOCABULARY, EventData, Unknown
+from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
+
+VERSION = 1
+"""The version of the event data that this code writes."""
+
+_encoder = msgspec.json.Encoder()
+_decoders: dict[str, msgspec.json.Decoder[Any]] = {
+    name: msgspec.json.Decoder(kind.data) for name, kind in VOCABULARY.items()
+}
+
+
+class Draft(Struct, frozen=True, gc=False):
+    """An event that has happened, or is meant to, and has no sequence yet."""
+
+    event_id: EventId
+    timestamp: Instant
+    type: str
+    data: EventData
+    raw: bytes
+
+
+def draft(event_id: EventId, timestamp: Instant, data: EventData) -> Draft:
+    return Draft(event_id, timestamp, NAMES[type(data)], data, _encoder.encode(data))
+
+
+class Origin(Struct, frozen=True, gc=False):
+    """Whose event it is: the part of the envelope that all events of a run share."""
+
+    run_id: RunId
+    session_id: SessionId
+    agent_id: AgentId
+    parent_run_id: RunId | None = None
+
+
+class Event(Struct, frozen=True, gc=False):
+    """One event of a run. For a durable one `sequence` is its place in the journal, from 1 without a gap; a live
+    one has the sequence of the durable event it belongs to."""
+
+    event_id: EventId
+    timestamp: Instant
+    origin: Origin
+    sequence: int
+    type: str
+    data: EventData
+    raw: bytes
+    version: int = VERSION
+
+    @property
+    def run_id(self) -> RunId:
+        return self.origin.run_id
+
+    @property
+    def session_id(self) -> SessionId:
+        return self.origin.session_id
+
+    @property
+    def durable(self) -> bool:
+        kind = VOCABULARY.get(self.type)
+        return kind is None or kind.durable  # what a later version stored is durable, or it would not be here
+
+
+class _Wire(Struct, frozen=True):
+    event_id: str
+    timestamp: datetime
+    agent_id: str
+    run_id: str
+    parent_run_id: str | None
+    session_id: str
+    sequence: int
+    type: str
+    data: Raw
+    version: int = VERSION
+
+
+_wire_decoder = msgspec.json.Decoder(_Wire)
+
+
+def decode_data(type_: str, raw: bytes, version: int = VERSION) -> EventData:
+    """The typed data of an event. What a later version wrote and this one cannot read is `Unknown`."""
+    decoder = _decoders.get(type_)
+    if decoder is None:
+        return Unknown()
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError:
+        if version > VERSION:
+            return Unknown()
+        raise
+
+
+def to_json(event: Event) -> bytes:
+    """The envelope as others see it."""
+    origin = event.origin
+    return _encoder.encode(
+        _Wire(
+            event.event_id,
+            datetime.fromtimestamp(event.timestamp, UTC),
+            origin.agent_id,
+            origin.run_id,
+            origin.parent_run_id,
+            origin.session_id,
+            event.sequence,
+            event.type,
+            Raw(event.raw),
+            event.version,
+        )
+    )
+
+
+def from_json(line: bytes) -> Event:
+    """The event that an envelope holds; the inverse of `to_json`."""
+    wire = _wire_decoder.decode(line)
+    raw = bytes(wire.data)
+    return Event(
+        EventId(wire.event_id),
+        wire.timestamp.timestamp(),
+        Origin(
+            RunId(wire.run_id),
+            SessionId(wire.session_id),
+            AgentId(wire.agent_id),
+            None if wire.parent_run_id is None else RunId(wire.parent_run_id),
+        ),
+        wire.sequence,
+        wire.type,
+        decode_data(wire.type, raw, wire.version),
+        raw,
+        wire.version,
+    )

@@ -1,0 +1,13 @@
+"""The names of things: a prefix that says what it is and a UUIDv7 that says which one."""
+
+from typing import Literal, NewType
+
+AgentId = NewType("AgentId", str)
+SessionId = NewType("SessionId", str)
+RunId = NewType("RunId", str)
+EventId = NewType("EventId", str)
+
+Prefix = Literal["agt", "ses", "run", "stp", "evt", "apr", "tok"]
+
+Instant = float
+"""Seconds since 1970 in UTC: a moment on the wall clock."""

@@ -1,0 +1,69 @@
+"""What is said between people, models and tools: a message and its parts."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Role = Literal["user", "assistant", "tool"]
+
+
+class Text(Struct, frozen=True, tag="text", tag_field="kind"):
+    """Plain words."""
+
+    text: str
+
+
+class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defaults=True):
+    """A model's reasoning. It goes back only to the provider and model that it came from."""
+
+    text: str
+    provider: str
+    model: str
+    signature: str | None = None
+
+
+class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind"):
+    """A call that the model asks for. `arguments` is the JSON text as the model wrote it."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True):
+    """What came of a call. Every call has exactly one."""
+
+    call_id: str
+    content: str
+    is_error: bool = False
+
+
+class Image(Struct, frozen=True, tag="image", tag_field="kind"):
+    """A picture, as base64 text."""
+
+    media_type: str
+    data: str
+
+
+Part = Text | Thinking | ToolUse | ToolResult | Image
+
+
+class Message(Struct, frozen=True):
+    """One turn of a conversation. A `tool` message holds the results of the calls before it, in their order."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """The plain words of this message."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolUse, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolUse))
+
+
+def user(text: str, *attachments: Image) -> Message:
+    """A message from a person, with what they attached to it."""
+    return Message("user", (Text(text), *attachments))

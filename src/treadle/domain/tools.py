@@ -1,0 +1,39 @@
+"""What a tool says of itself: its name, its schema and what it does to the world."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Effect = Literal["none", "read", "write", "external"]
+
+
+class ToolSpec(Struct, frozen=True, omit_defaults=True):
+    """The declaration of a tool. It is journaled when a run starts, so that a run that is taken up later,
+    by other code, is decided by what the tool said of itself when it was called."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    """JSON Schema of the arguments."""
+    effect: Effect = "external"
+    repeatable: bool = False
+    """May be run again when it is not known whether it ran."""
+    parallel: bool | None = None
+    """May run beside other parallel calls. None: when its effect is `none` or `read`."""
+    interactive: bool = False
+    """Needs a person: nothing else runs beside it."""
+    poller: bool = False
+    """Asks again and again by design: the loop guard does not count it."""
+    timeout: float | None = None
+    """Seconds; None: the engine's default; 0: none."""
+
+    @property
+    def writes(self) -> bool:
+        return self.effect in ("write", "external")
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether it may run beside other calls of the same turn."""
+        if self.interactive:
+            return False
+        return not self.writes if self.parallel is None else self.parallel

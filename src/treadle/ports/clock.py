@@ -1,0 +1,21 @@
+"""Time and names, which the pure parts never read for themselves."""
+
+from typing import Protocol
+
+from treadle.domain.identity import Instant, Prefix
+
+
+class Clock(Protocol):
+    def now(self) -> Instant:
+        """The wall clock. It may jump; nothing but timers and records may depend on it."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards, for measuring durations."""
+        ...
+
+
+class Ids(Protocol):
+    def __call__(self, prefix: Prefix) -> str:
+        """A new id: the prefix, an underscore and a UUIDv7. Ids made later sort later."""
+        ...

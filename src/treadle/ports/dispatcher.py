@@ -1,0 +1,23 @@
+"""The dispatcher: sees to it that runnable runs are looked at. All liveness lives here, and no safety."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from treadle.domain.identity import RunId
+
+Work = Callable[[RunId], Awaitable[None]]
+"""Carry a run as far as it can go now. Looking at a run twice, late or in vain must be harmless."""
+
+
+class Dispatcher(Protocol):
+    async def start(self, work: Work) -> None:
+        """Begin to call `work` for every run that is woken or found runnable."""
+        ...
+
+    def wake(self, run_id: RunId) -> None:
+        """Something happened to this run. Never blocks; a wake while the run is being worked on is not lost."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop the work under way and return when it has let go."""
+        ...

@@ -1,0 +1,130 @@
+"""The journal: what happened, in order, for good. All safety lives here.
+
+There are two kinds of append. *Advance* is for the worker that owns the run: it carries the run's epoch, which
+a worker gets by claiming the run and loses when another claims it. *Deliver* is for anyone. An advance that
+meets deliveries its worker has not seen still records its facts (they happened) but not its intents (they were
+decided without knowing)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from treadle.domain.envelope import Draft, Event, Origin
+from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.domain.messages import Message
+from treadle.domain.runs import OutcomeKind, Status
+
+LEASE_SECONDS = 10.0
+RENEW_SECONDS = 3.0
+
+
+class Claim(Struct, frozen=True):
+    """A worker's right to advance a run, with all that the run has been through."""
+
+    origin: Origin
+    epoch: int
+    events: tuple[Event, ...]
+    history: tuple[Message, ...]
+    """What the session said before this run."""
+    recovering: bool
+    """The worker before never let go: it died, or lost its lease."""
+
+
+class Release(Struct, frozen=True):
+    """Let go of a run, together with the intents of the same advance; refused with them."""
+
+    wake_at: Instant | None = None
+    """When to look at the run again by itself; None: only when something is delivered."""
+    said: tuple[Message, ...] | None = None
+    """For a run that ends: what it adds to the conversation of its session."""
+
+
+class Advance(Struct, frozen=True):
+    """What the owner of a run adds to it, in one commit."""
+
+    run_id: RunId
+    epoch: int
+    seen: int
+    """The last sequence that the owner has folded."""
+    facts: tuple[Draft, ...] = ()
+    """What has happened: always recorded."""
+    intents: tuple[Draft, ...] = ()
+    """What is about to happen: recorded only if nothing was delivered after `seen`."""
+    release: Release | None = None
+
+
+class Advanced(Struct, frozen=True):
+    accepted: bool
+    """Whether the intents, and the release, took place."""
+    delivered: tuple[Event, ...]
+    """What others appended after `seen`; they stand before the facts."""
+    sequence: int
+    """The last sequence of the run now."""
+
+
+class RunRecord(Struct, frozen=True):
+    """A run as lists show it, kept in the transaction of the events it sums up."""
+
+    origin: Origin
+    status: Status
+    outcome: OutcomeKind | None
+    created_at: Instant
+    sequence: int
+    wake_at: Instant | None
+
+
+class Journal(Protocol):
+    async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
+        """Create a run with its first events, runnable at once, and return its id.
+
+        With a key that was used before, nothing is created and the id of that run is returned."""
+        ...
+
+    async def claim(self, run_id: RunId, worker: str) -> Claim:
+        """Open a new epoch. Raises NotClaimable while another worker holds the lease, when the run has ended,
+        while an earlier run of its session has not; UnknownRun when there is none."""
+        ...
+
+    async def advance(self, advance: Advance) -> Advanced:
+        """Append as the owner. Raises Fenced, and writes nothing, when the epoch has moved."""
+        ...
+
+    async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
+        """Append as anyone and make the run runnable; return the event's sequence.
+
+        The same key again appends nothing and returns the first one's sequence. None when the run has ended:
+        nothing follows `run_end`."""
+        ...
+
+    async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
+        """Durable events with a sequence above `after`, in order. UnknownRun when there is no such run."""
+        ...
+
+
+class Wakes(Protocol):
+    """What a dispatcher needs of the store, so that no wake is ever lost and no lease runs out."""
+
+    async def runnable(self, limit: int = 100) -> Sequence[RunId]:
+        """Runs that somebody should look at now: due or orphaned, owned by nobody alive, first in their session."""
+        ...
+
+    async def next_wake(self) -> Instant | None:
+        """When the next timer of a waiting run is due."""
+        ...
+
+    async def renew(self, worker: str) -> None:
+        """Extend the lease of every run that this worker owns."""
+        ...
+
+
+class Runs(Protocol):
+    """Looking runs up."""
+
+    async def record(self, run_id: RunId) -> RunRecord: ...
+
+    async def records(
+        self, session_id: SessionId | None = None, unfinished_only: bool = False, limit: int = 50
+    ) -> Sequence[RunRecord]:
+        """The newest first."""
+        ...

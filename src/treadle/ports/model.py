@@ -1,0 +1,129 @@
+"""A model: a conversation goes in, a stream comes out that ends in exactly one `Completed` or `Failed`."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from treadle.domain.agents import ModelSettings
+from treadle.domain.events import ModelErrorKind, StopReason
+from treadle.domain.messages import Message, Part
+from treadle.domain.runs import Usage
+from treadle.domain.tools import ToolSpec
+
+ToolChoice = Literal["auto", "none"]
+
+
+class Encoded:
+    """A value with the bytes it takes on each wire format, made once and kept."""
+
+    __slots__ = ("_wire",)
+
+    def __init__(self) -> None:
+        self._wire: dict[str, bytes] = {}
+
+    def encoded_as(self, wire_format: str, encode: Callable[[], bytes]) -> bytes:
+        """The bytes in `wire_format`; `encode` is called the first time only."""
+        found = self._wire.get(wire_format)
+        if found is None:
+            found = self._wire[wire_format] = encode()
+        return found
+
+
+class Preamble(Encoded):
+    """What stands before the conversation and does not change during a run: instructions and tools."""
+
+    __slots__ = ("system", "tools")
+
+    def __init__(self, system: str, tools: tuple[ToolSpec, ...]) -> None:
+        super().__init__()
+        self.system = system
+        self.tools = tools
+
+
+class Turn(Encoded):
+    """One message of the conversation."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message) -> None:
+        super().__init__()
+        self.message = message
+
+
+class ModelRequest(Struct, frozen=True):
+    """What a model is asked. `turns` is the conversation itself, not a copy: read it before the next event."""
+
+    model: str
+    preamble: Preamble
+    turns: Sequence[Turn]
+    settings: ModelSettings
+    tool_choice: ToolChoice = "auto"
+
+
+class TextDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class ReasoningDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class CallDelta(Struct, frozen=True, gc=False):
+    """A fragment of a call: `index` says which call of this reply."""
+
+    index: int
+    name: str
+    arguments: str
+
+
+class Completed(Struct, frozen=True):
+    """The whole reply. Every call in it has arguments that parse."""
+
+    parts: tuple[Part, ...]
+    stop: StopReason
+    usage: Usage
+    raw_stop: str | None = None
+
+
+class Failed(Struct, frozen=True):
+    """No reply. A stream that ends without its terminal event, or with arguments cut off, is this too."""
+
+    kind: ModelErrorKind
+    message: str
+    """What happened, to which provider, and what to do next."""
+    retryable: bool
+    status: int | None = None
+    retry_after: float | None = None
+    """Seconds, where the provider said so."""
+    usage: Usage = Usage()
+
+
+ModelEvent = TextDelta | ReasoningDelta | CallDelta | Completed | Failed
+
+
+class Model(Protocol):
+    """One provider's model behind one wire format."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Send the request and yield what comes back.
+
+        The last value, and no other, is Completed or Failed; errors of the network or the provider are values
+        and not exceptions. Closing the iterator aborts the call."""
+        ...
+
+
+class Resolved(Struct, frozen=True):
+    """A model that was found, and how."""
+
+    provider: str
+    model: str
+    api_mode: str
+    reason: str
+    client: Model
+
+
+class Models(Protocol):
+    def resolve(self, model: str, provider: str | None) -> Resolved:
+        """The model that a name stands for. Raises UnknownModel or MissingKey, saying what to set."""
+        ...
