@@ -1,1 +1,46 @@
-"""Treadle."""
+"""Treadle: a self-hosted agent execution engine. See `Engine`, `Agent` and `tool`."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from treadle.app import Engine
+    from treadle.domain.envelope import Event
+    from treadle.domain.errors import TreadleError
+    from treadle.domain.messages import Image
+    from treadle.library import Agent, Callbacks, Result
+    from treadle.ports.tool import ToolContext
+    from treadle.tools.function import tool
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "Agent": "treadle.library",
+    "Callbacks": "treadle.library",
+    "Engine": "treadle.app",
+    "Event": "treadle.domain.envelope",
+    "Image": "treadle.domain.messages",
+    "Result": "treadle.library",
+    "ToolContext": "treadle.ports.tool",
+    "TreadleError": "treadle.domain.errors",
+    "tool": "treadle.tools.function",
+}
+
+__all__ = [
+    "Agent",
+    "Callbacks",
+    "Engine",
+    "Event",
+    "Image",
+    "Result",
+    "ToolContext",
+    "TreadleError",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for: the command line must start at once."""
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module `treadle` has no attribute `{name}`")

@@ -11,7 +11,7 @@ from msgspec import Struct
 from treadle.domain.agents import AgentSpec
 from treadle.domain.identity import Instant, RunId
 from treadle.domain.messages import Message, Part
-from treadle.domain.runs import Metrics, Outcome, Status, Usage
+from treadle.domain.runs import Metrics, OutcomeKind, Status, Usage
 from treadle.domain.tools import ToolSpec
 
 Stream = Literal["run", "agent", "system"]
@@ -107,9 +107,10 @@ class RunWaiting(EventData, frozen=True):
 
 @durable("run_recovered")
 class RunRecovered(EventData, frozen=True):
-    """The worker before died or lost its lease; another took the run up."""
+    """The worker before died, lost its lease or failed; the run was taken up again."""
 
     epoch: int
+    reason: str
 
 
 @durable("run_quarantined")
@@ -131,8 +132,13 @@ class RunEnd(EventData, frozen=True):
     """The last event of every run."""
 
     status: Status
-    outcome: Outcome
+    outcome: OutcomeKind
     metrics: Metrics
+    text: str = ""
+    """What was produced, also where the run did not complete."""
+    reason: str = ""
+    next: str = ""
+    """Whether and how to go on."""
     stopped: tuple[str, ...] = ()
     """The calls that were under way and had to be stopped."""
 

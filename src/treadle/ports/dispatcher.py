@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from treadle.domain.identity import RunId
+from treadle.domain.identity import Instant, RunId
 
 Work = Callable[[RunId], Awaitable[None]]
 """Carry a run as far as it can go now. Looking at a run twice, late or in vain must be harmless."""
@@ -14,8 +14,8 @@ class Dispatcher(Protocol):
         """Begin to call `work` for every run that is woken or found runnable."""
         ...
 
-    def wake(self, run_id: RunId) -> None:
-        """Something happened to this run. Never blocks; a wake while the run is being worked on is not lost."""
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        """Look at this run then. Never blocks; a wake while the run is being worked on is not lost."""
         ...
 
     async def stop(self) -> None:

@@ -11,7 +11,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from treadle.domain.envelope import Draft, Event, Origin
-from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.domain.errors import StoreLost
+from treadle.domain.events import WaitReason
+from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.runs import OutcomeKind, Status
 
@@ -34,6 +36,7 @@ class Claim(Struct, frozen=True):
 class Release(Struct, frozen=True):
     """Let go of a run, together with the intents of the same advance; refused with them."""
 
+    waiting_for: WaitReason | None = None
     wake_at: Instant | None = None
     """When to look at the run again by itself; None: only when something is delivered."""
     said: tuple[Message, ...] | None = None
@@ -54,6 +57,10 @@ class Advance(Struct, frozen=True):
     release: Release | None = None
 
 
+ANY = 2**62
+"""For `seen`: let go whatever was delivered, for a worker that is about to stop."""
+
+
 class Advanced(Struct, frozen=True):
     accepted: bool
     """Whether the intents, and the release, took place."""
@@ -61,6 +68,26 @@ class Advanced(Struct, frozen=True):
     """What others appended after `seen`; they stand before the facts."""
     sequence: int
     """The last sequence of the run now."""
+
+
+class Publisher(Protocol):
+    """Who is told of what was committed. Called in the order of commits, on the event loop, and never blocks."""
+
+    def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        """These events are durable; the first has the sequence `first`, the others follow without a gap."""
+        ...
+
+    def delivered(self, run_id: RunId) -> None:
+        """Somebody other than the owner has appended to this run."""
+        ...
+
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        """This run should be looked at, then."""
+        ...
+
+    def lost(self, error: StoreLost) -> None:
+        """Nothing can be made durable any more; whoever waits must be told."""
+        ...
 
 
 class RunRecord(Struct, frozen=True):
@@ -72,6 +99,7 @@ class RunRecord(Struct, frozen=True):
     created_at: Instant
     sequence: int
     wake_at: Instant | None
+    waiting_for: WaitReason | None
 
 
 class Journal(Protocol):
@@ -109,12 +137,9 @@ class Wakes(Protocol):
         """Runs that somebody should look at now: due or orphaned, owned by nobody alive, first in their session."""
         ...
 
-    async def next_wake(self) -> Instant | None:
-        """When the next timer of a waiting run is due."""
-        ...
-
-    async def renew(self, worker: str) -> None:
-        """Extend the lease of every run that this worker owns."""
+    async def renew(self, worker: str) -> Sequence[RunId]:
+        """Extend the lease of every run that this worker owns, and name them. A run that is not named any more
+        was taken over: whoever works on it must stop."""
         ...
 
 
@@ -123,8 +148,14 @@ class Runs(Protocol):
 
     async def record(self, run_id: RunId) -> RunRecord: ...
 
-    async def records(
-        self, session_id: SessionId | None = None, unfinished_only: bool = False, limit: int = 50
-    ) -> Sequence[RunRecord]:
+    async def newest(self, limit: int = 50) -> Sequence[RunRecord]:
         """The newest first."""
+        ...
+
+    async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
+        """Runs that have not ended, of one session or of all, the oldest first."""
+        ...
+
+    async def agent(self, name: str, proposed: AgentId) -> AgentId:
+        """The id of the agent of that name: the one it has, else the proposed one, kept from now on."""
         ...

@@ -1,6 +1,6 @@
 """A model: a conversation goes in, a stream comes out that ends in exactly one `Completed` or `Failed`."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -105,11 +105,11 @@ ModelEvent = TextDelta | ReasoningDelta | CallDelta | Completed | Failed
 class Model(Protocol):
     """One provider's model behind one wire format."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Send the request and yield what comes back.
 
         The last value, and no other, is Completed or Failed; errors of the network or the provider are values
-        and not exceptions. Closing the iterator aborts the call."""
+        and not exceptions. Closing the generator aborts the call."""
         ...
 
 

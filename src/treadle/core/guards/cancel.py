@@ -1,0 +1,19 @@
+"""Somebody asked for the run to end."""
+
+from treadle.core.guards.verdict import Stop
+from treadle.core.state import RunState
+from treadle.domain.identity import Instant
+from treadle.domain.runs import Outcome
+
+
+def judge(state: RunState, now: Instant) -> Stop | None:
+    if state.cancelled is None:
+        return None
+    return Stop(
+        Outcome(
+            "cancelled",
+            state.answer_so_far,
+            reason=f"The run was cancelled: {state.cancelled}",
+            next="Send another message to its session to go on from here.",
+        )
+    )

@@ -1,0 +1,24 @@
+"""A reply that was cut at the model's token limit is continued, so many times."""
+
+from treadle.core.guards.verdict import Stop, Warn
+from treadle.core.state import RunState
+from treadle.domain.events import Continuation
+from treadle.domain.identity import Instant
+from treadle.domain.runs import Outcome
+
+
+def judge(state: RunState, now: Instant) -> Warn | Stop | None:
+    if state.reply is None or state.reply.stop != "max_tokens":
+        return None
+    limit = state.agent.limits.max_continuations
+    if state.continuations >= limit:
+        return Stop(
+            Outcome(
+                "truncated",
+                state.answer_so_far,
+                reason=f"The answer was cut at the model's token limit and {limit} continuations were not enough.",
+                next="Raise model_settings.max_tokens or limits.max_continuations, or ask for a shorter answer.",
+            )
+        )
+    note = "Your last reply was cut at the token limit. Go on exactly where it stopped; repeat nothing."
+    return Warn((Continuation(state.continuations + 1, note),))

@@ -1,0 +1,19 @@
+"""The run has a time by which it must be done."""
+
+from treadle.core.guards.verdict import Stop
+from treadle.core.state import RunState
+from treadle.domain.identity import Instant
+from treadle.domain.runs import Outcome
+
+
+def judge(state: RunState, now: Instant) -> Stop | None:
+    if state.deadline is None or now < state.deadline:
+        return None
+    return Stop(
+        Outcome(
+            "deadline",
+            state.answer_so_far,
+            reason=f"The deadline of {state.agent.limits.deadline_seconds:g} s has passed.",
+            next="Send its session a message to go on, or raise limits.deadline.",
+        )
+    )

@@ -1,0 +1,76 @@
+"""The same call again and again: warn, refuse, stop. A call that was refused still counts.
+
+A successful write by another call starts the counts over: after an edit, running the same tests again is not a
+loop. Tools that declare themselves pollers are left alone, with a hint to wait longer between calls."""
+
+from treadle.core.guards.verdict import Block, Stop, Warn
+from treadle.core.ledger import Call
+from treadle.core.state import RunState
+from treadle.domain.events import LoopWarning
+from treadle.domain.identity import Instant
+from treadle.domain.runs import Outcome
+
+WARN, BLOCK, STOP = 3, 5, 8
+SAME_RESULT_WARN, SAME_RESULT_BLOCK = 2, 3
+STRICT_STOP = 3
+
+
+def judge_call(state: RunState, call: Call) -> Block | Stop | None:
+    """Whether a call that the model asks for may run."""
+    if state.agent.loop.doom_loop == "strict" and call.consecutive >= STRICT_STOP:
+        return _stop(state, f"{call.consecutive} calls in a row were the same `{call.name}` call")
+    if _polls(state, call):
+        return None
+    if call.occurrence >= STOP:
+        return _stop(state, f"`{call.name}` was called {call.occurrence} times with the same arguments")
+    if call.in_cycle and state.ledger.cycle_blocks:
+        return _stop(state, "the same few calls went round and round, also after being refused")
+    if call.occurrence >= BLOCK:
+        return _block(f"`{call.name}` was called with these very arguments {call.occurrence - 1} times already.")
+    if state.ledger.same_results(call.key) >= SAME_RESULT_BLOCK - 1 and call.occurrence >= SAME_RESULT_BLOCK:
+        return _block(f"`{call.name}` with these arguments has brought the same result each time.")
+    if call.in_cycle:
+        return _block("These calls repeat the same cycle for the third time.")
+    return None
+
+
+def judge_turn(state: RunState, now: Instant) -> Warn | None:
+    """What to tell the model of the calls it has just made."""
+    warnings = [warning for call in state.calls if (warning := _warning(state, call))]
+    return Warn(tuple(warnings)) if warnings else None
+
+
+def _warning(state: RunState, call: Call) -> LoopWarning | None:
+    same = state.ledger.same_results(call.key)
+    if _polls(state, call):
+        if same < SAME_RESULT_WARN or same & (same - 1):  # at 2, 4, 8, 16 …
+            return None
+        note = f"`{call.name}` has not changed for {same} calls. Wait longer before you ask again."
+        return LoopWarning(call.name, call.key, same, note)
+    if call.occurrence == WARN:
+        note = f"You have called `{call.name}` with the same arguments {WARN} times. Try something else."
+        return LoopWarning(call.name, call.key, WARN, note)
+    if same == SAME_RESULT_WARN == call.occurrence:
+        note = f"`{call.name}` brought the same result again. Calling it once more will be refused."
+        return LoopWarning(call.name, call.key, same, note)
+    return None
+
+
+def _polls(state: RunState, call: Call) -> bool:
+    spec = state.tools.get(call.name)
+    return spec is not None and spec.poller
+
+
+def _block(reason: str) -> Block:
+    return Block("loop", f"Refused: {reason} Use what you have, or try another way.")
+
+
+def _stop(state: RunState, what: str) -> Stop:
+    return Stop(
+        Outcome(
+            "stuck",
+            state.answer_so_far,
+            reason=f"The run went in a loop: {what}.",
+            next="Send its session a message that says what to do differently.",
+        )
+    )

@@ -1,0 +1,20 @@
+"""The run may take only so many steps."""
+
+from treadle.core.guards.verdict import Stop
+from treadle.core.state import RunState
+from treadle.domain.identity import Instant
+from treadle.domain.runs import Outcome
+
+
+def judge(state: RunState, now: Instant) -> Stop | None:
+    limit = state.agent.limits.max_steps
+    if limit is None or state.step.open or state.step.number < limit:
+        return None
+    return Stop(
+        Outcome(
+            "max_steps",
+            state.answer_so_far,
+            reason=f"All {limit} steps are used and the task is not done.",
+            next="Send its session a message to go on, or raise limits.max_steps.",
+        )
+    )

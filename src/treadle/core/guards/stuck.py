@@ -1,0 +1,82 @@
+"""No way forward: a tool that fails whatever it is given, or steps that tell nothing new.
+
+What is done about it escalates: a note, then the failing tool refused for a turn (it stays in the schema, so
+that the prompt prefix does not change), then a turn without tools that must report, then the end."""
+
+from treadle.core.guards.verdict import Block, Stop, Warn
+from treadle.core.ledger import FAILURES_WARN, Call
+from treadle.core.state import RunState
+from treadle.domain.events import RecoveryAction, RecoveryStage, StuckDetected, StuckKind
+from treadle.domain.identity import Instant
+from treadle.domain.runs import Outcome
+
+FAILURES_STOP = 8
+FAILURES_BETWEEN_STAGES = 2
+STAGES: tuple[RecoveryStage, ...] = ("note", "refuse_tool", "report")
+
+
+def judge_call(state: RunState, call: Call) -> Block | None:
+    """Whether a call may run in a turn for which its tool was refused."""
+    if state.recovery.refused_tool == call.name:
+        return Block("stuck", f"Refused for this turn: `{call.name}` kept failing. Try another way.")
+    if state.reply is not None and state.recovery.stage == "report" and not state.recovery.report_due:
+        return Block("stuck", "Refused: no more calls. Report what you found and what is missing.")
+    return None
+
+
+def judge(state: RunState, now: Instant) -> Warn | Stop | None:
+    """What to do about a run that does not get on."""
+    tool, failures = state.ledger.worst_failure()
+    if failures >= FAILURES_WARN:
+        if failures >= FAILURES_STOP:
+            return _stop(state, f"`{tool}` failed {failures} times in a row")
+        return _escalate(state, "failing_tool", failures, FAILURES_BETWEEN_STAGES, tool)
+    quiet = state.recovery.quiet_steps
+    if quiet >= state.agent.limits.stuck_steps:
+        return _escalate(state, "no_new_information", quiet, 1, _last_tool(state))
+    return None
+
+
+def _escalate(state: RunState, kind: StuckKind, count: int, pace: int, tool: str | None) -> Warn | Stop | None:
+    recovery = state.recovery
+    if recovery.stage is not None and count < recovery.detected_at + pace:
+        return None
+    reached = -1 if recovery.stage is None else STAGES.index(recovery.stage)
+    if reached + 1 == len(STAGES):
+        return _stop(state, _describe(kind, count, tool))
+    stage = STAGES[reached + 1]
+    note = _note(stage, _describe(kind, count, tool), tool)
+    return Warn((StuckDetected(kind, count, tool), RecoveryAction(stage, note, tool)))
+
+
+def _describe(kind: StuckKind, count: int, tool: str | None) -> str:
+    match kind:
+        case "failing_tool":
+            return f"`{tool}` failed {count} times in a row"
+        case "no_new_information":
+            return f"the last {count} steps brought nothing new"
+
+
+def _note(stage: RecoveryStage, what: str, tool: str | None) -> str:
+    match stage:
+        case "note":
+            return f"You seem stuck: {what}. Say what you know, what is missing, and try a different approach."
+        case "refuse_tool":
+            return f"You are still stuck: {what}. `{tool}` is refused for the next turn; use another way."
+        case "report":
+            return f"You are still stuck: {what}. Do not call tools now. Report what you found and what is missing."
+
+
+def _last_tool(state: RunState) -> str | None:
+    return state.calls[-1].name if state.calls else None
+
+
+def _stop(state: RunState, what: str) -> Stop:
+    return Stop(
+        Outcome(
+            "stuck",
+            state.answer_so_far,
+            reason=f"The run does not get on: {what}.",
+            next="Send its session a message that says what to do differently.",
+        )
+    )

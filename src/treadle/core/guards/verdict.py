@@ -1,0 +1,48 @@
+"""What a guard can say. Saying nothing (None) allows."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from treadle.core.state import RunState
+from treadle.domain.events import EventData, GuardName
+from treadle.domain.identity import Instant
+from treadle.domain.runs import Outcome
+
+
+class Warn(Struct, frozen=True):
+    """Go on, with these events on record; those with a note tell the model."""
+
+    events: tuple[EventData, ...]
+
+
+class Block(Struct, frozen=True):
+    """Do not run this call; tell the model why."""
+
+    guard: GuardName
+    reason: str
+
+
+class Stop(Struct, frozen=True):
+    """End the run."""
+
+    outcome: Outcome
+    events: tuple[EventData, ...] = ()
+
+
+Verdict = Warn | Block | Stop
+Guard = Callable[[RunState, Instant], Warn | Stop | None]
+
+
+def strictest(verdicts: Iterable[Warn | Stop | None]) -> Warn | Stop | None:
+    """The first Stop; else every warning in one; else nothing."""
+    events: list[EventData] = []
+    for verdict in verdicts:
+        match verdict:
+            case Stop():
+                return verdict
+            case Warn():
+                events.extend(verdict.events)
+            case None:
+                pass
+    return Warn(tuple(events)) if events else None

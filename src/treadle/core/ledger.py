@@ -1,0 +1,138 @@
+"""Every call the run has made, and what the guards must know of them. All of it follows from the journal."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Literal
+
+import msgspec
+
+from treadle.domain.messages import ToolResult, ToolUse
+from treadle.domain.tools import ToolSpec
+
+Phase = Literal["asked", "started", "ended"]
+FAILURES_WARN = 3
+"""How many failures of one tool in a row make a run look stuck."""
+RECENT = 12
+"""How many calls back a cycle is looked for: three rounds of period four."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call and how far it has come."""
+
+    use: ToolUse
+    key: str
+    occurrence: int
+    """How often this very call was asked for since the world last changed, this one included."""
+    consecutive: int
+    """How many calls in a row had the same normalised signature, this one included."""
+    in_cycle: bool
+    """The calls up to this one are the same few, in the same order, three times over."""
+    phase: Phase = "asked"
+    attempts: int = 0
+    started: int = 0
+    """The sequence of its latest `tool_call_start`."""
+    result: ToolResult | None = None
+
+    @property
+    def call_id(self) -> str:
+        return self.use.call_id
+
+    @property
+    def name(self) -> str:
+        return self.use.name
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What was called, how often, and what came of it."""
+
+    ids: set[str] = field(default_factory=set[str])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    outcomes: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    """Key -> digest of its latest result, and how many times in a row that came back."""
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    """Tool -> failures in a row."""
+    recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECENT))
+    signature: tuple[str, int] = ("", 0)
+    cycle_blocks: int = 0
+    seen: set[str] = field(default_factory=set[str])
+    """Digests of all results so far."""
+
+    def ask(self, use: ToolUse, spec: ToolSpec | None) -> Call:
+        """Enter a call that the model asked for."""
+        key = call_key(use)
+        self.ids.add(use.call_id)
+        self.counts[key] = occurrence = self.counts.get(key, 0) + 1
+        signature = _normalised(key)
+        last, in_a_row = self.signature
+        self.signature = (signature, in_a_row + 1 if signature == last else 1)
+        polls = spec is not None and spec.poller
+        if polls:
+            self.recent.clear()
+        else:
+            self.recent.append(key)
+        return Call(use, key, occurrence, self.signature[1], _repeats_in_cycles(self.recent))
+
+    def end(self, call: Call, result: ToolResult, spec: ToolSpec | None) -> bool:
+        """Enter what came of a call; say whether it told anything new."""
+        call.phase, call.result = "ended", result
+        digest = _digest(result.content)
+        latest, times = self.outcomes.get(call.key, ("", 0))
+        self.outcomes[call.key] = (digest, times + 1 if digest == latest else 1)
+        if result.is_error:
+            self.failures[call.name] = self.failures.get(call.name, 0) + 1
+        else:
+            self.failures.pop(call.name, None)
+            if spec is not None and spec.writes:
+                self._world_changed(call.key)
+        news = digest not in self.seen
+        self.seen.add(digest)
+        return news
+
+    def refuse(self, call: Call, result: ToolResult) -> None:
+        """Enter that a guard refused a call: it counts as asked for, and tells nothing of the tool."""
+        call.phase, call.result = "ended", result
+        self.cycle_blocks += call.in_cycle
+
+    def worst_failure(self) -> tuple[str | None, int]:
+        """The tool that has failed most often in a row."""
+        return max(self.failures.items(), key=lambda item: item[1], default=(None, 0))
+
+    def same_results(self, key: str) -> int:
+        """How many times in a row this very call has brought the same result."""
+        return self.outcomes.get(key, ("", 0))[1]
+
+    def _world_changed(self, by: str) -> None:
+        """After a successful write another call may well answer anew: count from the start, but for the writer."""
+        self.failures.clear()
+        self.counts = {by: self.counts.get(by, 0)}
+        self.outcomes = {by: self.outcomes[by]}
+
+
+def call_key(use: ToolUse) -> str:
+    """What makes two calls the same: the tool and its arguments, however they were spelled."""
+    try:
+        arguments = msgspec.json.encode(msgspec.json.decode(use.arguments or "{}"), order="sorted").decode()
+    except (msgspec.DecodeError, UnicodeError):
+        arguments = use.arguments
+    return f"{use.name} {arguments}" if len(arguments) <= 200 else f"{use.name} #{_digest(arguments)}"
+
+
+def _normalised(key: str) -> str:
+    return "".join(key.lower().split())
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _repeats_in_cycles(recent: deque[str]) -> bool:
+    """Whether the latest calls are the same two, three or four, in the same order, three times over."""
+    for period in (2, 3, 4):
+        if len(recent) >= 3 * period:
+            tail = list(recent)[-3 * period :]
+            if tail == tail[:period] * 3 and len(set(tail)) > 1:
+                return True
+    return False

@@ -1,0 +1,136 @@
+"""The shape of a conversation that no provider can reject, kept as it grows.
+
+Rules: no empty messages; no characters that JSON or a provider refuses; a user speaks first; every call has a
+unique id and exactly one result, in the order of the calls, right behind them. The journal is never changed:
+this is about what is sent."""
+
+import re
+from collections.abc import Iterable
+
+from treadle.domain.messages import Message, Part, Text, Thinking, ToolResult, ToolUse
+from treadle.ports.model import Turn
+
+LOST_RESULT = "No result is on record for this call: interrupted, outcome unknown."
+_OPENING = Message("user", (Text("(The conversation begins here.)"),))
+_UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def sendable(text: str) -> str:
+    """The text without lone surrogates and NUL, which providers reject or cannot decode."""
+    return _UNSENDABLE.sub("\ufffd", text) if _UNSENDABLE.search(text) else text
+
+
+class Transcript:
+    """A conversation that is valid after every message. Adding one costs the same however long it is."""
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+        self._ids: set[str] = set()
+        self._awaiting: dict[str, str] = {}
+        """Calls of the last message that have no result yet: the id they came with -> the id they are sent with."""
+
+    def add(self, message: Message) -> None:
+        match message.role:
+            case "user":
+                self.close()
+                self._append("user", _clean(message.parts, Text))
+            case "assistant":
+                self.close()
+                if not self.turns:
+                    self.turns.append(Turn(_OPENING))
+                self._append("assistant", self._with_unique_ids(_clean(message.parts, Text, Thinking, ToolUse)))
+            case "tool":
+                self._answer(message.parts)
+
+    def close(self) -> None:
+        """Give every call that is still open the result that none is on record."""
+        if self._awaiting:
+            self._answer(())
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(turn.message for turn in self.turns)
+
+    def _append(self, role: str, parts: tuple[Part, ...]) -> None:
+        if not parts:
+            return
+        if role == "assistant" and all(isinstance(part, Thinking) for part in parts):
+            return  # reasoning that led to nothing cannot stand alone
+        self.turns.append(Turn(Message("user" if role == "user" else "assistant", parts)))
+
+    def _with_unique_ids(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple(self._unique(part) if isinstance(part, ToolUse) else part for part in parts)
+
+    def _unique(self, use: ToolUse) -> ToolUse:
+        wanted = use.call_id or "call"
+        sent = next(name for name in _variants(wanted) if name not in self._ids)
+        self._ids.add(sent)
+        asked = next(name for name in _variants(use.call_id) if name not in self._awaiting)
+        self._awaiting[asked] = sent
+        return use if sent == use.call_id else ToolUse(sent, use.name, use.arguments)
+
+    def _answer(self, parts: Iterable[Part]) -> None:
+        results: dict[str, ToolResult] = {}
+        for part in parts:
+            if isinstance(part, ToolResult):
+                given = next((name for name in _variants(part.call_id) if name not in results), part.call_id)
+                results.setdefault(given, part)
+        answers: list[Part] = []
+        for asked, sent in self._awaiting.items():
+            found = results.get(asked)
+            if found is None:
+                answers.append(ToolResult(sent, LOST_RESULT, is_error=True))
+            else:
+                answers.append(ToolResult(sent, sendable(found.content), found.is_error))
+        self._awaiting = {}
+        if answers:
+            self.turns.append(Turn(Message("tool", tuple(answers))))
+
+
+def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages in a shape that no provider rejects. Repairing twice changes nothing more."""
+    transcript = Transcript()
+    for message in messages:
+        transcript.add(message)
+    transcript.close()
+    return transcript.messages
+
+
+def unique_call_ids(parts: tuple[Part, ...], taken: Iterable[str], prefix: str) -> tuple[Part, ...]:
+    """The parts of a reply with a call id that is new to the run for every call, as it came where it can be."""
+    used = set(taken)
+    unique: list[Part] = []
+    for index, part in enumerate(parts):
+        if isinstance(part, ToolUse):
+            wanted = part.call_id or f"{prefix}_{index}"
+            call_id = next(name for name in _variants(wanted) if name not in used)
+            used.add(call_id)
+            part = part if call_id == part.call_id else ToolUse(call_id, part.name, part.arguments)
+        unique.append(part)
+    return tuple(unique)
+
+
+def _variants(name: str) -> Iterable[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}_{number}"
+        number += 1
+
+
+def _clean(parts: tuple[Part, ...], *kinds: type[Part]) -> tuple[Part, ...]:
+    """The parts of these kinds (and pictures), without empty texts."""
+    kept: list[Part] = []
+    for part in parts:
+        match part:
+            case Text(text):
+                if text.strip():
+                    kept.append(part if _UNSENDABLE.search(text) is None else Text(sendable(text)))
+            case Thinking() | ToolUse():
+                if isinstance(part, kinds):
+                    kept.append(part)
+            case ToolResult():
+                pass
+            case _:
+                kept.append(part)
+    return tuple(kept)

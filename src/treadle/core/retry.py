@@ -1,0 +1,32 @@
+"""Whether and when a failed model call is tried again."""
+
+from typing import Final
+
+from treadle.core.state import RunState
+from treadle.domain.agents import Retry
+from treadle.domain.events import LlmError, LlmRetry
+from treadle.domain.identity import Instant
+
+LINEAR_STEP_MS: Final = 2000
+LONGEST_MS: Final = 60_000
+
+
+def retry_after(
+    state: RunState, error: LlmError, asked_wait: float | None, now: Instant, chance: float
+) -> LlmRetry | None:
+    """The retry that follows a failure, or None when there is none. `chance` is a number from 0 to 1.
+
+    A wait that the provider asked for is honoured in full; otherwise it follows the agent's schedule."""
+    policy = state.agent.retry
+    if not error.retryable or state.failures >= policy.attempts:
+        return None
+    delay_ms = round(asked_wait * 1000) if asked_wait is not None else _scheduled(policy, state.failures, chance)
+    return LlmRetry(error.step, error.attempt, now + delay_ms / 1000, delay_ms)
+
+
+def _scheduled(policy: Retry, failures: int, chance: float) -> int:
+    match policy.schedule:
+        case "exponential":  # with full jitter
+            return round(min(LONGEST_MS, policy.base_ms * 2**failures) * chance)
+        case "linear":
+            return LINEAR_STEP_MS * failures

@@ -1,0 +1,179 @@
+"""The state of a run: what its journal amounts to. Only `fold` changes it."""
+
+from dataclasses import dataclass, field
+
+from treadle.core.ledger import Call, Ledger
+from treadle.core.repair import Transcript
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Origin
+from treadle.domain.events import (
+    LlmError,
+    LlmResponse,
+    ModelResolved,
+    RecoveryStage,
+    SteerMode,
+)
+from treadle.domain.identity import Instant
+from treadle.domain.messages import Message
+from treadle.domain.runs import Metrics, OutcomeKind, Status
+from treadle.domain.tools import ToolSpec
+from treadle.ports.model import Preamble
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the run has used, as it adds up; `Metrics` is how it is shown."""
+
+    model_calls: int = 0
+    repeated_calls: int = 0
+    actions: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    estimated: bool = False
+    model_ms: int = 0
+    tool_ms: int = 0
+    first_token_ms: int | None = None
+
+
+@dataclass(slots=True)
+class StepTally:
+    """The step under way."""
+
+    number: int = 0
+    open: bool = False
+    began_at: Instant = 0.0
+    attempts: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    told_something: bool = False
+    """A result that was never seen before, or text."""
+
+
+@dataclass(slots=True)
+class Recovery:
+    """How far the escalation against being stuck has come."""
+
+    stage: RecoveryStage | None = None
+    refused_tool: str | None = None
+    """Refused while the step after the decision lasts."""
+    report_due: bool = False
+    """The next turn goes without tools and must report."""
+    quiet_steps: int = 0
+    """Steps in a row that told nothing new."""
+    detected_at: int = 0
+    """The quiet step or failure count that was acted on last."""
+
+
+@dataclass(slots=True)
+class RunState:
+    """All that a decision may depend on."""
+
+    origin: Origin
+    transcript: Transcript
+    said_from: int
+    """Where in the transcript this run's own turns begin."""
+    sequence: int = 0
+    agent: AgentSpec = field(default_factory=lambda: AgentSpec("unknown", "unknown"))
+    status: Status = "pending"
+    outcome: OutcomeKind | None = None
+
+    # Set when the run starts
+    started_at: Instant | None = None
+    deadline: Instant | None = None
+    tools: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
+    preamble: Preamble = field(default_factory=lambda: Preamble("", ()))
+    model: ModelResolved | None = None
+
+    # The conversation
+    inbox: list[Message] = field(default_factory=list[Message])
+    """What the model has not been sent yet: messages and notes, in order."""
+    reply: LlmResponse | None = None
+    """The latest reply, until the next request."""
+    calls: list[Call] = field(default_factory=list[Call])
+    """The calls of the latest reply."""
+    answer_so_far: str = ""
+    """The text of the answer, joined over continuations."""
+
+    # Model calls
+    request: int = 0
+    """The sequence of the latest `llm_request`."""
+    in_flight: bool = False
+    """A request was sent and nothing is on record of its end."""
+    failures: int = 0
+    """Failed attempts in a row."""
+    failure: LlmError | None = None
+    retry_at: Instant | None = None
+
+    # Deliveries
+    cancelled: str | None = None
+    interrupted: str | None = None
+    """Stop and wait until asked to go on."""
+    steered: SteerMode | None = None
+    """A message waits in the inbox that the model has not been sent."""
+
+    # Guards
+    ledger: Ledger = field(default_factory=Ledger)
+    recovery: Recovery = field(default_factory=Recovery)
+    empty_turns: int = 0
+    continuations: int = 0
+    rejected_outputs: int = 0
+    hinted_percent: int = 0
+    recoveries: int = 0
+    """Takeovers after a crash, in a row, without anything done in between."""
+    stopped: list[str] = field(default_factory=list[str])
+    """Calls that were under way when the run was cancelled."""
+    unavailable: bool = False
+    """Something the run needs (a tool, a provider) was not to be had when it was last looked at."""
+
+    step: StepTally = field(default_factory=StepTally)
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def started(self) -> bool:
+        return self.started_at is not None
+
+    @property
+    def open_calls(self) -> list[Call]:
+        """Calls of the latest reply that have no result, in order."""
+        return [call for call in self.calls if call.phase != "ended"]
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        """What this run has added to the conversation, with what the model was never sent of it."""
+        sent = tuple(turn.message for turn in self.transcript.turns[self.said_from :])
+        return (*sent, joined(self.inbox)) if self.inbox else sent
+
+    def metrics(self, now: Instant) -> Metrics:
+        tally = self.tally
+        return Metrics(
+            steps=self.step.number,
+            model_calls=tally.model_calls,
+            repeated_calls=tally.repeated_calls,
+            actions=tally.actions,
+            input_tokens=tally.input_tokens,
+            output_tokens=tally.output_tokens,
+            cache_read_tokens=tally.cache_read_tokens,
+            cache_write_tokens=tally.cache_write_tokens,
+            estimated=tally.estimated,
+            duration_ms=0 if self.started_at is None else max(0, round((now - self.started_at) * 1000)),
+            model_ms=tally.model_ms,
+            tool_ms=tally.tool_ms,
+            first_token_ms=tally.first_token_ms,
+        )
+
+
+def joined(messages: list[Message]) -> Message:
+    """Several messages of the user's side as one."""
+    return Message("user", tuple(part for message in messages for part in message.parts))
+
+
+def fresh(origin: Origin, history: tuple[Message, ...] = ()) -> RunState:
+    """The state of a run to which nothing has happened yet, in a session that has said `history`."""
+    transcript = Transcript()
+    for message in history:
+        transcript.add(message)
+    transcript.close()
+    return RunState(origin, transcript, said_from=len(transcript.turns))

@@ -1,0 +1,1 @@
+"""Dispatchers: one process, or many workers."""

@@ -1,0 +1,129 @@
+"""The dispatcher of one process: a task per run, one timer for what is due, a sweep for what was missed."""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Sequence
+
+from treadle.domain.errors import StoreError
+from treadle.domain.identity import Instant, RunId
+from treadle.ports.clock import Clock
+from treadle.ports.dispatcher import Work
+from treadle.ports.journal import RENEW_SECONDS, Wakes
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS = RENEW_SECONDS
+"""How often leases are renewed and lost wakes looked for."""
+
+
+class LocalDispatcher:
+    """Implements `Dispatcher` on asyncio."""
+
+    def __init__(self, wakes: Wakes, clock: Clock, worker: str, concurrency: int = 1000) -> None:
+        self._wakes = wakes
+        self._clock = clock
+        self._worker = worker
+        self._concurrency = concurrency
+        self._work: Work | None = None
+        self._active: dict[RunId, asyncio.Task[None]] = {}
+        self._held: dict[RunId, asyncio.Task[None]] = {}
+        """What was ours at the last renewal."""
+        self._again: set[RunId] = set()
+        """Woken while active: looked at once more afterwards."""
+        self._ready: dict[RunId, None] = {}
+        """Woken and waiting for room, in order."""
+        self._timers: list[tuple[Instant, RunId]] = []
+        self._alarm: asyncio.TimerHandle | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def start(self, work: Work) -> None:
+        self._work = work
+        self._sweeper = asyncio.create_task(self._sweep_forever(), name="treadle-sweep")
+
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        if at > self._clock.now():
+            heapq.heappush(self._timers, (at, run_id))
+            self._set_alarm()
+        elif run_id in self._active:
+            self._again.add(run_id)
+        else:
+            self._ready[run_id] = None
+            self._fill()
+
+    async def stop(self) -> None:
+        self._work = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+        tasks = [*self._active.values(), *([self._sweeper] if self._sweeper else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is being worked on or about to be."""
+        return bool(self._active or self._ready)
+
+    def _fill(self) -> None:
+        """Start what is ready, as far as there is room."""
+        while self._work is not None and self._ready and len(self._active) < self._concurrency:
+            run_id = next(iter(self._ready))
+            del self._ready[run_id]
+            task = asyncio.create_task(self._run(run_id, self._work), name=f"treadle-{run_id}")
+            self._active[run_id] = task
+
+    async def _run(self, run_id: RunId, work: Work) -> None:
+        try:
+            await work(run_id)
+        except StoreError as error:
+            logger.error("%s", error)
+        except Exception:
+            logger.exception("work on %s failed", run_id)
+        finally:
+            del self._active[run_id]
+            if run_id in self._again:
+                self._again.discard(run_id)
+                self._ready[run_id] = None
+            self._fill()
+
+    # ── Time ──
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._timers and self._work is not None:
+            delay = max(0.0, self._timers[0][0] - self._clock.now())
+            # A far timer is left to the sweep: the wall clock may jump meanwhile.
+            self._alarm = asyncio.get_running_loop().call_later(min(delay, SWEEP_SECONDS), self._ring)
+
+    def _ring(self) -> None:
+        now, self._alarm = self._clock.now(), None
+        while self._timers and self._timers[0][0] <= now:
+            self.wake(heapq.heappop(self._timers)[1], now)
+        self._set_alarm()
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            try:
+                await self._sweep()
+            except StoreError as error:
+                logger.error("%s", error)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def _sweep(self) -> None:
+        """Keep what is ours, drop what is not any more, find what nobody looks at."""
+        if self._active:
+            self._drop_lost(await self._wakes.renew(self._worker))
+        for run_id in await self._wakes.runnable():
+            if run_id not in self._active:
+                self.wake(run_id, self._clock.now())
+
+    def _drop_lost(self, owned: Sequence[RunId]) -> None:
+        """Stop work on runs that were ours at the last renewal and have been taken over since."""
+        for run_id in set(self._held) - set(owned):
+            if self._active.get(run_id) is self._held[run_id]:
+                self._held[run_id].cancel()
+        self._held = {run_id: self._active[run_id] for run_id in owned if run_id in self._active}

@@ -1,0 +1,52 @@
+"""What a provider of models is: where it answers, in which wire format, with which key, and how patiently."""
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+ApiMode = Literal["chat_completions"]
+
+
+class Timeouts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How long a model call may take, in seconds; None turns a limit off."""
+
+    first_byte: float | None = 120.0
+    """From sending the request to the first byte of the reply."""
+    between_bytes: float | None = 60.0
+    whole_call: float | None = 600.0
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"timeouts.{name} must be above 0, or null to turn it off; found {value}")
+
+
+NO_TIMEOUTS = Timeouts(first_byte=None, between_bytes=None, whole_call=None)
+"""For models on the user's own machine, which may take their time."""
+
+
+class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An entry under `providers` of `config.yaml`."""
+
+    base_url: str
+    api_mode: ApiMode = "chat_completions"
+    api_key: str | None = None
+    api_key_env: str | None = None
+    """The variable that holds the key where `api_key` is not set."""
+    needs_key: bool = False
+    """Refuse to call without a key, instead of letting the provider say so."""
+    headers: dict[str, str] = {}
+    timeouts: Timeouts = Timeouts()
+
+    def __post_init__(self) -> None:
+        url = urlsplit(self.base_url)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError(
+                f"base_url must be an http or https URL such as https://host/v1, found `{self.base_url}`"
+            )
+
+    def __repr__(self) -> str:
+        """Without the key and the headers: a value that is logged must not give secrets away."""
+        return f"ProviderConfig({self.base_url!r}, {self.api_mode!r})"

@@ -1,0 +1,1 @@
+"""The effects: the one loop, its model calls and its tool calls."""

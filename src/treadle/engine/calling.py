@@ -1,0 +1,156 @@
+"""One model call: the stream, read to its end or to where it was cut, and what is put on record of it."""
+
+from contextlib import aclosing
+
+from treadle.core.context import project
+from treadle.core.repair import unique_call_ids
+from treadle.core.retry import retry_after
+from treadle.core.state import RunState
+from treadle.domain.events import (
+    AttemptReset,
+    EventData,
+    LlmError,
+    LlmRequest,
+    LlmResponse,
+    StepStart,
+    ThinkingDelta,
+    Token,
+    ToolCallDelta,
+)
+from treadle.domain.messages import Text
+from treadle.domain.runs import Usage
+from treadle.engine.deps import Deps
+from treadle.engine.ownership import Log
+from treadle.ports.model import (
+    CallDelta,
+    Completed,
+    Failed,
+    Model,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+)
+
+
+def asked(state: RunState, tools_offered: bool) -> tuple[EventData, ...]:
+    """The intent to call the model: a new step, or another attempt at the one that is open."""
+    assert state.model is not None, "a run that asks has resolved its model"
+    opening = () if state.step.open else (StepStart(state.step.number + 1),)
+    request = LlmRequest(
+        step=state.step.number + len(opening),
+        attempt=1 if opening else state.step.attempts + 1,
+        provider=state.model.provider,
+        model=state.model.model,
+        messages=len(state.transcript.turns) + bool(state.inbox),
+        tools_offered=tools_offered,
+        repeats_lost=state.in_flight,
+    )
+    return (*opening, request)
+
+
+async def call_model(client: Model, tools_offered: bool, log: Log, deps: Deps) -> None:
+    """Ask, show what comes as it comes, and record how it ended: a reply, or a failure and its retry."""
+    attempt = Attempt(log, deps, project(log.state, tools_offered))
+    deps.hub.speaking(log.origin.run_id, attempt)
+    try:
+        await log.unless(_reply_unwanted, attempt.read(client), until=log.state.deadline)
+    finally:
+        deps.hub.speaking(log.origin.run_id, None)
+    log.record(*attempt.on_record())
+
+
+def _reply_unwanted(state: RunState) -> bool:
+    return state.cancelled is not None or state.interrupted is not None or state.steered == "interrupt"
+
+
+class Attempt:
+    """One request and what has come back so far."""
+
+    def __init__(self, log: Log, deps: Deps, request: ModelRequest) -> None:
+        self._log = log
+        self._deps = deps
+        self._request = request
+        self._sequence = log.state.request
+        self._number = log.state.step.attempts
+        self._began = deps.clock.monotonic()
+        self._first_token_ms: int | None = None
+        self._text: list[str] = []
+        self._length = 0
+        self._reasoned = 0
+        self._argued: dict[int, int] = {}
+        self._end: Completed | Failed | None = None
+
+    async def read(self, client: Model) -> None:
+        if self._number > 1:
+            self._show(AttemptReset(self._sequence, self._number))
+        async with aclosing(client.stream(self._request)) as stream:
+            async for event in stream:
+                match event:
+                    case TextDelta(text):
+                        self._heard(text)
+                    case ReasoningDelta(text):
+                        self._show(ThinkingDelta(self._sequence, self._number, self._reasoned, text))
+                        self._reasoned += len(text)
+                    case CallDelta(index, name, arguments):
+                        offset = self._argued.get(index, 0)
+                        self._argued[index] = offset + len(arguments)
+                        self._show(ToolCallDelta(self._sequence, self._number, index, offset, name, arguments))
+                    case Completed() | Failed():
+                        self._end = event
+
+    def so_far(self) -> Token:
+        """The text until now, for a reader who comes late."""
+        return Token(self._sequence, self._number, 0, "".join(self._text))
+
+    def on_record(self) -> tuple[EventData, ...]:
+        """How the attempt ended, as events."""
+        step, duration_ms = self._log.state.step.number, self._elapsed_ms()
+        match self._end:
+            case Completed(parts, stop, usage, raw_stop):
+                unique = unique_call_ids(parts, self._log.state.ledger.ids, prefix=f"call_{step}")
+                return (
+                    LlmResponse(
+                        step, self._number, unique, stop, usage, duration_ms, self._first_token_ms, raw_stop
+                    ),
+                )
+            case Failed() as failed:
+                return self._failed(failed, duration_ms)
+            case None:  # it was cut short, by a wish or by the deadline
+                kept = (Text("".join(self._text)),) if self._text else ()
+                return (
+                    LlmResponse(
+                        step, self._number, kept, "interrupted", self._guess(), duration_ms, self._first_token_ms
+                    ),
+                )
+
+    def _failed(self, failed: Failed, duration_ms: int) -> tuple[EventData, ...]:
+        state = self._log.state
+        error = LlmError(
+            state.step.number,
+            self._number,
+            failed.kind,
+            failed.message,
+            failed.retryable,
+            failed.status,
+            duration_ms,
+            failed.usage,
+        )
+        retry = retry_after(state, error, failed.retry_after, self._deps.clock.now(), self._deps.chance())
+        return (error,) if retry is None else (error, retry)
+
+    def _heard(self, text: str) -> None:
+        if self._first_token_ms is None:
+            self._first_token_ms = self._elapsed_ms()
+        self._text.append(text)
+        self._show(Token(self._sequence, self._number, self._length, text))
+        self._length += len(text)
+
+    def _show(self, data: EventData) -> None:
+        self._log.live(data, self._sequence)
+
+    def _elapsed_ms(self) -> int:
+        return round((self._deps.clock.monotonic() - self._began) * 1000)
+
+    def _guess(self) -> Usage:
+        """What an attempt that was cut short may have cost: nobody told us."""
+        return Usage(output_tokens=self._length // 4, estimated=True)

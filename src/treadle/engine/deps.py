@@ -1,0 +1,33 @@
+"""What the loop needs of the world, handed to it once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from treadle.engine.hub import Hub
+from treadle.ports.clock import Clock, Ids
+from treadle.ports.journal import Journal
+from treadle.ports.model import Models
+from treadle.ports.tool import Toolbox
+
+
+class ToolTimeouts(Struct, frozen=True):
+    """Seconds; 0 means none."""
+
+    default: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deps:
+    journal: Journal
+    hub: Hub
+    models: Models
+    tools: Toolbox
+    clock: Clock
+    ids: Ids
+    chance: Callable[[], float]
+    """A number from 0 to 1, for the jitter of retries."""
+    worker: str
+    """Who owns the runs that this process claims."""
+    timeouts: ToolTimeouts = field(default_factory=ToolTimeouts)

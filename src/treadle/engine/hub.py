@@ -1,0 +1,174 @@
+"""Who is listening in this process: events after they are committed, live ones at once.
+
+A reader that falls behind is cut off with a reset that it can resume from; a run never waits for a reader."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+from treadle.domain.envelope import Draft, Event, Origin, draft
+from treadle.domain.errors import StoreLost
+from treadle.domain.events import EventData, RunEnd, StreamReset, Token
+from treadle.domain.identity import Instant, RunId
+from treadle.ports.clock import Clock, Ids, event_id
+
+BACKLOG = 10_000
+"""How many events a reader may be behind before it is cut off."""
+
+
+class Speech(Protocol):
+    """Text that is being written now."""
+
+    def so_far(self) -> Token:
+        """All of it, from its beginning."""
+        ...
+
+
+class Subscription:
+    """One reader's queue. It ends with the run, or with a `stream_reset` when the reader was too slow."""
+
+    def __init__(self, hub: "Hub", run_id: RunId, backlog: int) -> None:
+        self._hub = hub
+        self._run_id = run_id
+        self._backlog = backlog
+        self._events: deque[Event] = deque()
+        self._ready = asyncio.Event()
+        self._cut = False
+        self._error: StoreLost | None = None
+
+    def __enter__(self) -> "Subscription":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hub.forget(self._run_id, self)
+
+    def offer(self, event: Event) -> None:
+        if self._cut:
+            return
+        if len(self._events) >= self._backlog:
+            self._cut = True
+            self._events.clear()
+        else:
+            self._events.append(event)
+        self._ready.set()
+
+    def fail(self, error: StoreLost) -> None:
+        self._error = error
+        self._ready.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event | None]:
+        """The events as they come; None once, and last, when the reader was cut off."""
+        while True:
+            while self._events:
+                yield self._events.popleft()
+            if self._error is not None:
+                raise self._error
+            if self._cut:
+                yield None
+                return
+            self._ready.clear()
+            await self._ready.wait()
+
+
+class Hub:
+    """Implements `ports.journal.Publisher` for the readers and workers of this process."""
+
+    def __init__(self, clock: Clock, ids: Ids, on_wake: Callable[[RunId, Instant], None]) -> None:
+        self._clock = clock
+        self._ids = ids
+        self.on_wake = on_wake
+        self._readers: dict[RunId, list[Subscription]] = {}
+        self._ends: dict[RunId, list[asyncio.Future[None]]] = {}
+        self._owners: dict[RunId, Callable[[], None]] = {}
+        self._speech: dict[RunId, Speech] = {}
+
+    # ── What the journal tells ──
+
+    def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        readers = self._readers.get(origin.run_id)
+        if readers:
+            for offset, made in enumerate(drafts):
+                event = Event(made.event_id, made.timestamp, origin, first + offset, made.type, made.data, made.raw)
+                for reader in tuple(readers):
+                    reader.offer(event)
+        if drafts and type(drafts[-1].data) is RunEnd:
+            for waiter in self._ends.pop(origin.run_id, ()):
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def delivered(self, run_id: RunId) -> None:
+        owner = self._owners.get(run_id)
+        if owner is not None:
+            owner()
+
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        self.on_wake(run_id, at)
+
+    def lost(self, error: StoreLost) -> None:
+        for waiters in self._ends.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(error)
+        for readers in self._readers.values():
+            for reader in readers:
+                reader.fail(error)
+
+    # ── What workers tell and ask ──
+
+    def live(self, origin: Origin, sequence: int, data: EventData) -> None:
+        """Show a live event to whoever is listening now."""
+        readers = self._readers.get(origin.run_id)
+        if readers:
+            event = self.event(origin, sequence, data)
+            for reader in tuple(readers):
+                reader.offer(event)
+
+    def speaking(self, run_id: RunId, speech: Speech | None) -> None:
+        """Remember the text in flight, so that a reader who comes late can be given it."""
+        if speech is None:
+            self._speech.pop(run_id, None)
+        else:
+            self._speech[run_id] = speech
+
+    def on_delivery(self, run_id: RunId, tell: Callable[[], None]) -> None:
+        """Have the owner of a run told whenever something is delivered to it."""
+        self._owners[run_id] = tell
+
+    def let_go(self, run_id: RunId) -> None:
+        self._owners.pop(run_id, None)
+        self._speech.pop(run_id, None)
+
+    # ── What readers ask ──
+
+    def subscribe(self, run_id: RunId, backlog: int = BACKLOG) -> Subscription:
+        reader = Subscription(self, run_id, backlog)
+        self._readers.setdefault(run_id, []).append(reader)
+        return reader
+
+    def forget(self, run_id: RunId, reader: Subscription) -> None:
+        readers = self._readers.get(run_id, [])
+        if reader in readers:
+            readers.remove(reader)
+        if not readers:
+            self._readers.pop(run_id, None)
+
+    def end_of(self, run_id: RunId) -> "asyncio.Future[None]":
+        """Done when the end of the run has been committed after this call."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ends.setdefault(run_id, []).append(waiter)
+        return waiter
+
+    def text_in_flight(self, run_id: RunId) -> Token | None:
+        speech = self._speech.get(run_id)
+        return None if speech is None else speech.so_far()
+
+    def event(self, origin: Origin, sequence: int, data: EventData) -> Event:
+        """A live event for one reader."""
+        made = draft(event_id(self._ids), self._clock.now(), data)
+        return Event(made.event_id, made.timestamp, origin, sequence, made.type, data, made.raw)
+
+
+def reset(after: int) -> StreamReset:
+    """What a reader that was cut off is told."""
+    return StreamReset(after, f"The reader fell more than {BACKLOG} events behind; subscribe again after {after}.")

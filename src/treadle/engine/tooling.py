@@ -1,0 +1,135 @@
+"""Tool calls: checked, run side by side, each ending in exactly one event."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec import Struct
+
+from treadle.core.decide import OUTCOME_UNKNOWN
+from treadle.core.ledger import Call
+from treadle.core.state import RunState
+from treadle.domain.events import EventData, ToolCallEnd, ToolCallError, ToolCallProgress, ToolCallStart
+from treadle.engine.deps import Deps
+from treadle.engine.ownership import Log
+from treadle.ports.tool import InvalidArguments, Tool, ToolContext
+
+AFTER_AN_ERROR = "Do not make up a result: say that it failed, or try another way."
+
+
+class Ready(Struct, frozen=True):
+    """A call that may run, with its arguments decoded."""
+
+    call: Call
+    tool: Tool
+    arguments: Any
+    start: ToolCallStart
+
+
+def prepare(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Ready], list[EventData]]:
+    """Decode the arguments of each call; what cannot run has its result at once."""
+    ready: list[Ready] = []
+    refused: list[EventData] = []
+    for call in calls:
+        tool = deps.tools.find(call.name)
+        if tool is None:
+            text = f"The tool `{call.name}` is not to be had any more."
+            refused.append(ToolCallError(call.call_id, call.name, "failed", text))
+            continue
+        try:
+            arguments = tool.parse(call.use.arguments)
+        except InvalidArguments as error:
+            text = f"`{call.name}` was not run: {error}"
+            refused.append(ToolCallError(call.call_id, call.name, "invalid_arguments", text))
+        else:
+            key = f"{log.origin.run_id}/{call.call_id}"
+            start = ToolCallStart(call.call_id, call.name, call.use.arguments, key, call.attempts + 1)
+            ready.append(Ready(call, tool, arguments, start))
+    return ready, refused
+
+
+async def run_tools(ready: list[Ready], log: Log, deps: Deps) -> None:
+    """Run the calls side by side and record how each ended, as it ends."""
+    running = {item.call.call_id: item for item in ready}
+
+    async def run(item: Ready) -> None:
+        ended = await _run_one(item, log, deps)
+        del running[item.call.call_id]
+        log.record(ended)
+        if running:
+            await log.flush()  # the last one's end goes with whatever is decided next
+
+    await log.unless(_calls_unwanted, _together([run(item) for item in ready]), until=log.state.deadline)
+    log.record(*(_stopped(item, log.state) for item in running.values()))
+
+
+async def _together(work: list[Coroutine[Any, Any, None]]) -> None:
+    """All of it side by side. Nothing is left running when this returns or raises."""
+    if len(work) <= 1:
+        for only in work:
+            await only
+        return
+    tasks = [asyncio.ensure_future(item) for item in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def _calls_unwanted(state: RunState) -> bool:
+    return state.cancelled is not None or state.interrupted is not None
+
+
+async def _run_one(item: Ready, log: Log, deps: Deps) -> EventData:
+    call, began = item.call, deps.clock.monotonic()
+    timeout = _timeout(item, deps)
+    shown = 0
+
+    def progress(text: str) -> None:
+        nonlocal shown
+        log.live(ToolCallProgress(call.started, call.call_id, shown, text), call.started)
+        shown += len(text)
+
+    context = ToolContext(
+        log.origin.run_id, log.origin.session_id, call.call_id, item.start.idempotency_key, progress
+    )
+
+    def error(kind: Any, text: str) -> ToolCallError:
+        return ToolCallError(call.call_id, call.name, kind, f"{text} {AFTER_AN_ERROR}", elapsed())
+
+    def elapsed() -> int:
+        return round((deps.clock.monotonic() - began) * 1000)
+
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            content = await item.tool.run(item.arguments, context)
+    except TimeoutError as raised:
+        if limit.expired():
+            return error("timeout", f"`{call.name}` did not end within {timeout:g} s and was stopped.")
+        return error("failed", _describe(call.name, raised))
+    except Exception as raised:
+        return error("failed", _describe(call.name, raised))
+    return ToolCallEnd(call.call_id, call.name, content, elapsed())
+
+
+def _timeout(item: Ready, deps: Deps) -> float | None:
+    declared = item.tool.spec.timeout
+    return (deps.timeouts.default if declared is None else declared) or None
+
+
+def _describe(name: str, raised: Exception) -> str:
+    return f"`{name}` failed: {type(raised).__name__}: {raised}."
+
+
+def _stopped(item: Ready, state: RunState) -> ToolCallError:
+    if state.cancelled is not None:
+        kind, why = "cancelled", "The run was cancelled."
+    elif state.interrupted is not None:
+        kind, why = "interrupted", "It was interrupted."
+    else:
+        kind, why = "interrupted", "The deadline passed."
+    again = "It may be run again." if item.tool.spec.repeatable else OUTCOME_UNKNOWN
+    return ToolCallError(item.call.call_id, item.call.name, kind, f"{why} {again}")

@@ -1,0 +1,191 @@
+"""What a program that embeds Treadle handles: an agent, the result of a run, callbacks over its events."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.agents import AgentSpec, Limits, Loop, ModelSettings, Retry
+from treadle.domain.envelope import Event
+from treadle.domain.errors import ConfigError
+from treadle.domain.events import LlmResponse, ThinkingDelta, Token
+from treadle.domain.identity import RunId, SessionId
+from treadle.domain.messages import Image, Thinking
+from treadle.domain.runs import Metrics, OutcomeKind, Status
+from treadle.ports.tool import Tool
+from treadle.tools.function import tool as as_tool
+
+ToolLike = Tool | Callable[..., Any] | str
+"""A tool, a typed function, or the name (or glob) of tools that the engine knows."""
+
+
+class Agent:
+    """An agent for `Engine.run`: the fields of the agent file, where `tools` may be functions and `output` a
+    type that the answer must fit."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        model: str,
+        provider: str | None = None,
+        model_settings: ModelSettings | Mapping[str, Any] | None = None,
+        persona: str = "",
+        tools: Sequence[ToolLike] = (),
+        output: type[Any] | Mapping[str, Any] | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
+        budget_hints: bool = False,
+        retry: Retry | Mapping[str, Any] | None = None,
+        loop: Loop | Mapping[str, Any] | None = None,
+    ) -> None:
+        self.tools = implementations(tools)
+        self.output_type = output if isinstance(output, type) else None
+        self.spec = _spec(
+            {
+                "name": name,
+                "model": model,
+                "provider": provider,
+                "model_settings": model_settings or {},
+                "persona": persona,
+                "tools": tool_names(tools),
+                "output": schema_of(output),
+                "limits": limits or {},
+                "budget_hints": budget_hints,
+                "retry": retry or {},
+                "loop": loop or {},
+            }
+        )
+
+
+def implementations(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
+    """The tools among these that come with their code; a plain function is made a tool that promises nothing."""
+    return tuple(_implementation(item) for item in tools if not isinstance(item, str))
+
+
+def _implementation(item: Tool | Callable[..., Any]) -> Tool:
+    if hasattr(item, "spec"):
+        return item  # pyright: ignore[reportReturnType] -- a Tool by its own word; a Protocol cannot be asked
+    return as_tool(item)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+
+
+def tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
+    return tuple(item if isinstance(item, str) else _implementation(item).spec.name for item in tools)
+
+
+def schema_of(output: type[Any] | Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if isinstance(output, type):
+        return msgspec.json.schema(output)
+    return None if output is None else dict(output)
+
+
+def _spec(fields: dict[str, Any]) -> AgentSpec:
+    try:
+        return msgspec.convert(msgspec.to_builtins(fields), AgentSpec)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"agent `{fields['name']}`: {error}") from None
+
+
+class Options(TypedDict):
+    """What one run may have otherwise than its agent says."""
+
+    session: NotRequired[str | None]
+    """Go on in this session; without it a new one begins."""
+    model: NotRequired[str | None]
+    limits: NotRequired[Limits | Mapping[str, Any] | None]
+    """Those that are given replace the agent's, one by one."""
+    deadline: NotRequired[float | str | None]
+    tools: NotRequired[Sequence[ToolLike] | None]
+    output: NotRequired[type[Any] | Mapping[str, Any] | None]
+    attachments: NotRequired[Sequence[Image]]
+    key: NotRequired[str | None]
+    """An idempotency key: the same one again finds the same run."""
+
+
+def overridden(spec: AgentSpec, options: Options) -> AgentSpec:
+    """The agent for one run: its file, with what the caller wants otherwise."""
+    changes: dict[str, Any] = {}
+    limits = msgspec.to_builtins(options.get("limits") or {})
+    if (deadline := options.get("deadline")) is not None:
+        limits["deadline"] = deadline
+    if limits:
+        changes["limits"] = msgspec.to_builtins(spec.limits) | limits
+    if (model := options.get("model")) is not None:
+        changes["model"], changes["provider"] = model, None
+    if (tools := options.get("tools")) is not None:
+        changes["tools"] = tool_names(tools)
+    if (output := options.get("output")) is not None:
+        changes["output"] = schema_of(output)
+    return _spec(msgspec.to_builtins(spec) | changes) if changes else spec
+
+
+class Result(Struct, frozen=True):
+    """What came of a run."""
+
+    run_id: RunId
+    session_id: SessionId
+    status: Status
+    outcome: OutcomeKind
+    text: str
+    metrics: Metrics
+    output: Any = None
+    """The validated value, where an `output` was asked for."""
+    reason: str = ""
+    next: str = ""
+    stopped: tuple[str, ...] = ()
+
+    @property
+    def silent(self) -> bool:
+        return self.outcome == "silent"
+
+
+class Callbacks(Struct, frozen=True):
+    """An adapter over the event stream, for those who prefer to be called."""
+
+    on_stream_delta: Callable[[str], None] | None = None
+    on_thinking: Callable[[str], None] | None = None
+    on_reasoning: Callable[[str], None] | None = None
+    on_tool_gen: Callable[[Event], None] | None = None
+    on_tool_progress: Callable[[Event], None] | None = None
+    on_step: Callable[[Event], None] | None = None
+    on_status: Callable[[Event], None] | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Pass an event on to whom it concerns."""
+        match event.data:
+            case Token(text=text):
+                _call(self.on_stream_delta, text)
+            case ThinkingDelta(text=text):
+                _call(self.on_thinking, text)
+            case LlmResponse(parts=parts):
+                reasoning = "".join(part.text for part in parts if isinstance(part, Thinking))
+                if reasoning:
+                    _call(self.on_reasoning, reasoning)
+            case _:
+                _call(self._by_type(event.type), event)
+
+    def _by_type(self, type_: str) -> Callable[[Event], None] | None:
+        match type_:
+            case "tool_call_delta":
+                return self.on_tool_gen
+            case "tool_call_start" | "tool_call_progress" | "tool_call_end" | "tool_call_error":
+                return self.on_tool_progress
+            case "step_end":
+                return self.on_step
+            case (
+                "run_queued"
+                | "run_start"
+                | "run_waiting"
+                | "run_end"
+                | "llm_retry"
+                | "llm_fallback"
+                | "context_compacted"
+            ):
+                return self.on_status
+            case _:
+                return None
+
+
+def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
+    if callback is not None:
+        callback(value)

@@ -1,0 +1,160 @@
+"""The `chat_completions` wire format, for any OpenAI-compatible endpoint. Streaming only.
+
+Each message is encoded once ever. What grows, the conversation, stands after what does not, the tools, and
+before what may differ per request, so that each request of a run begins with the bytes of the one before."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+
+from treadle.domain.messages import Image, Message, Text, ToolResult
+from treadle.models import failures, surrogates
+from treadle.models.chat_reply import Reply, Unusable, decode
+from treadle.models.endpoint import Endpoint
+from treadle.models.sse import EventTooLarge, Payloads
+from treadle.models.transport import Call, CallFailed, Connections, Post
+from treadle.ports.model import Failed, ModelEvent, ModelRequest, Preamble
+
+WIRE_FORMAT = "chat_completions"
+
+_DONE = b"[DONE]"
+_encoder = msgspec.json.Encoder()
+
+
+class ChatCompletions:
+    """The models of one provider."""
+
+    def __init__(self, endpoint: Endpoint, connections: Connections) -> None:
+        self._endpoint = endpoint
+        self._post = Post(endpoint, connections)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        body = encode_request(request)
+        call = Call(self._post, request.model)
+        reply = Reply(self._endpoint.provider, request.model)
+        try:
+            await call.open(body)
+            payloads, ended = Payloads(), False
+            while not ended:
+                piece = await call.read()
+                ended = not piece
+                for payload in payloads.feed(piece) if piece else payloads.end():
+                    if payload == _DONE:
+                        ended = True
+                        break
+                    chunk = decode(payload)
+                    if chunk.error:
+                        raise CallFailed(failures.in_stream(self._endpoint, request.model, chunk.error))
+                    for event in reply.take(chunk):
+                        yield event
+            last = reply.completed(len(body))
+            await call.finish()
+        except (CallFailed, Unusable, EventTooLarge) as error:
+            last = self._failed(error, call, reply, len(body))
+        finally:
+            call.close()
+        yield last
+
+    def _failed(self, error: Exception, call: Call, reply: Reply, sent_bytes: int) -> Failed:
+        if isinstance(error, CallFailed):
+            failed = error.failed
+        else:
+            failed = failures.malformed(self._endpoint, f"{error}{call.unexpected_type}")
+        if not call.accepted:
+            return failed
+        return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes))
+
+
+# ── The request ────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_request(request: ModelRequest) -> bytes:
+    """The body of a request, from bytes that are kept wherever the request has them."""
+    preamble = request.preamble
+    messages = [preamble.encoded_as(WIRE_FORMAT, lambda: _encode_preamble(preamble))]
+    for turn in request.turns:
+        encoded = turn.encoded_as(WIRE_FORMAT, lambda turn=turn: _encode_message(turn.message))
+        if encoded:
+            messages.append(encoded)
+    if not preamble.system:  # then the preamble ends at the opening bracket, where no comma may follow
+        messages[:2] = [b"".join(messages[:2])]
+    return b'{"model":%b,%b]%b}' % (_encoder.encode(request.model), b",".join(messages), _encode_options(request))
+
+
+def _encode_preamble(preamble: Preamble) -> bytes:
+    """All that stands before the first turn: constant options, tools, the system message."""
+    head = b'"stream":true,"stream_options":{"include_usage":true},'
+    if preamble.tools:
+        tools = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
+            }
+            for tool in preamble.tools
+        ]
+        head += b'"tools":%b,' % _encode(tools)
+    system = _encode({"role": "system", "content": preamble.system}) if preamble.system else b""
+    return head + b'"messages":[' + system
+
+
+def _encode_options(request: ModelRequest) -> bytes:
+    """What may differ from one request of a run to the next."""
+    settings = request.settings
+    options = {
+        # The tools are sent even if none may be called: without them the prefix would be another one.
+        "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
+        "max_tokens": settings.max_tokens,
+        "temperature": settings.temperature,
+        "reasoning_effort": settings.reasoning,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    return b"," + _encoder.encode(given)[1:-1] if given else b""
+
+
+def _encode_message(message: Message) -> bytes:
+    """The wire messages of one turn, joined by commas; nothing for a turn that this format has no words for."""
+    match message.role:
+        case "user":
+            wire = [{"role": "user", "content": _user_content(message)}]
+        case "assistant":
+            wire = _assistant(message)
+        case "tool":
+            wire = [
+                {"role": "tool", "tool_call_id": part.call_id, "content": part.content}
+                for part in message.parts
+                if isinstance(part, ToolResult)
+            ]
+    return b",".join(map(_encode, wire))
+
+
+def _user_content(message: Message) -> str | list[dict[str, Any]]:
+    """Plain text where that is all there is: every server understands it."""
+    if not any(isinstance(part, Image) for part in message.parts):
+        return message.text
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, Text) and part.text:
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, Image):
+            url = f"data:{part.media_type};base64,{part.data}"
+            content.append({"type": "image_url", "image_url": {"url": url}})
+    return content
+
+
+def _assistant(message: Message) -> list[dict[str, Any]]:
+    """Reasoning is not sent back: this format has no place for it."""
+    wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    if message.calls:
+        wire["tool_calls"] = [
+            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.calls
+        ]
+    return [wire] if message.text or message.calls else []
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return surrogates.encode(value)

@@ -1,0 +1,249 @@
+"""A reply in the `chat_completions` format, put together from its chunks: text, reasoning, calls, usage, end."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.events import StopReason
+from treadle.domain.messages import Part, Text, Thinking, ToolUse
+from treadle.domain.runs import Usage
+from treadle.models import surrogates
+from treadle.ports.model import CallDelta, Completed, ModelEvent, ReasoningDelta, TextDelta
+
+CHARACTERS_PER_TOKEN = 4
+"""What a token is taken for where the provider does not count."""
+
+_STOPS: dict[str, StopReason] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+
+
+class _Function(Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Fragment(Struct, gc=False):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(Struct, gc=False):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_Fragment] | None = None
+
+
+class _Choice(Struct, gc=False):
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    """The whole reply, from servers that do not stream."""
+    finish_reason: str | None = None
+
+
+class _PromptDetails(Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class _Usage(Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+
+
+class Chunk(Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class Unusable(ValueError):
+    """The reply is not what the format promises; the message says how."""
+
+
+_decoder = msgspec.json.Decoder(Chunk)
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+def decode(payload: bytes) -> Chunk:
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return msgspec.convert(surrogates.decode(payload), Chunk)
+    except ValueError as error:  # msgspec's errors are ValueErrors too
+        raise Unusable(f"a chunk of it cannot be read ({error})") from error
+
+
+class _Call:
+    """A call as far as it has come."""
+
+    __slots__ = ("arguments", "id", "index", "name")
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index  # the provider's; ours is the place in the list
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+
+class Reply:
+    """What has come of one reply so far."""
+
+    def __init__(self, provider: str, model: str) -> None:
+        self._provider = provider
+        self._model = model
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[_Call] = []
+        self._refused = False
+        self._usage: _Usage | None = None
+        self.finish_reason: str | None = None
+
+    def take(self, chunk: Chunk) -> list[ModelEvent]:
+        """Add a chunk; what it brought, to be shown."""
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        if not chunk.choices:
+            return []
+        choice = chunk.choices[0]
+        if choice.finish_reason:
+            self.finish_reason = choice.finish_reason
+        delta = choice.delta or choice.message
+        if delta is None:
+            return []
+        events: list[ModelEvent] = []
+        if reasoning := delta.reasoning_content or delta.reasoning:
+            self._reasoning.append(reasoning)
+            events.append(ReasoningDelta(reasoning))
+        if text := delta.content:
+            self._text.append(text)
+            events.append(TextDelta(text))
+        if delta.refusal:
+            self._refused = True
+            self._text.append(delta.refusal)
+            events.append(TextDelta(delta.refusal))
+        if delta.tool_calls:
+            events.extend(self._merge(fragment) for fragment in delta.tool_calls)
+        return events
+
+    def completed(self, sent_bytes: int) -> Completed:
+        """The whole reply. Raises Unusable if it is not whole."""
+        if self.finish_reason is None:
+            raise Unusable("it ended without saying why, so it is probably cut off")
+        calls = self._whole_calls()
+        parts: list[Part] = []
+        if reasoning := "".join(self._reasoning):
+            parts.append(Thinking(reasoning, self._provider, self._model))
+        if text := "".join(self._text):
+            parts.append(Text(text))
+        parts.extend(calls)
+        stop = self._stop(has_calls=bool(calls))
+        raw_stop = self.finish_reason if stop == "other" else None
+        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop)
+
+    def usage(self, sent_bytes: int) -> Usage:
+        """What the provider counted, or else our estimate."""
+        said = self._usage
+        if said is None or not (said.prompt_tokens or said.completion_tokens):
+            received = sum(map(len, self._text)) + sum(map(len, self._reasoning))
+            received += sum(len(piece) for call in self._calls for piece in call.arguments)
+            return Usage(_tokens(sent_bytes), _tokens(received), estimated=True)
+        details = said.prompt_tokens_details
+        cached = details.cached_tokens if details else None
+        return Usage(said.prompt_tokens or 0, said.completion_tokens or 0, cached or 0)
+
+    def _stop(self, *, has_calls: bool) -> StopReason:
+        stop = _STOPS.get(self.finish_reason or "", "other")
+        if self._refused:
+            return "refusal"
+        if stop == "end_turn" and has_calls:  # some servers say `stop` whatever they sent
+            return "tool_use"
+        if stop == "tool_use" and not has_calls:
+            return "other"
+        return stop
+
+    # ── Calls ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _merge(self, fragment: _Fragment) -> CallDelta:
+        function = fragment.function or _Function()
+        arguments = function.arguments or ""
+        if isinstance(arguments, dict):
+            arguments = msgspec.json.encode(arguments).decode()
+        place = self._place(fragment, function.name or "", arguments)
+        call = self._calls[place]
+        call.id = call.id or fragment.id or ""
+        call.name = call.name or function.name or ""
+        if arguments:
+            call.arguments.append(arguments)
+        return CallDelta(place, call.name, arguments)
+
+    def _place(self, fragment: _Fragment, name: str, arguments: str) -> int:
+        """Which call a fragment belongs to. Its index says so, where the provider sends one that can be
+        trusted: some leave it out, and some give every call the index 0."""
+        place = self._latest(fragment)
+        if place is not None and not (name and _begins_another(self._calls[place], fragment, name, arguments)):
+            return place
+        self._calls.append(_Call(fragment.index))
+        return len(self._calls) - 1
+
+    def _latest(self, fragment: _Fragment) -> int | None:
+        """The last call that the fragment may continue."""
+        places = range(len(self._calls) - 1, -1, -1)
+        if fragment.index is not None:
+            return next((place for place in places if self._calls[place].index == fragment.index), None)
+        same_id = (place for place in places if fragment.id and self._calls[place].id == fragment.id)
+        return next(same_id, places[0] if places else None)
+
+    def _whole_calls(self) -> list[ToolUse]:
+        calls: list[ToolUse] = []
+        cut = self.finish_reason == "length"
+        for place, call in enumerate(self._calls, start=1):
+            text = "".join(call.arguments).strip()
+            last = place == len(self._calls)
+            arguments = _object(text) if text or (cut and last) else "{}"
+            if call.name and arguments is not None:
+                calls.append(ToolUse(call.id, call.name, arguments))
+            elif not (cut and last):  # the call that the token limit cut is left out; the engine goes on from there
+                what = "has no name" if not call.name else "has arguments that are not a JSON object"
+                raise Unusable(f"call {place} of it ({call.name or 'unnamed'}) {what}, so it is probably cut off")
+        return calls
+
+
+def _begins_another(call: _Call, fragment: _Fragment, name: str, arguments: str) -> bool:
+    """Whether a fragment with a name, for a place that is taken, is a call of its own. Names and ids may be
+    repeated in every fragment, and ids may even differ, so neither is enough."""
+    if fragment.id and call.id:
+        if fragment.id == call.id:
+            return False
+        return fragment.index is None or name != call.name or _object("".join(call.arguments)) is not None
+    return bool(arguments) and _object("".join(call.arguments)) is not None
+
+
+def _object(text: str) -> str | None:
+    """The text of a JSON object, without lone surrogates; None if it is not one."""
+    try:
+        _object_decoder.decode(text)
+        return text
+    except msgspec.ValidationError:
+        return None
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        pass
+    try:
+        value = surrogates.decode(text)
+    except ValueError:
+        return None
+    return surrogates.encode(value).decode() if isinstance(value, dict) else None
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // CHARACTERS_PER_TOKEN)

@@ -1,0 +1,221 @@
+"""What went wrong with a model call, told once: its kind, whether to try again and when, and what to do next.
+
+`RULES` is the one table that decides; the first rule that fits wins."""
+
+import math
+import re
+from collections.abc import Container, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from html import unescape
+from typing import Any, NamedTuple, cast
+
+import aiohttp
+import msgspec
+
+from treadle.domain.events import ModelErrorKind
+from treadle.models.endpoint import Endpoint
+from treadle.ports.model import Failed
+
+MAX_WORDS = 500
+"""How much of what a provider says is passed on."""
+
+
+class Rule(NamedTuple):
+    """Fits an answer with one of `statuses` (None: an error inside a stream that began well) whose body
+    matches `words`."""
+
+    kind: ModelErrorKind
+    retryable: bool
+    next_step: str
+    statuses: Container[int | None] | None = None
+    words: re.Pattern[str] | None = None
+
+    def fits(self, status: int | None, body: str) -> bool:
+        if self.statuses is not None and status not in self.statuses:
+            return False
+        return self.words is None or self.words.search(body) is not None
+
+
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_PAY = "Add credit or raise the spending limit in your account there; trying again will not help."
+_SLOW_DOWN = "Treadle waits and tries again; fewer runs at a time, or a higher limit there, avoid it."
+_PASSES = "It usually passes; Treadle tries again."
+
+RULES = (
+    Rule(
+        "billing", False, _PAY, words=_words("insufficient_quota|billing_hard_limit|enforced_spend_limit_reached")
+    ),
+    Rule("auth", False, "Check the key in {key_setting}.", (401, 403)),
+    Rule("billing", False, _PAY, (402,)),
+    Rule("not_found", False, "Check the model id `{model}` and the base_url of provider {provider}.", (404, 405)),
+    Rule("not_found", False, "Set the base_url of provider {provider} to where it moved.", range(300, 400)),
+    Rule("timeout", True, _PASSES, (408, 504, 524)),
+    Rule("rate_limited", True, _SLOW_DOWN, (429,)),
+    Rule("overloaded", True, _PASSES, (503, 529)),
+    Rule("server", True, _PASSES, (409, 425, *range(500, 600))),
+    Rule("invalid_request", False, "Shorten the conversation or the message.", (413,)),
+    Rule("invalid_request", False, "Check that the model `{model}` takes what was sent.", range(400, 500)),
+    Rule("rate_limited", True, _SLOW_DOWN, (None,), _words("rate.?limit")),
+    Rule("overloaded", True, _PASSES, (None,), _words("overloaded|server busy")),
+    Rule("server", True, _PASSES),
+)
+
+
+def from_response(endpoint: Endpoint, model: str, status: int, headers: Mapping[str, str], body: bytes) -> Failed:
+    """The failure that an answer with this status means."""
+    text = body.decode("utf-8", "replace")
+    said = f"answered {status}"
+    if 300 <= status < 400:
+        said += f" and points to {headers.get('Location', 'no other address')}"
+    failed = _by_rule(endpoint, model, status, said, text)
+    should_retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), failed.retryable)
+    return msgspec.structs.replace(failed, retryable=should_retry, retry_after=retry_after(headers, text))
+
+
+def in_stream(endpoint: Endpoint, model: str, error: Any) -> Failed:
+    """The failure that an error inside a stream means, which came after a good status."""
+    status = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
+    if not isinstance(status, int) or not 400 <= status < 600:
+        status = None
+    text = msgspec.json.encode({"error": error}).decode()
+    failed = _by_rule(endpoint, model, status, "broke off its reply with an error", text)
+    return msgspec.structs.replace(failed, retry_after=retry_after({}, text))
+
+
+def _by_rule(endpoint: Endpoint, model: str, status: int | None, said: str, body: str) -> Failed:
+    rule = next(rule for rule in RULES if rule.fits(status, body))
+    if rule.kind == "auth" and not endpoint.api_key:
+        next_step = f"No key was sent: set {endpoint.key_setting}."
+    else:
+        next_step = rule.next_step.format(key_setting=endpoint.key_setting, model=model, provider=endpoint.provider)
+    words = said_by_provider(endpoint, body)
+    what = f"{endpoint.provider} {said} ({endpoint.public_url})"
+    return Failed(rule.kind, f"{what}: {words}. {next_step}", rule.retryable, status)
+
+
+def from_error(endpoint: Endpoint, error: Exception) -> Failed:
+    """The failure that an error of the network means, before there was an answer."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            what, next_step = "its name cannot be resolved", "Check base_url and the network."
+        case aiohttp.ClientConnectorCertificateError():
+            what = f"its certificate is not trusted ({error.certificate_error})"
+            return _unreachable(endpoint, _one_line(endpoint, what), "Check base_url.", retryable=False)
+        case aiohttp.ClientConnectorSSLError():
+            what = f"no secure connection could be made ({error})"
+            next_step = "Check that base_url is right and that it speaks https."
+        case aiohttp.ClientConnectorError():
+            what = f"the connection failed ({error.os_error.strerror or error.os_error})"
+            next_step = "Check that it is running and that base_url is right."
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
+            what, next_step = "the connection was dropped before an answer came", _PASSES
+        case aiohttp.InvalidURL():
+            return _unreachable(endpoint, "its address is not a URL", "Check base_url.", retryable=False)
+        case aiohttp.ClientResponseError():
+            what = f"what answers there does not speak HTTP ({error.message})"
+            next_step = "Check base_url, its port, and whether it is http or https."
+        case _:
+            what, next_step = f"{type(error).__name__}: {error}", _PASSES
+    return _unreachable(endpoint, _one_line(endpoint, what), next_step, retryable=True)
+
+
+def _unreachable(endpoint: Endpoint, what: str, next_step: str, *, retryable: bool) -> Failed:
+    message = f"{endpoint.provider} cannot be reached at {endpoint.public_url}: {what}. {next_step}"
+    return Failed("unreachable", message, retryable)
+
+
+def timed_out(endpoint: Endpoint, limit: str, seconds: float) -> Failed:
+    waited = {
+        "first_byte": f"sent no byte of a reply within {seconds:g} s",
+        "between_bytes": f"fell silent for {seconds:g} s in the middle of its reply",
+        "whole_call": f"had not finished its reply after {seconds:g} s",
+    }[limit]
+    next_step = f"Treadle tries again; timeouts.{limit} of provider {endpoint.provider} sets the limit."
+    return Failed("timeout", f"{endpoint.provider} {waited} ({endpoint.public_url}). {next_step}", True)
+
+
+def malformed(endpoint: Endpoint, what: str) -> Failed:
+    """A reply that came, and is not whole or not what the wire format promises."""
+    message = f"{endpoint.provider} sent a reply that cannot be used ({endpoint.public_url}): {what}. {_PASSES}"
+    return Failed("malformed", message, True)
+
+
+# ── What the provider said ─────────────────────────────────────────────────────────────────────────
+
+_HTML = re.compile(r"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
+_TITLE = re.compile(r"<(title|h1)[^>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
+
+
+def said_by_provider(endpoint: Endpoint, body: str) -> str:
+    """The provider's own words: one line, bounded, without secrets."""
+    if _HTML.match(body):
+        title = _TITLE.search(body)
+        return _one_line(endpoint, f"an HTML page titled `{unescape(title[2])}`" if title else "an HTML page")
+    try:
+        words = _message_in(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        words = None
+    return _one_line(endpoint, words or body) or "it gave no reason"
+
+
+def _message_in(answer: Any) -> str | None:
+    """The message inside the shapes that providers wrap it in."""
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, list):
+        return _message_in(cast("list[Any]", answer)[0]) if answer else None
+    if isinstance(answer, dict):
+        fields = cast("dict[str, Any]", answer)
+        for name in ("error", "message", "detail", "msg"):
+            if found := _message_in(fields.get(name)):
+                return found
+    return None
+
+
+def _one_line(endpoint: Endpoint, text: str) -> str:
+    # Secrets go first: a cut could leave the half of one.
+    line = "".join(c if c.isprintable() else " " for c in endpoint.censored(text)[: 4 * MAX_WORDS])
+    line = " ".join(line.split()).rstrip(".")
+    return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"
+
+
+# ── How long to wait ───────────────────────────────────────────────────────────────────────────────
+
+_WAIT = re.compile(
+    r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?\s*(?:ms|h|m|s)[a-z]*[\s,]*)+)", re.IGNORECASE
+)
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|h|m|s)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def retry_after(headers: Mapping[str, str], body: str) -> float | None:
+    """Seconds to wait, where the provider says so: in a header, or only in words ("try again in 7m12s")."""
+    if (wait := _number(headers.get("retry-after-ms"))) is not None:
+        return wait / 1000
+    if (stated := headers.get("retry-after")) is not None:
+        return wait if (wait := _number(stated)) is not None else _until(stated)
+    if words := _WAIT.search(body):
+        return sum(float(number) * _SECONDS[unit] for number, unit in _SPAN.findall(words[1].lower()))
+    return None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _until(http_date: str) -> float | None:
+    try:
+        moment = parsedate_to_datetime(http_date)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,54 @@
+"""Server-sent events, as far as models use them: bytes go in as the network cuts them, payloads come out.
+
+Lines end in LF or CRLF; the bare CR that the standard also allows is sent by no provider. Of the fields only
+`data` is read: every provider repeats the name of the event inside its payload."""
+
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+
+
+class EventTooLarge(ValueError):
+    """One event grew beyond MAX_EVENT_BYTES."""
+
+
+class Payloads:
+    """The `data` of each event of one stream. A line that is bare JSON counts as an event of its own: that is
+    how Ollama reports an error in mid-stream."""
+
+    __slots__ = ("_data", "_partial", "_size")
+
+    def __init__(self) -> None:
+        self._data: list[bytes] = []
+        self._partial: list[bytes] = []  # of the last line; joined once, so that a huge line costs linear time
+        self._size = 0  # of what has come since the last payload
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The payloads that this chunk completes."""
+        payloads: list[bytes] = []
+        *lines, tail = chunk.split(b"\n")
+        if lines and self._partial:
+            lines[0] = b"".join((*self._partial, lines[0]))
+            self._partial.clear()
+        for line in lines:
+            self._take(line, payloads)
+        if tail:
+            self._partial.append(tail)
+        self._size = len(tail) if payloads else self._size + len(chunk)
+        if self._size > MAX_EVENT_BYTES:
+            raise EventTooLarge(f"one event is larger than {MAX_EVENT_BYTES // 1024 // 1024} MB")
+        return payloads
+
+    def end(self) -> list[bytes]:
+        """What is left when the stream has ended: some servers leave the last blank line out."""
+        return self.feed(b"\n\n")
+
+    def _take(self, line: bytes, payloads: list[bytes]) -> None:
+        if line[-1:] == b"\r":
+            line = line[:-1]
+        if line[:5] == b"data:":
+            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+        elif not line:
+            if self._data:
+                payloads.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data.clear()
+        elif line[:1] == b"{":
+            payloads.append(line)

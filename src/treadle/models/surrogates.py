@@ -1,0 +1,31 @@
+"""Lone surrogates: JSON can escape them, models do produce them, and UTF-8 has no room for them.
+
+They become U+FFFD, the character that stands for what cannot be shown."""
+
+import json
+from typing import Any, NoReturn
+
+
+def mended(text: str) -> str:
+    """The same text as proper Unicode: pairs are joined, what is left alone is replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def decode(text: str | bytes) -> Any:
+    """JSON that may escape lone surrogates, as plain values without any. Raises ValueError if it is not JSON."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+        return json.loads(mended(json.dumps(value, ensure_ascii=False)))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def encode(value: Any) -> bytes:
+    """Plain values that may hold lone surrogates, as JSON that any server accepts."""
+    return mended(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

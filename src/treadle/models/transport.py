@@ -1,0 +1,218 @@
+"""One HTTP call to a model: a request goes out whole, the reply comes back in pieces, each wait is bounded.
+
+Knows nothing of wire formats. Whatever goes wrong here is raised as `CallFailed`."""
+
+import asyncio
+import contextlib
+import io
+from asyncio import AbstractEventLoop, TimerHandle
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from treadle.domain.providers import Timeouts
+from treadle.models import failures
+from treadle.models.endpoint import Endpoint
+from treadle.ports.model import Failed
+
+_MAX_CONNECTIONS = 2000
+_READ_BUFFER = 256 * 1024
+_SMALL_BODY = 1024 * 1024  # aiohttp wants larger ones as a file, which it sends without holding up the loop
+_ERROR_BODY = 64 * 1024
+_LINGER_SECONDS = 0.1
+_STREAM = "text/event-stream"
+
+
+class CallFailed(Exception):
+    """The call is over; `failed` says why."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+class Connections:
+    """The connections that all models of a registry share. They are opened inside the running loop, when the
+    first call needs them."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, ttl_dns_cache=300),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),  # `Call` keeps the time
+                read_bufsize=_READ_BUFFER,
+            )
+        return self._session
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+class Post:
+    """What is the same in every call to one endpoint, prepared once."""
+
+    def __init__(self, endpoint: Endpoint, connections: Connections) -> None:
+        self.endpoint = endpoint
+        self.connections = connections
+        self.url = URL(endpoint.url)
+        self.headers = CIMultiDict({"Content-Type": "application/json", "Accept": _STREAM, "User-Agent": "treadle"})
+        if endpoint.api_key:
+            self.headers["Authorization"] = f"Bearer {endpoint.api_key}"
+        self.headers.update(endpoint.headers)
+
+
+class Call:
+    """One request and its reply: `open`, then `read` until it gives nothing, then `close`."""
+
+    def __init__(self, post: Post, model: str) -> None:
+        self._post = post
+        self._model = model
+        self._response: aiohttp.ClientResponse | None = None
+        self._watch: _Watch | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the provider took the request, so that it may charge for it."""
+        return self._response is not None and self._response.status == 200
+
+    @property
+    def unexpected_type(self) -> str:
+        """Words about what the reply is, if it is not the stream that was asked for."""
+        kind = self._response.content_type if self._response is not None else _STREAM
+        return "" if kind == _STREAM else f"; it came as {kind} and not as {_STREAM}: check base_url"
+
+    async def open(self, body: bytes) -> None:
+        """Send the request and wait for a good status."""
+        endpoint, timeouts = self._post.endpoint, self._post.endpoint.timeouts
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        limit, seconds = _shorter(timeouts)
+        try:
+            async with asyncio.timeout(seconds):
+                self._response = await self._post.connections.session().post(
+                    self._post.url,
+                    data=body if len(body) <= _SMALL_BODY else io.BytesIO(body),
+                    headers=self._post.headers,
+                    allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
+                )
+        except TimeoutError:
+            raise CallFailed(failures.timed_out(endpoint, limit, seconds or 0)) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise CallFailed(failures.from_error(endpoint, error)) from error
+        self._watch = _Watch(loop, self._response.content, timeouts, started)
+        if self._response.status != 200:
+            raise CallFailed(await self._refusal(self._response))
+
+    async def read(self) -> bytes:
+        """The next piece of the reply; nothing when it has ended as it should."""
+        response, watch = self._response, self._watch
+        assert response is not None
+        assert watch is not None
+        watch.waiting_since = watch.time()
+        try:
+            piece = await response.content.readany()
+        except _TimedOut as timeout:
+            raise CallFailed(failures.timed_out(self._post.endpoint, timeout.limit, timeout.seconds)) from None
+        except (aiohttp.ClientError, OSError) as error:
+            what = "the connection broke off in the middle of it"
+            raise CallFailed(failures.malformed(self._post.endpoint, what)) from error
+        watch.waiting_since = None
+        watch.begun = True
+        return piece
+
+    async def finish(self) -> None:
+        """The reply is whole. Wait a moment for the server to end the body as well: only then can the
+        connection serve the next call."""
+        response = self._response
+        assert response is not None
+        if not response.content.is_eof():
+            with contextlib.suppress(TimeoutError, CallFailed):
+                async with asyncio.timeout(_LINGER_SECONDS):
+                    while await self.read():
+                        pass
+
+    def close(self) -> None:
+        """Let go of the connection: for reuse if the reply was read to its end, else it is cut."""
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._response is not None:
+            self._response.release()
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> Failed:
+        body = bytearray()
+        with contextlib.suppress(CallFailed):  # the status is known; its words are a courtesy
+            while len(body) < _ERROR_BODY and (piece := await self.read()):
+                body += piece
+        return failures.from_response(
+            self._post.endpoint, self._model, response.status, response.headers, bytes(body[:_ERROR_BODY])
+        )
+
+
+def _shorter(timeouts: Timeouts) -> tuple[str, float | None]:
+    """The limit that the first byte meets first."""
+    first, whole = timeouts.first_byte, timeouts.whole_call
+    if first is None or (whole is not None and whole < first):
+        return "whole_call", whole
+    return "first_byte", first
+
+
+class _TimedOut(Exception):
+    def __init__(self, limit: str, seconds: float) -> None:
+        super().__init__(limit, seconds)
+        self.limit = limit
+        self.seconds = seconds
+
+
+class _Watch:
+    """Keeps the time of one reply with one timer, which looks now and then whether a limit has passed.
+
+    A timeout around every read would cost more than reading, and one around the whole reply would fire into
+    the code of whoever consumes the stream. Silence counts only while somebody waits for bytes."""
+
+    def __init__(
+        self, loop: AbstractEventLoop, content: aiohttp.StreamReader, timeouts: Timeouts, started: float
+    ) -> None:
+        self.time = loop.time
+        self.waiting_since: float | None = None
+        self.begun = False
+        self._loop = loop
+        self._content = content
+        self._timeouts = timeouts
+        self._started = started
+        self._timer: TimerHandle | None = None
+        self._look()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        """Raise if a limit has passed, else look again when the next one may have."""
+        now = self.time()
+        limits = self._limits(now)
+        if self._content.is_eof() or not limits:
+            return
+        at, limit, seconds = min(limits)
+        if at > now:
+            self._timer = self._loop.call_at(at, self._look)
+        else:
+            self._content.set_exception(_TimedOut(limit, seconds))
+
+    def _limits(self, now: float) -> list[tuple[float, str, float]]:
+        """When each limit will have passed if nothing comes from now on, its name and its seconds."""
+        timeouts, limits = self._timeouts, list[tuple[float, str, float]]()
+        if timeouts.whole_call is not None:
+            limits.append((self._started + timeouts.whole_call, "whole_call", timeouts.whole_call))
+        if timeouts.first_byte is not None and not self.begun:
+            limits.append((self._started + timeouts.first_byte, "first_byte", timeouts.first_byte))
+        if timeouts.between_bytes is not None:
+            silent_since = self.waiting_since if self.begun and self.waiting_since is not None else now
+            limits.append((silent_since + timeouts.between_bytes, "between_bytes", timeouts.between_bytes))
+        return limits

@@ -1,0 +1,206 @@
+"""The one entry for every surface: submit, steer, cancel, subscribe, query. Nothing here knows who is asking."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+from msgspec import Struct
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Event, Origin, draft
+from treadle.domain.errors import InvalidState, SizeLimitExceeded
+from treadle.domain.events import (
+    CancelRequested,
+    Delivery,
+    EventData,
+    MessageSteered,
+    ResumeRequested,
+    RunEnd,
+    RunInterrupted,
+    RunQueued,
+    SteerMode,
+    Token,
+    UserMessage,
+)
+from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.messages import Message
+from treadle.engine.hub import BACKLOG, Hub, reset
+from treadle.ports.clock import Clock, Ids, event_id
+from treadle.ports.journal import Journal, RunRecord, Runs
+from treadle.ports.model import Models
+from treadle.ports.tool import Toolbox
+
+MESSAGE_LIMIT = 128_000
+"""Characters of one message."""
+PAGE = 500
+
+
+class Submission(Struct, frozen=True):
+    """A message for an agent."""
+
+    agent: AgentSpec
+    message: Message
+    session_id: SessionId | None = None
+    key: str | None = None
+    """The same key again finds the same run."""
+    resumed_from: RunId | None = None
+
+
+class Ticket(Struct, frozen=True):
+    run_id: RunId
+    session_id: SessionId
+
+
+class Service:
+    def __init__(
+        self, journal: Journal, runs: Runs, hub: Hub, models: Models, tools: Toolbox, clock: Clock, ids: Ids
+    ) -> None:
+        self._journal = journal
+        self._runs = runs
+        self._hub = hub
+        self._models = models
+        self._tools = tools
+        self._clock = clock
+        self._ids = ids
+        self._agents: dict[str, AgentId] = {}
+
+    # ── Runs come and go ──
+
+    async def submit(self, submission: Submission) -> Ticket:
+        """Take a message: a new run, or, where the session has a run that waits, a message to that run.
+
+        Everything that can be known to be wrong is raised here, before anything is written."""
+        self._check(submission)
+        if submission.session_id is not None and (waiting := await self._waiting(submission.session_id)):
+            mode: SteerMode = "queue"
+            event = MessageSteered(submission.message, mode)
+            if await self._deliver(waiting, event, submission.key) is not None:
+                return Ticket(waiting, submission.session_id)
+        origin = Origin(
+            RunId(self._ids("run")),
+            submission.session_id or SessionId(self._ids("ses")),
+            await self._agent_id(submission.agent.name),
+        )
+        first = (RunQueued(submission.agent, submission.resumed_from), UserMessage(submission.message))
+        now = self._clock.now()
+        drafts = tuple(draft(event_id(self._ids), now, data) for data in first)
+        run_id = await self._journal.submit(origin, drafts, submission.key)
+        if run_id == origin.run_id:
+            return Ticket(run_id, origin.session_id)
+        return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
+
+    def _check(self, submission: Submission) -> None:
+        length = len(submission.message.text)
+        if length > MESSAGE_LIMIT:
+            raise SizeLimitExceeded(
+                f"The message has {length} characters; at most {MESSAGE_LIMIT} are taken. "
+                "Attach the rest as a file, or send it in parts."
+            )
+        self._models.resolve(submission.agent.model, submission.agent.provider)
+        self._tools.select(submission.agent.tools)
+
+    async def _waiting(self, session_id: SessionId) -> RunId | None:
+        for record in await self._runs.unfinished(session_id):
+            return record.origin.run_id if record.status == "waiting" else None
+        return None
+
+    async def _agent_id(self, name: str) -> AgentId:
+        if name not in self._agents:
+            self._agents[name] = await self._runs.agent(name, AgentId(self._ids("agt")))
+        return self._agents[name]
+
+    async def steer(
+        self, run_id: RunId, message: Message, mode: SteerMode = "queue", key: str | None = None
+    ) -> int:
+        """A message for a run under way: at its next step, or at once."""
+        return await self._must_deliver(run_id, MessageSteered(message, mode), key)
+
+    async def interrupt(self, run_id: RunId, reason: str = "Interrupted by the user.") -> int:
+        """Stop what is under way and wait until asked to go on."""
+        return await self._must_deliver(run_id, RunInterrupted(reason), None)
+
+    async def resume(self, run_id: RunId) -> int:
+        """Go on with a run that waits."""
+        return await self._must_deliver(run_id, ResumeRequested(), None)
+
+    async def cancel(self, run_id: RunId, reason: str = "asked for by the user") -> int:
+        return await self._must_deliver(run_id, CancelRequested(reason), None)
+
+    async def _must_deliver(self, run_id: RunId, event: Delivery, key: str | None) -> int:
+        sequence = await self._deliver(run_id, event, key)
+        if sequence is None:
+            record = await self._runs.record(run_id)
+            raise InvalidState(
+                f"{run_id} has ended ({record.outcome}). "
+                f"Send a message to its session {record.origin.session_id} to go on from there."
+            )
+        return sequence
+
+    async def _deliver(self, run_id: RunId, event: EventData, key: str | None) -> int | None:
+        made = draft(event_id(self._ids), self._clock.now(), event)
+        return await self._journal.deliver(run_id, made, key or made.event_id)
+
+    # ── What happens ──
+
+    async def wait(self, run_id: RunId) -> tuple[RunRecord, RunEnd]:
+        """The end of a run, whenever it comes."""
+        end = self._hub.end_of(run_id)
+        try:
+            record = await self._runs.record(run_id)
+            if record.outcome is None:
+                await end
+                record = await self._runs.record(run_id)
+        finally:
+            end.cancel()
+        last = (await self._journal.read(run_id, after=record.sequence - 1))[-1]
+        assert isinstance(last.data, RunEnd), f"the last event of {run_id} is {last.type}, not its end"
+        return record, last.data
+
+    async def events(self, run_id: RunId, after: int = 0, backlog: int = BACKLOG) -> AsyncGenerator[Event, None]:
+        """Everything durable after a sequence, what is being said now, and then all that follows, as it happens.
+
+        It ends after `run_end`, or after a `stream_reset` when the reader was too slow."""
+        with self._hub.subscribe(run_id, backlog) as live:
+            origin = (await self._runs.record(run_id)).origin
+            last, ended = after, False
+            while page := await self._journal.read(run_id, last, PAGE):
+                for event in page:
+                    last, ended = event.sequence, isinstance(event.data, RunEnd)
+                    yield event
+            caught_up = self._hub.text_in_flight(run_id)
+            if caught_up is not None and caught_up.text:
+                yield self._hub.event(origin, caught_up.request, caught_up)
+            if ended:
+                return
+            async for event in live:
+                if event is None:
+                    yield self._hub.event(origin, last, reset(last))
+                    return
+                if event.durable:
+                    if event.sequence <= last:
+                        continue
+                    last = event.sequence
+                elif caught_up is not None and _already_shown(event, caught_up):
+                    continue
+                yield event
+                if isinstance(event.data, RunEnd):
+                    return
+
+    # ── What there is ──
+
+    async def run(self, run_id: RunId) -> RunRecord:
+        return await self._runs.record(run_id)
+
+    async def runs(self, limit: int = 50) -> Sequence[RunRecord]:
+        return await self._runs.newest(limit)
+
+    async def unfinished(self) -> Sequence[RunRecord]:
+        return await self._runs.unfinished()
+
+
+def _already_shown(event: Event, caught_up: Token) -> bool:
+    """Whether a token is part of the text that a late reader was given at once."""
+    data = event.data
+    return (
+        isinstance(data, Token)
+        and (data.request, data.attempt) == (caught_up.request, caught_up.attempt)
+        and data.offset < len(caught_up.text)
+    )

@@ -1,0 +1,1 @@
+"""The journal on SQLite: one process, nothing to set up."""

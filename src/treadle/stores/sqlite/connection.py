@@ -1,0 +1,150 @@
+"""Opening a SQLite file: checked, migrated, and with a clear word when it is not fit to be used."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import apsw
+
+from treadle.domain.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreNewer
+
+Value = str | int | float | bytes | None
+
+
+class Rows(Protocol):
+    def fetchone(self) -> tuple[Any, ...] | None: ...
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
+
+
+class Database(Protocol):
+    """What we use of a connection."""
+
+    def execute(self, statements: str, bindings: Sequence[Value] = ...) -> Rows: ...
+    def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Value]]) -> Rows: ...
+    def last_insert_rowid(self) -> int: ...
+    def set_busy_timeout(self, milliseconds: int) -> None: ...
+    def close(self) -> None: ...
+
+
+BUSY_MS = 5000
+CHECKED_WHOLE_BELOW = 64 * 2**20
+"""A larger file is checked only after a process has died on it: the check reads all of it."""
+
+
+def load_statements() -> dict[str, str]:
+    """The statements of `statements.sql` by their names."""
+    text = resources.files("treadle.stores.sqlite").joinpath("statements.sql").read_text()
+    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def load_migrations() -> list[str]:
+    """The migrations in order; the version of a database is how many of them it has had."""
+    folder = resources.files("treadle.stores.sqlite").joinpath("migrations")
+    return [entry.read_text() for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)]
+
+
+def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> Database:
+    return cast(Database, apsw.Connection(path, flags))
+
+
+def open_database(path: str) -> Database:
+    """A connection to a sound, current database at `path` (made if there is none), or a StoreError that says why
+    not and what to do."""
+    died_on_it = Path(f"{path}-wal").exists()
+    try:
+        connection = connect(path)
+        connection.set_busy_timeout(BUSY_MS)
+        _refuse_newer(connection, path)
+        if path != ":memory:":
+            _check(connection, path, died_on_it)
+        prepare(connection)
+        _migrate(connection)
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    return connection
+
+
+def open_reader(path: str) -> Database:
+    connection = connect(path, apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(BUSY_MS)
+    return connection
+
+
+def prepare(connection: Database) -> None:
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def explain(error: apsw.Error, path: str) -> StoreError:
+    """A database error in words a person can act on."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreLocked(
+                f"The database {path} is locked by another program (for more than {BUSY_MS // 1000} s). "
+                "Close that program and try again."
+            )
+        case apsw.CorruptError() | apsw.NotADBError():
+            return _damaged(path, str(error))
+        case apsw.FullError():
+            return StoreFull(f"No room to write to {path}. Free some space; what was acknowledged is safe.")
+        case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
+            return StoreError(
+                f"The database {path} cannot be opened for writing: {error}. Check the path and rights."
+            )
+        case _:
+            return StoreError(f"The database {path} failed: {type(error).__name__}: {error}")
+
+
+def _refuse_newer(connection: Database, path: str) -> None:
+    found, known = _version(connection), len(load_migrations())
+    if found > known:
+        raise StoreNewer(
+            f"The database {path} was written by a newer Treadle (format {found}; this one knows {known}). "
+            "Install that version, or point TREADLE_DATABASE_URL at another database. Nothing was changed."
+        )
+
+
+def _version(connection: Database) -> int:
+    found = connection.execute("PRAGMA user_version").fetchone()
+    return int(found[0]) if found else 0
+
+
+def _check(connection: Database, path: str, died_on_it: bool) -> None:
+    if not died_on_it and Path(path).stat().st_size > CHECKED_WHOLE_BELOW:
+        return
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found is None or found[0] != "ok":
+        raise _damaged(path, str(found[0] if found else "it cannot be checked").splitlines()[-1])
+
+
+def _damaged(path: str, found: str) -> StoreDamaged:
+    backups = sorted(Path(path).parent.glob(f"{Path(path).name}*.bak"), key=lambda file: file.stat().st_mtime)
+    back = (
+        f"The newest backup beside it is {backups[-1]}: move the damaged file away, then copy the backup there."
+        if backups
+        else "There is no backup (*.bak) beside it: move the file away and start afresh, or save what can be read "
+        f"with: sqlite3 {path} .recover"
+    )
+    return StoreDamaged(f"The database {path} is damaged ({found}). Nothing was changed. {back}")
+
+
+def _migrate(connection: Database) -> None:
+    """Bring the database to this version, one migration at a time, each whole or not at all."""
+    migrations = load_migrations()
+    while True:
+        connection.execute("BEGIN IMMEDIATE")
+        version = _version(connection)
+        if version >= len(migrations):
+            connection.execute("ROLLBACK")
+            return
+        try:
+            connection.execute(migrations[version])
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise

@@ -1,0 +1,277 @@
+"""The journal, the wakes and the run lists on SQLite: the verbs of the domain, each one transaction."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from treadle.domain.envelope import VERSION, Draft, Event, Origin, decode_data
+from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
+from treadle.domain.events import RunEnd
+from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
+from treadle.domain.messages import Message
+from treadle.ports.clock import Clock
+from treadle.ports.journal import (
+    LEASE_SECONDS,
+    Advance,
+    Advanced,
+    Claim,
+    Publisher,
+    Release,
+    RunRecord,
+)
+from treadle.stores.sqlite.connection import Database, load_statements
+from treadle.stores.sqlite.writer import Writer
+
+SQL = load_statements()
+NO_LIMIT = -1
+_encode = msgspec.json.Encoder().encode
+_decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """What an append must know of its run."""
+
+    id: int
+    origin: Origin
+    outcome: str | None
+    sequence: int
+    epoch: int
+    worker: str | None
+    lease_until: Instant | None
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """What an advance did, for those who must be told once it is committed."""
+
+    origin: Origin
+    drafts: tuple[Draft, ...]
+    advanced: Advanced
+    wake: tuple[RunId, Instant] | None
+
+
+class SqliteJournal:
+    """Implements `Journal`, `Wakes` and `Runs`."""
+
+    def __init__(self, writer: Writer, publisher: Publisher, clock: Clock) -> None:
+        self._writer = writer
+        self._publisher = publisher
+        self._clock = clock
+
+    # ── Journal ──
+
+    async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
+        def work(db: Database) -> RunId | None:
+            if key is not None and (found := db.execute(SQL["run_of_submission"], (key,)).fetchone()):
+                return RunId(str(found[0]))
+            now = self._clock.now()
+            db.execute(
+                SQL["insert_run"],
+                (
+                    origin.run_id,
+                    origin.session_id,
+                    origin.agent_id,
+                    origin.parent_run_id,
+                    key,
+                    now,
+                    len(events),
+                    now,
+                ),
+            )
+            _insert(db, db.last_insert_rowid(), 1, events)
+            return None
+
+        def then(existing: RunId | None) -> None:
+            if existing is None:
+                self._publisher.committed(origin, 1, events)
+                self._publisher.wake(origin.run_id, self._clock.now())
+
+        return await self._writer.write(work, then, patient=False) or origin.run_id
+
+    async def claim(self, run_id: RunId, worker: str) -> Claim:
+        def work(db: Database) -> tuple[Row, list[Any], list[Any]]:
+            row, now = _row(db, run_id), self._clock.now()
+            if row.outcome is not None:
+                raise NotClaimable(f"{run_id} has ended.")
+            if row.worker is not None and (row.lease_until or 0) > now:
+                raise NotClaimable(f"{run_id} is owned by {row.worker}.")
+            if earlier := db.execute(SQL["earlier_unfinished"], (row.origin.session_id, row.id)).fetchone():
+                raise NotClaimable(f"{run_id} waits for {earlier[0]}, which is before it in its session.")
+            db.execute(SQL["open_epoch"], (row.epoch + 1, worker, now + LEASE_SECONDS, row.id))
+            events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
+            return row, events, db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
+
+        row, events, said = await self._writer.write(work, _nothing, patient=True)
+        return Claim(
+            row.origin,
+            row.epoch + 1,
+            tuple(_event(row.origin, record) for record in events),
+            tuple(message for record in said for message in _decode_said(record[0])),
+            recovering=row.worker is not None,
+        )
+
+    async def advance(self, advance: Advance) -> Advanced:
+        return (await self._writer.write(partial(self._advance, advance), self._publish, patient=True)).advanced
+
+    def _advance(self, advance: Advance, db: Database) -> "Appended":
+        row = _row(db, advance.run_id)
+        if row.epoch != advance.epoch or row.outcome is not None:
+            raise Fenced(f"{advance.run_id} is in other hands: epoch {row.epoch}, not {advance.epoch}.")
+        delivered: tuple[Event, ...] = ()
+        if row.sequence > advance.seen:
+            found = db.execute(SQL["events_after"], (row.id, advance.seen, NO_LIMIT))
+            delivered = tuple(_event(row.origin, record) for record in found)
+        accepted = not delivered
+        drafts = advance.facts + advance.intents if accepted else advance.facts
+        sequence = row.sequence + len(drafts)
+        _insert(db, row.id, row.sequence + 1, drafts)
+        wake: tuple[RunId, Instant] | None = None
+        if accepted and advance.release is not None:
+            wake = self._let_go(db, row, sequence, drafts, advance.release)
+        elif drafts:
+            db.execute(SQL["moved_on"], (sequence, row.id))
+        return Appended(row.origin, drafts, Advanced(accepted, delivered, sequence), wake)
+
+    def _let_go(
+        self, db: Database, row: Row, sequence: int, drafts: tuple[Draft, ...], release: Release
+    ) -> tuple[RunId, Instant] | None:
+        """Give the run up, ended or not; return which run should be looked at next, and when."""
+        last = drafts[-1].data if drafts else None
+        if not isinstance(last, RunEnd):
+            status = None if release.waiting_for is None else "waiting"
+            db.execute(SQL["let_go"], (sequence, status, None, release.waiting_for, release.wake_at, row.id))
+            return None if release.wake_at is None else (row.origin.run_id, release.wake_at)
+        db.execute(SQL["let_go"], (sequence, last.status, last.outcome, None, None, row.id))
+        db.execute(SQL["insert_said"], (row.origin.session_id, row.id, _encode(release.said or ())))
+        following = db.execute(SQL["later_unfinished"], (row.origin.session_id, row.id)).fetchone()
+        if following is None:
+            return None
+        now = self._clock.now()
+        db.execute(SQL["wake_next"], (now, following[0]))
+        return RunId(str(following[0])), now
+
+    def _publish(self, appended: "Appended") -> None:
+        advanced, drafts = appended.advanced, appended.drafts
+        self._publisher.committed(appended.origin, advanced.sequence - len(drafts) + 1, drafts)
+        if appended.wake is not None:
+            self._publisher.wake(*appended.wake)
+
+    async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
+        def work(db: Database) -> tuple[Origin, int | None, bool]:
+            row = _row(db, run_id)
+            if found := db.execute(SQL["delivery"], (row.id, key)).fetchone():
+                return row.origin, int(found[0]), False
+            if row.outcome is not None:
+                return row.origin, None, False
+            sequence = row.sequence + 1
+            _insert(db, row.id, sequence, (event,))
+            db.execute(SQL["insert_delivery"], (row.id, key, sequence))
+            db.execute(SQL["delivered"], (sequence, self._clock.now(), row.id))
+            return row.origin, sequence, True
+
+        def then(result: tuple[Origin, int | None, bool]) -> None:
+            origin, sequence, new = result
+            if new and sequence is not None:
+                self._publisher.committed(origin, sequence, (event,))
+                self._publisher.delivered(run_id)
+                self._publisher.wake(run_id, self._clock.now())
+
+        return (await self._writer.write(work, then, patient=False))[1]
+
+    async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
+        def work(db: Database) -> tuple[Row, list[Any]]:
+            row = _row(db, run_id)
+            return row, db.execute(SQL["events_after"], (row.id, after, limit)).fetchall()
+
+        row, found = await self._writer.read(work)
+        return [_event(row.origin, record) for record in found]
+
+    # ── Wakes ──
+
+    async def runnable(self, limit: int = 100) -> Sequence[RunId]:
+        now = self._clock.now()
+        return await self._writer.read(
+            lambda db: [RunId(str(row[0])) for row in db.execute(SQL["runnable"], (now, now, limit))]
+        )
+
+    async def renew(self, worker: str) -> Sequence[RunId]:
+        def work(db: Database) -> list[RunId]:
+            until = self._clock.now() + LEASE_SECONDS
+            return [RunId(str(row[0])) for row in db.execute(SQL["renew"], (until, worker))]
+
+        return await self._writer.write(work, _nothing, patient=True)
+
+    async def void_leases(self) -> None:
+        """For a process that has just become the only owner of the database: whoever held a lease is dead."""
+        await self._writer.write(lambda db: db.execute(SQL["void_leases"]).fetchall(), _nothing, patient=True)
+
+    # ── Runs ──
+
+    async def record(self, run_id: RunId) -> RunRecord:
+        found = await self._writer.read(lambda db: db.execute(SQL["record"], (run_id,)).fetchone())
+        if found is None:
+            raise _unknown(run_id)
+        return _record(found)
+
+    async def newest(self, limit: int = 50) -> Sequence[RunRecord]:
+        return await self._writer.read(lambda db: [_record(row) for row in db.execute(SQL["newest"], (limit,))])
+
+    async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
+        def work(db: Database) -> list[RunRecord]:
+            if session_id is None:
+                return [_record(row) for row in db.execute(SQL["unfinished"])]
+            return [_record(row) for row in db.execute(SQL["unfinished_of_session"], (session_id,))]
+
+        return await self._writer.read(work)
+
+    async def agent(self, name: str, proposed: AgentId) -> AgentId:
+        def work(db: Database) -> AgentId:
+            if found := db.execute(SQL["agent"], (name,)).fetchone():
+                return AgentId(str(found[0]))
+            db.execute(SQL["insert_agent"], (proposed, name))
+            return proposed
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def close(self) -> None:
+        await self._writer.close()
+
+
+def _nothing(_: object) -> None:
+    """Nobody need be told."""
+
+
+def _row(db: Database, run_id: RunId) -> Row:
+    found = db.execute(SQL["run"], (run_id,)).fetchone()
+    if found is None:
+        raise _unknown(run_id)
+    id_, session_id, agent_id, parent, outcome, sequence, epoch, worker, lease_until = found
+    return Row(id_, Origin(run_id, session_id, agent_id, parent), outcome, sequence, epoch, worker, lease_until)
+
+
+def _unknown(run_id: RunId) -> UnknownRun:
+    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+
+
+def _insert(db: Database, run: int, first: int, drafts: Sequence[Draft]) -> None:
+    db.executemany(
+        SQL["insert_event"],
+        [
+            (run, first + offset, made.event_id, made.timestamp, made.type, VERSION, made.raw)
+            for offset, made in enumerate(drafts)
+        ],
+    )
+
+
+def _event(origin: Origin, record: Any) -> Event:
+    sequence, event_id, timestamp, type_, version, raw = record
+    return Event(
+        EventId(event_id), timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version
+    )
+
+
+def _record(row: Any) -> RunRecord:
+    run_id, session_id, agent_id, parent, status, outcome, created_at, sequence, wake_at, waiting_for = row
+    origin = Origin(run_id, session_id, agent_id, parent)
+    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for)

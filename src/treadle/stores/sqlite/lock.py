@@ -1,0 +1,74 @@
+"""One process owns a SQLite database: a lock file beside it says which."""
+
+import fcntl
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.errors import StoreError, StoreOwned
+
+
+class Owner(Struct, frozen=True):
+    """Who owns a database, as its lock file tells."""
+
+    pid: int
+    command: str
+    since: float
+
+
+class DatabaseLock:
+    """Held from construction until `release`, or until the process dies, however it dies."""
+
+    def __init__(self, database: str) -> None:
+        self._path = Path(f"{database}.lock")
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(
+                f"The lock file {self._path} cannot be written: {error.strerror}. Check the path and its rights."
+            ) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = self._owner()
+            os.close(self._file)
+            raise StoreOwned(_describe(database, owner)) from None
+        self._write(Owner(os.getpid(), _command(), time.time()))
+
+    def release(self) -> None:
+        self._write(None)
+        os.close(self._file)
+
+    def _write(self, owner: Owner | None) -> None:
+        with suppress(OSError):  # a full disk: the lock holds all the same, only nobody can read whose it is
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, msgspec.json.encode(owner), 0)
+
+    def _owner(self) -> Owner | None:
+        try:
+            return msgspec.json.decode(os.pread(self._file, 4096, 0), type=Owner | None)
+        except msgspec.DecodeError:
+            return None
+
+
+def _command() -> str:
+    return " ".join([Path(sys.argv[0]).name or "python", *sys.argv[1:2]])
+
+
+def _describe(database: str, owner: Owner | None) -> str:
+    # Attaching to the owner over its Unix socket comes with the HTTP service, whose wire it will speak.
+    who = "another process"
+    how = "Wait for it to end"
+    if owner is not None:
+        since = time.strftime("%H:%M:%S", time.localtime(owner.since))
+        who = f"process {owner.pid} (`{owner.command}`, since {since})"
+        how = f"Wait for it to end, or stop it (kill {owner.pid}: its runs go on later)"
+    return (
+        f"The database {database} is owned by {who}, and a SQLite database has one owner at a time. {how}; "
+        "or use another database (TREADLE_DATABASE_URL)."
+    )

@@ -1,0 +1,87 @@
+-- name: insert_run
+INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, sequence, epoch, wake_at)
+VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, 0, ?);
+
+-- name: run_of_submission
+SELECT run_id FROM runs WHERE submission_key = ?;
+
+-- name: run
+SELECT id, session_id, agent_id, parent_run_id, outcome, sequence, epoch, worker, lease_until FROM runs WHERE run_id = ?;
+
+-- name: earlier_unfinished
+SELECT run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id < ? LIMIT 1;
+
+-- name: later_unfinished
+SELECT run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id > ? ORDER BY id LIMIT 1;
+
+-- name: open_epoch
+UPDATE runs SET epoch = ?, worker = ?, lease_until = ?, status = 'running', waiting_for = NULL WHERE id = ?;
+
+-- name: insert_event
+INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: events_after
+SELECT sequence, event_id, timestamp, type, version, data FROM events
+WHERE run = ? AND sequence > ? ORDER BY sequence LIMIT ?;
+
+-- name: said_before
+SELECT messages FROM said WHERE session_id = ? AND run < ? ORDER BY run;
+
+-- name: insert_said
+INSERT INTO said (session_id, run, messages) VALUES (?, ?, ?);
+
+-- name: moved_on
+UPDATE runs SET sequence = ? WHERE id = ?;
+
+-- name: let_go
+UPDATE runs SET sequence = ?, status = coalesce(?, status), outcome = ?, waiting_for = ?, wake_at = ?, worker = NULL, lease_until = NULL
+WHERE id = ?;
+
+-- name: wake_next
+UPDATE runs SET wake_at = ? WHERE run_id = ?;
+
+-- name: delivered
+UPDATE runs SET sequence = ?, wake_at = ? WHERE id = ?;
+
+-- name: delivery
+SELECT sequence FROM deliveries WHERE run = ? AND key = ?;
+
+-- name: insert_delivery
+INSERT INTO deliveries (run, key, sequence) VALUES (?, ?, ?);
+
+-- name: runnable
+SELECT run_id FROM runs AS due
+WHERE ((worker IS NULL AND wake_at <= ?) OR (worker IS NOT NULL AND lease_until <= ?))
+  AND outcome IS NULL
+  AND NOT EXISTS (
+      SELECT 1 FROM runs AS earlier
+      WHERE earlier.session_id = due.session_id AND earlier.outcome IS NULL AND earlier.id < due.id)
+ORDER BY id LIMIT ?;
+
+-- name: renew
+UPDATE runs SET lease_until = ? WHERE worker = ? RETURNING run_id;
+
+-- name: void_leases
+UPDATE runs SET lease_until = 0 WHERE worker IS NOT NULL;
+
+-- name: record
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, sequence, wake_at, waiting_for
+FROM runs WHERE run_id = ?;
+
+-- name: newest
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, sequence, wake_at, waiting_for
+FROM runs ORDER BY id DESC LIMIT ?;
+
+-- name: unfinished
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, sequence, wake_at, waiting_for
+FROM runs WHERE outcome IS NULL ORDER BY id;
+
+-- name: unfinished_of_session
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, sequence, wake_at, waiting_for
+FROM runs WHERE outcome IS NULL AND session_id = ? ORDER BY id;
+
+-- name: agent
+SELECT agent_id FROM agents WHERE name = ?;
+
+-- name: insert_agent
+INSERT INTO agents (agent_id, name) VALUES (?, ?);

@@ -1,0 +1,262 @@
+"""One writer for all runs: whatever is ready is committed together, in one transaction and one fsync.
+
+An operation that is refused fails alone; the rest of its group commits. When the disk is full, new work is
+refused and work under way waits for room. When a commit cannot be made durable, everything stops: what is in
+memory cannot be trusted to be on disk, and a retry would pretend that it is."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import apsw
+
+from treadle.domain.errors import StoreError, StoreFull, StoreLost, TreadleError
+from treadle.stores.sqlite.connection import Database, explain
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Work = Callable[[Database], Result]
+
+RETRY_SECONDS = 0.5
+"""How long to wait before a group that found the disk full or the database locked is tried again."""
+
+
+class Writer(Protocol):
+    """Runs work inside the next group commit, or as a read of what is committed."""
+
+    def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
+        """Do the work in the next transaction; after its commit call `then`, on the event loop and in the order of
+        commits. Patient work waits when the disk is full; the other is refused with StoreFull."""
+        ...
+
+    def read(self, work: Work[Result]) -> "asyncio.Future[Result]": ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Item:
+    """One piece of work on its way."""
+
+    work: Work[Any]
+    then: Callable[[Any], None]
+    patient: bool
+    future: "asyncio.Future[Any]"
+    result: Any = None
+    error: BaseException | None = None
+
+    def settle(self) -> None:
+        """Tell the world, then the caller. A caller that has gone away changes nothing: it is committed."""
+        if self.error is None:
+            self.then(self.result)
+            if not self.future.done():
+                self.future.set_result(self.result)
+        elif not self.future.done():
+            self.future.set_exception(self.error)
+
+
+def commit_group(connection: Database, group: Sequence[Item]) -> None:
+    """Run a group in one transaction. Work that raises is undone alone. Raises when nothing was committed."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for item in group:
+            _run_alone(connection, item)
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(apsw.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _run_alone(connection: Database, item: Item) -> None:
+    item.error = None
+    connection.execute("SAVEPOINT item")
+    try:
+        item.result = item.work(connection)
+    except (TreadleError, apsw.ConstraintError) as error:
+        connection.execute("ROLLBACK TO item")
+        item.error = error
+    connection.execute("RELEASE item")
+
+
+class ThreadWriter:
+    """The writer of a real database: a thread that commits, a thread that reads."""
+
+    def __init__(
+        self,
+        connection: Database,
+        reader: Database,
+        path: str,
+        on_lost: Callable[[StoreLost], None],
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Item] = deque()
+        self._ready = threading.Semaphore(0)
+        self._lost: StoreLost | None = None
+        self._closing = False
+        self._reader = _Reader(reader, self._loop)
+        self._thread = threading.Thread(target=self._serve, name="treadle-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
+        future: asyncio.Future[Result] = self._loop.create_future()
+        if self._lost is not None:
+            future.set_exception(self._lost)
+        elif self._closing:
+            future.set_exception(StoreError(f"The database {self._path} has been closed."))
+        else:
+            self._queue.append(Item(work, then, patient, future))
+            self._ready.release()
+        return future
+
+    def read(self, work: Work[Result]) -> "asyncio.Future[Result]":
+        return self._reader.read(work)
+
+    async def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._ready.release()
+            await asyncio.to_thread(self._thread.join)
+            await self._reader.close()
+            self._connection.close()
+
+    def _serve(self) -> None:
+        while True:
+            self._ready.acquire()
+            group = self._take()
+            if group:
+                self._commit(group)
+            elif self._closing:
+                return
+
+    def _take(self) -> list[Item]:
+        group: list[Item] = []
+        while self._queue:
+            group.append(self._queue.popleft())
+        return group
+
+    def _commit(self, group: list[Item]) -> None:
+        while group:
+            try:
+                commit_group(self._connection, group)
+            except apsw.FullError as error:
+                group = self._refuse_new_work(group, explain(error, self._path))
+            except (apsw.BusyError, apsw.LockedError):
+                logger.warning("%s is locked by another program; waiting for it", self._path)
+            except BaseException as error:
+                return self._lose(group, error)
+            else:
+                return self._settle(group)
+            if self._closing:
+                return self._fail(group, StoreFull(f"{self._path} was closed before there was room to write."))
+            time.sleep(RETRY_SECONDS)
+            group.extend(self._take())
+        return None
+
+    def _refuse_new_work(self, group: list[Item], error: StoreError) -> list[Item]:
+        self._fail([item for item in group if not item.patient], error)
+        return [item for item in group if item.patient]
+
+    def _lose(self, group: list[Item], error: BaseException) -> None:
+        reason = explain(error, self._path) if isinstance(error, apsw.Error) else error
+        lost = self._lost = StoreLost(
+            f"A write to {self._path} could not be made durable ({reason}). The engine has stopped; start it again "
+            "and it goes on from what is on disk."
+        )
+        self._fail([*group, *self._take()], lost)
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._on_lost, lost)
+
+    def _fail(self, group: list[Item], error: BaseException) -> None:
+        for item in group:
+            item.error = error
+        self._settle(group)
+
+    def _settle(self, group: list[Item]) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop has gone; what is committed stays so
+            self._loop.call_soon_threadsafe(_settle_all, group)
+
+
+def _settle_all(group: list[Item]) -> None:
+    for item in group:
+        item.settle()
+
+
+class _Reader:
+    """Reads on a connection and a thread of its own, so that no commit waits for a reader."""
+
+    def __init__(self, connection: Database, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
+        self._loop = loop
+        self._queue: deque[Item | None] = deque()
+        self._ready = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._serve, name="treadle-reader", daemon=True)
+        self._thread.start()
+
+    def read(self, work: Work[Result]) -> "asyncio.Future[Result]":
+        future: asyncio.Future[Result] = self._loop.create_future()
+        self._queue.append(Item(work, lambda _: None, False, future))
+        self._ready.release()
+        return future
+
+    async def close(self) -> None:
+        self._queue.append(None)
+        self._ready.release()
+        await asyncio.to_thread(self._thread.join)
+        self._connection.close()
+
+    def _serve(self) -> None:
+        while True:
+            self._ready.acquire()
+            item = self._queue.popleft()
+            if item is None:
+                return
+            try:
+                item.result = item.work(self._connection)
+            except BaseException as error:
+                item.error = error
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(item.settle)
+
+
+class InlineWriter:
+    """A writer without threads, for a database in memory: the next turn of the event loop commits all that was
+    asked for in this one. Simulated time and seeded order hold for it."""
+
+    def __init__(self, connection: Database) -> None:
+        self.connection = connection
+        self._group: list[Item] = []
+
+    def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        if not self._group:
+            loop.call_soon(self.commit)
+        self._group.append(Item(work, then, patient, future))
+        return future
+
+    def read(self, work: Work[Result]) -> "asyncio.Future[Result]":
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(work(self.connection))
+        except TreadleError as error:
+            future.set_exception(error)
+        return future
+
+    def commit(self) -> None:
+        group, self._group = self._group, []
+        commit_group(self.connection, group)
+        _settle_all(group)
+
+    async def close(self) -> None:
+        self.connection.close()

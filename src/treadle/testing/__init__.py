@@ -1,0 +1,1 @@
+"""Public doubles for what Treadle talks to, conformance checks for its ports, and a simulation."""

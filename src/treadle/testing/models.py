@@ -1,0 +1,148 @@
+"""Models without a provider: one that follows a script, one that follows a function."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.events import ModelErrorKind, StopReason
+from treadle.domain.messages import Part, Text, Thinking, ToolUse
+from treadle.domain.runs import Usage
+from treadle.ports.model import (
+    CallDelta,
+    Completed,
+    Failed,
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+)
+
+Check = Callable[[ModelRequest], None]
+"""Looks at the request that a step answers; raises AssertionError when it is not as expected."""
+
+
+class Reply(Struct, frozen=True):
+    """One step of a script: what the model answers, word by word."""
+
+    text: str = ""
+    calls: tuple[ToolUse, ...] = ()
+    thinking: str = ""
+    stop: StopReason | None = None
+    usage: Usage = Usage(input_tokens=10, output_tokens=5)
+    check: Check | None = None
+    seconds: float = 0.0
+    """How long each word takes."""
+
+
+class Failure(Struct, frozen=True):
+    """One step of a script: the call fails, after some text where there is any."""
+
+    kind: ModelErrorKind = "overloaded"
+    message: str = "the scripted provider is overloaded"
+    retryable: bool = True
+    retry_after: float | None = None
+    text: str = ""
+
+
+class Silence(Struct, frozen=True):
+    """One step of a script: some text, then nothing more, until the call is aborted."""
+
+    text: str = ""
+
+
+ScriptStep = Reply | Failure | Silence
+
+
+def say(text: str, **more: Any) -> Reply:
+    return Reply(text, **more)
+
+
+def call(name: str, call_id: str | None = None, /, **arguments: Any) -> ToolUse:
+    """A call for a `Reply`; its id is the tool's name unless given."""
+    return ToolUse(call_id or f"call_{name}", name, msgspec.json.encode(arguments).decode())
+
+
+def ask(*calls: ToolUse, text: str = "", **more: Any) -> Reply:
+    return Reply(text, calls, **more)
+
+
+class ScriptedModel:
+    """Answers each request with the next step of its script.
+
+    A request that the script does not foresee is an AssertionError, and so is, at `finish`, a step that was never
+    asked for. `requests` keeps what was asked, as values that do not change any more."""
+
+    def __init__(self, *script: ScriptStep) -> None:
+        self._script = list(script)
+        self.requests: list[ModelRequest] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.requests.append(msgspec.structs.replace(request, turns=tuple(request.turns)))
+        number = len(self.requests)
+        if not self._script:
+            raise AssertionError(f"request {number} is not in the script, which ended before it")
+        step = self._script.pop(0)
+        if isinstance(step, Reply) and step.check is not None:
+            step.check(request)
+        async for event in perform(step):
+            yield event
+
+    def finish(self) -> None:
+        """Assert that every step was used."""
+        if self._script:
+            raise AssertionError(f"{len(self._script)} steps of the script were never asked for: {self._script}")
+
+    def __enter__(self) -> "ScriptedModel":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.finish()
+
+
+class FunctionModel:
+    """Answers each request with whatever a function makes of it: for runs whose order is not known beforehand."""
+
+    def __init__(self, answer: Callable[[ModelRequest], ScriptStep]) -> None:
+        self._answer = answer
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        async for event in perform(self._answer(request)):
+            yield event
+
+
+async def perform(step: ScriptStep) -> AsyncGenerator[ModelEvent, None]:
+    """A step of a script as a model would stream it."""
+    match step:
+        case Reply():
+            if step.thinking:
+                yield ReasoningDelta(step.thinking)
+            for word in words(step.text):
+                await asyncio.sleep(step.seconds)
+                yield TextDelta(word)
+            for index, use in enumerate(step.calls):
+                yield CallDelta(index, use.name, use.arguments)
+            yield Completed(_parts(step), step.stop or ("tool_use" if step.calls else "end_turn"), step.usage)
+        case Failure(kind, message, retryable, retry_after, text):
+            for word in words(text):
+                yield TextDelta(word)
+            yield Failed(kind, message, retryable, retry_after=retry_after)
+        case Silence(text):
+            for word in words(text):
+                yield TextDelta(word)
+            await asyncio.Event().wait()
+
+
+def words(text: str) -> Sequence[str]:
+    """The text in pieces, each word with the space before it."""
+    pieces = text.split(" ")
+    return [piece if index == 0 else f" {piece}" for index, piece in enumerate(pieces)] if text else []
+
+
+def _parts(step: Reply) -> tuple[Part, ...]:
+    thinking = (Thinking(step.thinking, "scripted", "scripted"),) if step.thinking else ()
+    text = (Text(step.text),) if step.text else ()
+    return (*thinking, *text, *step.calls)

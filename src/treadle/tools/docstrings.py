@@ -1,0 +1,42 @@
+"""What a docstring says of a function, and of each parameter in its `Args:` section."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+_HEADING = re.compile(r"(?:Args|Arguments|Parameters):\s*")
+_PARAMETER = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
+
+
+class Documented(NamedTuple):
+    text: str
+    """The docstring without its `Args:` section."""
+    parameters: dict[str, str]
+
+
+def document(function: Callable[..., Any]) -> Documented:
+    lines = (inspect.getdoc(function) or "").splitlines()
+    start = next((number for number, line in enumerate(lines) if _HEADING.fullmatch(line)), len(lines))
+    end = start + 1
+    while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" ")):
+        end += 1
+    kept = [*lines[:start], *lines[end:]]
+    return Documented("\n".join(kept).strip(), _parameters(lines[start + 1 : end]))
+
+
+def _parameters(section: list[str]) -> dict[str, str]:
+    """A line at the indentation of the first begins a parameter; a deeper one goes on with it."""
+    found: dict[str, str] = {}
+    name, depth = "", None
+    for line in filter(str.strip, section):
+        indent = len(line) - len(line.lstrip())
+        depth = indent if depth is None else depth
+        if indent <= depth:
+            match = _PARAMETER.fullmatch(line.strip())
+            name = match[1] if match else ""
+            if match:
+                found[name] = match[2]
+        elif name:
+            found[name] = f"{found[name]} {line.strip()}".strip()
+    return found

@@ -1,0 +1,117 @@
+"""The `@tool` decorator: a typed function becomes a tool, with its schema taken from its signature."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+import msgspec
+
+from treadle.domain.tools import Effect, ToolSpec
+from treadle.ports.tool import ToolContext
+from treadle.tools.docstrings import Documented, document
+from treadle.tools.signature import Signature
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class FunctionTool(Generic[_P, _R]):
+    """A tool made of a function. Calling it calls the function, as if it had not been decorated.
+
+    A sync function runs in a thread, which nothing can stop: after a cancel or a timeout it runs on unheard."""
+
+    def __init__(self, function: Callable[_P, _R], spec: ToolSpec, signature: Signature) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._signature = signature
+        self._spec = spec
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self._function(*args, **kwargs)
+
+    def parse(self, arguments: str) -> Any:
+        return self._signature.decode(arguments)
+
+    async def run(self, arguments: Any, context: ToolContext) -> str:
+        keywords = self._signature.keywords(arguments, context)
+        function = cast("Callable[..., Any]", self._function)
+        if inspect.iscoroutinefunction(function):
+            result = await function(**keywords)
+        else:
+            result = await asyncio.to_thread(function, **keywords)
+        return self._as_text(result)
+
+    def _as_text(self, result: Any) -> str:
+        if isinstance(result, str):
+            return result
+        if result is None:
+            return ""
+        try:
+            return msgspec.json.encode(result).decode()
+        except TypeError as error:
+            raise TypeError(f"tool `{self._spec.name}` returned what is not text and not JSON: {error}") from error
+
+
+@overload
+def tool(function: Callable[_P, _R], /) -> FunctionTool[_P, _R]: ...
+
+
+@overload
+def tool(
+    *,
+    effect: Effect = ...,
+    repeatable: bool = ...,
+    parallel: bool | None = ...,
+    interactive: bool = ...,
+    poller: bool = ...,
+    timeout: float | None = ...,
+    name: str | None = ...,
+    description: str | None = ...,
+) -> Callable[[Callable[_P, _R]], FunctionTool[_P, _R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    effect: Effect = "external",
+    repeatable: bool = False,
+    parallel: bool | None = None,
+    interactive: bool = False,
+    poller: bool = False,
+    timeout: float | None = None,
+    name: str | None = None,
+    description: str | None = None,
+) -> Any:
+    """Make a tool of a typed function, sync or async.
+
+    Say what it does to the world (`effect`, `repeatable`, ...: see `ToolSpec`); what is not said is taken to be
+    the worst. The schema comes from the signature, the description from the docstring, those of parameters from
+    `Annotated[T, msgspec.Meta(description=...)]` or the docstring's `Args:` section. A parameter annotated
+    `ToolContext` is handed in by the engine and not shown to the model. Raises TypeError for a signature that
+    no JSON object can fill."""
+
+    def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        documented: Documented = document(function)
+        tool_name = name or getattr(function, "__name__", type(function).__name__)
+        signature = Signature(tool_name, function, documented.parameters)
+        spec = ToolSpec(
+            name=tool_name,
+            description=documented.text if description is None else description,
+            schema=signature.schema,
+            effect=effect,
+            repeatable=repeatable,
+            parallel=parallel,
+            interactive=interactive,
+            poller=poller,
+            timeout=timeout,
+        )
+        return FunctionTool(function, spec, signature)
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,156 @@
+"""The parameters of a function as a JSON object: its schema, its typed decoder, and words for what does not fit."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Annotated, Any, cast, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from treadle.ports.tool import InvalidArguments, ToolContext
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_REFUSED_KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of positional values",
+    inspect.Parameter.VAR_KEYWORD: "takes any keyword",
+}
+
+
+class Signature:
+    """What a tool's function accepts."""
+
+    def __init__(self, tool_name: str, function: Callable[..., Any], descriptions: Mapping[str, str]) -> None:
+        if not _NAME.fullmatch(tool_name):
+            raise TypeError(
+                f"a tool cannot be called `{tool_name}`; give it a name of 1 to 64 letters, digits, dashes and "
+                "underscores with @tool(name=...)"
+            )
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"tool `{tool_name}` is a generator; return one result instead")
+        self._tool_name = tool_name
+        parameters = _parameters(tool_name, function)
+        self._context = [name for name, (hint, _) in parameters.items() if hint is ToolContext]
+        shown = {name: parameter for name, parameter in parameters.items() if name not in self._context}
+        arguments = _arguments_type(shown, descriptions)
+        self.schema = _schema(tool_name, arguments, {name: default for name, (_, default) in shown.items()})
+        self._decoder = msgspec.json.Decoder(arguments)
+
+    def decode(self, arguments: str) -> Struct:
+        try:
+            return self._decoder.decode(arguments.strip() or "{}")
+        except msgspec.ValidationError as error:
+            what = _in_words(str(error))
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+            what = f"the arguments are not JSON ({error})"
+        raise InvalidArguments(f"{what}. {self._accepted()}")
+
+    def keywords(self, arguments: Struct, context: ToolContext) -> dict[str, Any]:
+        """What the function is called with."""
+        keywords = {name: getattr(arguments, name) for name in arguments.__struct_fields__}
+        return keywords | dict.fromkeys(self._context, context)
+
+    def _accepted(self) -> str:
+        properties: dict[str, dict[str, Any]] = self.schema["properties"]
+        if not properties:
+            return f"{self._tool_name} takes no parameters: send {{}}."
+        required: list[str] = self.schema["required"]
+        listed = (
+            f"{name} ({_type_in_words(schema)}{', required' if name in required else ''})"
+            for name, schema in properties.items()
+        )
+        return f"{self._tool_name} takes: {', '.join(listed)}."
+
+
+def _parameters(tool_name: str, function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    """The type and the default of each parameter."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"tool `{tool_name}`: an annotation cannot be resolved ({error})") from error
+    parameters: dict[str, tuple[Any, Any]] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if refused := _REFUSED_KINDS.get(parameter.kind):
+            raise TypeError(f"tool `{tool_name}`: parameter `{parameter.name}` {refused}; give each one a name")
+        if parameter.name not in hints:
+            raise TypeError(
+                f"tool `{tool_name}`: parameter `{parameter.name}` has no annotation; say which type it takes"
+            )
+        parameters[parameter.name] = (hints[parameter.name], parameter.default)
+    return parameters
+
+
+def _arguments_type(parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]) -> type[Struct]:
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for name, (hint, default) in parameters.items():
+        described = _described(hint, descriptions.get(name))
+        if default is inspect.Parameter.empty:
+            fields.append((name, described))
+        else:
+            fields.append((name, described, _field(default)))
+    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True, frozen=True)
+
+
+def _described(hint: Any, description: str | None) -> Any:
+    """The type with its description, unless it brings one of its own."""
+    own = (meta for meta in getattr(hint, "__metadata__", ()) if isinstance(meta, Meta))
+    if not description or any(meta.description for meta in own):
+        return hint
+    return Annotated[hint, Meta(description=description)]
+
+
+def _field(default: Any) -> Any:
+    # A factory, because a plain default must be immutable here and need not be in a signature.
+    return msgspec.field(default_factory=lambda: default)
+
+
+def _schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema, with the object itself on top where providers expect it."""
+    try:
+        schema = msgspec.json.schema(arguments)
+    except TypeError as error:
+        reason = str(error).splitlines()[-1]
+        raise TypeError(f"tool `{tool_name}`: a parameter's type cannot be read from JSON: {reason}") from error
+    definitions = cast("dict[str, Any]", schema["$defs"])
+    top = definitions.pop(schema["$ref"].removeprefix("#/$defs/"))
+    del top["title"]
+    for name, default in defaults.items():
+        if default is not inspect.Parameter.empty:
+            with suppress(TypeError):  # a default that JSON has no word for is kept, and not shown
+                top["properties"][name]["default"] = msgspec.to_builtins(default)
+    return top | ({"$defs": definitions} if definitions else {})
+
+
+# ── Words ──────────────────────────────────────────────────────────────────────────────────────────
+
+_PLACED = re.compile(r"(.*?)(?: - at `(?:key in )?\$\.?(.*)`)?", re.DOTALL)
+_EXPECTED = re.compile(r"Expected (.*?)(?:, got (.*))?", re.DOTALL)
+_FIELD = re.compile(r"Object (missing required|contains unknown) field (`.*`)", re.DOTALL)
+_TYPE_WORDS = {"integer": "int", "string": "str", "number": "float", "boolean": "bool"}
+
+
+def _in_words(error: str) -> str:
+    """A message of msgspec in the terms of the call: `a` must be int, got str."""
+    placed = _PLACED.fullmatch(error)
+    what, place = (placed[1], placed[2]) if placed else (error, None)
+    if field := _FIELD.fullmatch(what):
+        inside = f" in `{place}`" if place else ""
+        return f"{'missing' if field[1] == 'missing required' else 'unknown'} parameter {field[2]}{inside}"
+    subject = f"`{place}`" if place else "the arguments"
+    if expected := _EXPECTED.fullmatch(what):
+        got = f", got {expected[2]}" if expected[2] else ""
+        return f"{subject} must be " + f"{expected[1]}{got}".replace("`", "")
+    return f"{subject}: {what[:1].lower()}{what[1:]}"
+
+
+def _type_in_words(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " or ".join(msgspec.json.encode(value).decode() for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_type_in_words(choice) for choice in schema["anyOf"])
+    kind = schema.get("type", "object" if "$ref" in schema else "any")
+    if kind == "array" and schema.get("items"):
+        return f"array of {_type_in_words(schema['items'])}"
+    return _TYPE_WORDS.get(kind, kind)
