@@ -21,7 +21,7 @@ from treadle.engine.deps import Deps, ToolTimeouts
 from treadle.engine.hub import Hub
 from treadle.engine.loop import advance
 from treadle.home import Home
-from treadle.library import Agent, Callbacks, Options, Result, implementations, overridden
+from treadle.library import Agent, Callbacks, Options, Result, implementations, overridden, same_tool
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.model import Model
@@ -86,9 +86,10 @@ class Engine:
 
     def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
         """Make tools known by their names, for agents and for runs that were begun by another process."""
-        known = [self._tools.find(tool.spec.name) is tool for tool in implementations(tools)]
-        if not all(known):
-            self._tools.add(*implementations(tools))
+        new = [tool for tool in implementations(tools) if not same_tool(self._tools.find(tool.spec.name), tool)]
+        for tool in new:
+            self._tools.add(tool)
+        if new:
             self._knows_more()
 
     def _knows_more(self) -> None:
@@ -233,13 +234,18 @@ class _Parts:
     """What an open engine consists of."""
 
     def __init__(
-        self, lock: DatabaseLock | None, journal: SqliteJournal, dispatcher: LocalDispatcher, service: Service
+        self,
+        lock: DatabaseLock | None,
+        journal: SqliteJournal,
+        dispatcher: LocalDispatcher,
+        service: Service,
+        clock: Clock,
     ) -> None:
         self._lock = lock
+        self._clock = clock
         self._journal = journal
         self.dispatcher = dispatcher
         self.service = service
-        self._clock = SystemClock()
         self._looking: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -262,7 +268,7 @@ class _Parts:
             if lock is not None:
                 lock.release()
             raise
-        return cls(lock, journal, dispatcher, service)
+        return cls(lock, journal, dispatcher, service, clock)
 
     def look_again(self) -> None:
         task = asyncio.get_running_loop().create_task(self._look_again())

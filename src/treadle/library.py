@@ -69,6 +69,12 @@ def _implementation(item: Tool | Callable[..., Any]) -> Tool:
     return as_tool(item)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
 
 
+def same_tool(known: Tool | None, tool: Tool) -> bool:
+    """Whether two tools are one: the same object, or made of the same function."""
+    function = getattr(tool, "__wrapped__", None)
+    return known is tool or (function is not None and getattr(known, "__wrapped__", None) is function)
+
+
 def tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
     return tuple(item if isinstance(item, str) else _implementation(item).spec.name for item in tools)
 

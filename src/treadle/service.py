@@ -177,6 +177,9 @@ class Service:
                 if event.durable:
                     if event.sequence <= last:
                         continue
+                    if event.sequence > last + 1:  # what another process committed is not told here
+                        for missed in await self._journal.read(run_id, last, event.sequence - last - 1):
+                            yield missed
                     last = event.sequence
                 elif caught_up is not None and _already_shown(event, caught_up):
                     continue

@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from html import unescape
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import aiohttp
 import msgspec
@@ -70,7 +70,7 @@ def from_response(endpoint: Endpoint, model: str, status: int, headers: Mapping[
     text = body.decode("utf-8", "replace")
     said = f"answered {status}"
     if 300 <= status < 400:
-        said += f" and points to {headers.get('Location', 'no other address')}"
+        said += f" and points to {_one_line(endpoint, headers.get('Location', 'nowhere'))}"
     failed = _by_rule(endpoint, model, status, said, text)
     should_retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), failed.retryable)
     return msgspec.structs.replace(failed, retryable=should_retry, retry_after=retry_after(headers, text))
@@ -113,8 +113,10 @@ def from_error(endpoint: Endpoint, error: Exception) -> Failed:
             next_step = "Check that it is running and that base_url is right."
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
             what, next_step = "the connection was dropped before an answer came", _PASSES
-        case aiohttp.InvalidURL():
-            return _unreachable(endpoint, "its address is not a URL", "Check base_url.", retryable=False)
+        case ValueError():  # also what aiohttp raises for an address that is none
+            what = f"no request can be made ({error})"
+            next_step = f"Check the base_url and the headers of provider {endpoint.provider}."
+            return _unreachable(endpoint, _one_line(endpoint, what), next_step, retryable=False)
         case aiohttp.ClientResponseError():
             what = f"what answers there does not speak HTTP ({error.message})"
             next_step = "Check base_url, its port, and whether it is http or https."
@@ -128,7 +130,11 @@ def _unreachable(endpoint: Endpoint, what: str, next_step: str, *, retryable: bo
     return Failed("unreachable", message, retryable)
 
 
-def timed_out(endpoint: Endpoint, limit: str, seconds: float) -> Failed:
+Limit = Literal["first_byte", "between_bytes", "whole_call"]
+"""A field of `Timeouts`."""
+
+
+def timed_out(endpoint: Endpoint, limit: Limit, seconds: float) -> Failed:
     waited = {
         "first_byte": f"sent no byte of a reply within {seconds:g} s",
         "between_bytes": f"fell silent for {seconds:g} s in the middle of its reply",
@@ -140,7 +146,8 @@ def timed_out(endpoint: Endpoint, limit: str, seconds: float) -> Failed:
 
 def malformed(endpoint: Endpoint, what: str) -> Failed:
     """A reply that came, and is not whole or not what the wire format promises."""
-    message = f"{endpoint.provider} sent a reply that cannot be used ({endpoint.public_url}): {what}. {_PASSES}"
+    said = _one_line(endpoint, what)
+    message = f"{endpoint.provider} sent a reply that cannot be used ({endpoint.public_url}): {said}. {_PASSES}"
     return Failed("malformed", message, True)
 
 

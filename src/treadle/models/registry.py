@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from treadle.domain.errors import MissingKey, UnknownModel
+from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.providers import ProviderConfig
 from treadle.models.chat_completions import ChatCompletions
 from treadle.models.endpoint import Endpoint
@@ -33,11 +33,13 @@ class ModelRegistry:
 
     def add(self, name: str, config: ProviderConfig) -> None:
         """Make a provider known under a name."""
+        _check_name(name)
         self._configs[name] = config
         self._ready.pop(name, None)
 
     def add_model(self, name: str, model: Model, api_mode: str = "custom") -> None:
         """Make a ready client known as a provider: it answers for every model id."""
+        _check_name(name)
         self._configs.pop(name, None)
         self._ready[name] = _Ready(api_mode, model)
 
@@ -79,7 +81,7 @@ class ModelRegistry:
         meant = f"; did you mean `{near[0]}`?" if near else ";"
         return (
             f"no provider is called `{name}`{meant} Known providers: {', '.join(sorted(known))}. "
-            f"Write provider/model-id with one of them, or add `{name}` under providers in config.yaml"
+            f"Write provider/model-id with one of them, or add `{name}` under providers in config.yaml."
         )
 
     def _connect(self, name: str) -> _Ready:
@@ -109,3 +111,8 @@ class ModelRegistry:
         if not (key.isascii() and key.isprintable()):
             raise MissingKey(f"{setting} holds characters that no key has; copy the key again")
         return key or None, setting
+
+
+def _check_name(name: str) -> None:
+    if not name or "/" in name:
+        raise UsageError(f"a provider cannot be called `{name}`; give it a name without a slash")

@@ -24,12 +24,22 @@ class Payloads:
     def feed(self, chunk: bytes) -> list[bytes]:
         """The payloads that this chunk completes."""
         payloads: list[bytes] = []
-        *lines, tail = chunk.split(b"\n")
+        lines = chunk.split(b"\n")
+        tail = lines.pop()
         if lines and self._partial:
             lines[0] = b"".join((*self._partial, lines[0]))
             self._partial.clear()
+        data = self._data
         for line in lines:
-            self._take(line, payloads)
+            if line[-1:] == b"\r":
+                line = line[:-1]
+            if line[:6] == b"data: ":
+                data.append(line[6:])
+            elif line:
+                self._take_unusual(line, payloads)
+            elif data:
+                payloads.append(data[0] if len(data) == 1 else b"\n".join(data))
+                data.clear()
         if tail:
             self._partial.append(tail)
         self._size = len(tail) if payloads else self._size + len(chunk)
@@ -41,14 +51,8 @@ class Payloads:
         """What is left when the stream has ended: some servers leave the last blank line out."""
         return self.feed(b"\n\n")
 
-    def _take(self, line: bytes, payloads: list[bytes]) -> None:
-        if line[-1:] == b"\r":
-            line = line[:-1]
+    def _take_unusual(self, line: bytes, payloads: list[bytes]) -> None:
         if line[:5] == b"data:":
-            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-        elif not line:
-            if self._data:
-                payloads.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                self._data.clear()
+            self._data.append(line[5:])
         elif line[:1] == b"{":
             payloads.append(line)

@@ -14,6 +14,7 @@ from yarl import URL
 from treadle.domain.providers import Timeouts
 from treadle.models import failures
 from treadle.models.endpoint import Endpoint
+from treadle.models.failures import Limit
 from treadle.ports.model import Failed
 
 _MAX_CONNECTIONS = 2000
@@ -155,7 +156,7 @@ class Call:
         )
 
 
-def _shorter(timeouts: Timeouts) -> tuple[str, float | None]:
+def _shorter(timeouts: Timeouts) -> tuple[Limit, float | None]:
     """The limit that the first byte meets first."""
     first, whole = timeouts.first_byte, timeouts.whole_call
     if first is None or (whole is not None and whole < first):
@@ -164,9 +165,9 @@ def _shorter(timeouts: Timeouts) -> tuple[str, float | None]:
 
 
 class _TimedOut(Exception):
-    def __init__(self, limit: str, seconds: float) -> None:
+    def __init__(self, limit: Limit, seconds: float) -> None:
         super().__init__(limit, seconds)
-        self.limit = limit
+        self.limit: Limit = limit
         self.seconds = seconds
 
 
@@ -205,9 +206,9 @@ class _Watch:
         else:
             self._content.set_exception(_TimedOut(limit, seconds))
 
-    def _limits(self, now: float) -> list[tuple[float, str, float]]:
+    def _limits(self, now: float) -> list[tuple[float, Limit, float]]:
         """When each limit will have passed if nothing comes from now on, its name and its seconds."""
-        timeouts, limits = self._timeouts, list[tuple[float, str, float]]()
+        timeouts, limits = self._timeouts, list[tuple[float, Limit, float]]()
         if timeouts.whole_call is not None:
             limits.append((self._started + timeouts.whole_call, "whole_call", timeouts.whole_call))
         if timeouts.first_byte is not None and not self.begun:

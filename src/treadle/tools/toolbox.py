@@ -65,7 +65,9 @@ def _load(plugin: EntryPoint) -> list[Tool]:
     tools = cast("list[Any]", loaded) if isinstance(loaded, list) else [loaded]
     for tool in tools:
         if not _is_tool(tool):
-            raise UsageError(f"{origin} holds a {type(tool).__name__}, not a Tool; decorate it with @treadle.tool")
+            raise UsageError(
+                f"{origin} holds a value of type {type(tool).__name__}, not a Tool; decorate it with @treadle.tool"
+            )
     return tools
 
 

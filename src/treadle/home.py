@@ -1,0 +1,176 @@
+"""The home: the folder with the configuration, the agents and the database of one user."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+import yaml
+from msgspec import Struct
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.providers import ProviderConfig
+from treadle.yaml_files import read_struct
+
+HOME = "TREADLE_HOME"
+DATABASE_URL = "TREADLE_DATABASE_URL"
+DEFAULT_AGENT = "default"
+
+LATER_AGENT_KEYS = frozenset((
+    "fallbacks", "routing", "skills", "budget", "quotas", "approvals", "sandbox", "workspace", "memory",
+    "compaction", "heartbeat", "quality", "errors", "limits.cost", "limits.history_messages",
+    "limits.context_window", "limits.max_depth", "limits.max_children", "limits.max_tree",
+))  # fmt: skip
+"""Keys of the agent file that this version does not obey yet. It says so: a limit that is written down and not
+kept is worse than none."""
+LATER_CONFIG_KEYS = frozenset(("server",))
+
+
+class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is used where nothing else is said."""
+
+    provider: str | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.model == "":
+            raise ValueError("model must not be empty")
+
+
+class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of `config.yaml`."""
+
+    providers: dict[str, ProviderConfig] = {}
+    defaults: Defaults = Defaults()
+
+    def __post_init__(self) -> None:
+        for name in self.providers:
+            if not name or "/" in name:
+                raise ValueError(f"the name `{name}` must not be empty and must not have a slash")
+
+
+class Home(Struct, frozen=True):
+    """Where everything lies. Nothing is made before it is needed."""
+
+    path: Path
+    database: str | None = None
+    """The URL of another database than the home's own."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "Home":
+        chosen = environment.get(HOME) or "~/.treadle"
+        try:
+            path = Path(chosen).expanduser().absolute()
+        except (RuntimeError, OSError) as error:
+            raise ConfigError(f"The home `{chosen}` cannot be found: {error}. Set {HOME} to a folder.") from None
+        return cls(path, environment.get(DATABASE_URL) or None)
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.path / 'treadle.db'}"
+
+    def ensure(self) -> Path:
+        """Make the folder, for this user alone, if it is not there."""
+        _make_folder(self.path)
+        return self.path
+
+    def config(self) -> HomeConfig:
+        path = self.path / "config.yaml"
+        if not _is_there(path):
+            return HomeConfig()
+        return read_struct(path, HomeConfig, LATER_CONFIG_KEYS)
+
+    # ── Agents ──
+
+    def agents(self) -> Sequence[str]:
+        """The names of the agents that have a file."""
+        folder = self.path / "agents"
+        if not _is_there(folder):
+            return ()
+        try:
+            return sorted(entry.name for entry in folder.iterdir() if _is_there(entry / "config.yaml"))
+        except OSError as error:
+            raise ConfigError(f"{folder}: it cannot be read: {error.strerror}; check it and its rights") from None
+
+    def agent(self, name: str, model: str | None = None) -> AgentSpec:
+        """The agent of this name. The default agent is made the first time it is asked for; where no default model
+        is set it is not kept, and answers with `model`."""
+        # A name is looked for in the list, never joined to a path: no name leads out of the folder.
+        if name in self.agents():
+            return self._read_agent(name)
+        if name == DEFAULT_AGENT:
+            return self._make_default_agent(model)
+        raise UsageError(self._unknown_agent(name))
+
+    def _read_agent(self, name: str) -> AgentSpec:
+        path = self._agent_file(name)
+        spec = read_struct(path, AgentSpec, LATER_AGENT_KEYS)
+        if spec.name != name:
+            raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
+        return spec
+
+    def _make_default_agent(self, model: str | None) -> AgentSpec:
+        defaults = self.config().defaults
+        if defaults.model is not None:
+            spec = AgentSpec(DEFAULT_AGENT, defaults.model, defaults.provider)
+            _write_whole(self._agent_file(DEFAULT_AGENT), _default_agent_file(spec))
+            return spec
+        if model:
+            return AgentSpec(DEFAULT_AGENT, model)
+        raise UsageError(
+            "No model is set. Name one for this run with -m provider/model-id, or for good with "
+            f"`defaults: {{model: provider/model-id}}` in {self.path / 'config.yaml'}"
+        )
+
+    def _agent_file(self, name: str) -> Path:
+        return self.path / "agents" / name / "config.yaml"
+
+    def _unknown_agent(self, name: str) -> str:
+        known = self.agents()
+        near = get_close_matches(name, known, n=1)
+        meant = f"did you mean `{near[0]}`?" if near else f"known agents: {', '.join(known) or 'none yet'}"
+        return f"No agent is called `{name}`; {meant}. An agent is a file {self._agent_file('NAME')}"
+
+
+def _default_agent_file(spec: AgentSpec) -> str:
+    fields = {"name": spec.name, "provider": spec.provider, "model": spec.model}
+    said = {key: value for key, value in fields.items() if value is not None}
+    return (
+        "# The agent that answers when no other is named. Treadle made this file; change it as you like.\n"
+        + yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+    )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether something is there. What cannot be looked at is: reading it will say why it cannot be read."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"The folder {path} cannot be made: {error.strerror}. Make it writable, or set {HOME} to another one."
+        ) from None
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file so that nobody ever sees a part of it."""
+    for folder in reversed(path.parents[:3]):  # home, agents, NAME: each for this user alone
+        _make_folder(folder)
+    try:
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(made).replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be written: {error.strerror}; check the folder's rights") from None

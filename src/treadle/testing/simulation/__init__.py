@@ -1,0 +1,3 @@
+"""A deterministic simulation: virtual time, seeded scheduling, crashes before and after every journal write.
+
+`python -m treadle.testing.simulation --schedules N` runs N of them; a seed that fails replays."""

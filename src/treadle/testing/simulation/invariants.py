@@ -1,0 +1,151 @@
+"""What must hold of every journal, whatever happened to its processes."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from treadle.core.decide import OUTCOME_UNKNOWN
+from treadle.core.fold import fold_all
+from treadle.core.repair import repair
+from treadle.core.state import RunState, fresh
+from treadle.domain.envelope import Event, Origin, decode_data
+from treadle.domain.events import (
+    LlmResponse,
+    RunEnd,
+    ToolCallBlocked,
+    ToolCallEnd,
+    ToolCallError,
+    ToolCallStart,
+)
+from treadle.domain.identity import RunId
+from treadle.domain.messages import Message, ToolUse
+from treadle.testing.simulation.world import Violation, World
+
+REPEATABLE = ("look",)
+
+
+def check_journals(
+    world: World, steered: list[tuple[RunId, str]], cancelled: set[RunId], sole: bool
+) -> tuple[str, ...]:
+    """Check everything; return how the runs ended."""
+    runs = world.disk.execute("SELECT id, run_id, session_id, agent_id FROM runs ORDER BY id").fetchall()
+    history: dict[str, tuple[Message, ...]] = {}
+    outcomes: list[str] = []
+    conversation: dict[RunId, tuple[Message, ...]] = {}
+    for id_, run_id, session_id, agent_id in runs:
+        origin = Origin(run_id, session_id, agent_id)
+        events = _events(world, id_, origin)
+        before = history.get(session_id, ())
+        check_sequence(run_id, events)
+        check_calls(run_id, events)
+        check_effects(world, events, sole)
+        state = check_fold(origin, events, before)
+        check_said(world, id_, state)
+        history[session_id] = (*before, *state.said)
+        conversation[run_id] = state.said
+        outcomes.append(str(state.outcome))
+        if run_id in cancelled and state.outcome != "cancelled":
+            raise Violation(f"{run_id}: a cancel was acknowledged and the run ended {state.outcome}")
+    check_session_order(world)
+    for run_id, text in steered:
+        found = sum(message.text.count(text) for message in conversation[run_id])
+        if found != 1:
+            raise Violation(f"{run_id}: `{text}` was acknowledged and stands {found} times in the conversation")
+    return tuple(outcomes)
+
+
+def _events(world: World, id_: int, origin: Origin) -> list[Event]:
+    rows: Any = world.disk.execute(
+        "SELECT event_id, timestamp, sequence, type, data FROM events WHERE run = ? ORDER BY sequence", (id_,)
+    )
+    return [
+        Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw), raw)
+        for event_id, timestamp, sequence, type_, raw in rows
+    ]
+
+
+def check_sequence(run_id: RunId, events: list[Event]) -> None:
+    """From 1 without a gap; one end, and nothing after it."""
+    if [event.sequence for event in events] != list(range(1, len(events) + 1)):
+        raise Violation(f"{run_id}: the sequence has gaps: {[event.sequence for event in events]}")
+    ends = [event.sequence for event in events if isinstance(event.data, RunEnd)]
+    if ends != [len(events)]:
+        raise Violation(f"{run_id}: ends at {ends} of {len(events)}")
+
+
+def check_calls(run_id: RunId, events: list[Event]) -> None:
+    """Every call that a model asked for has exactly one result, and no result is without a call."""
+    asked: list[str] = []
+    results: Counter[str] = Counter()
+    for event in events:
+        match event.data:
+            case LlmResponse(parts=parts):
+                asked += [part.call_id for part in parts if isinstance(part, ToolUse)]
+            case ToolCallEnd() | ToolCallError() | ToolCallBlocked():
+                results[event.data.call_id] += 1
+            case _:
+                pass
+    if len(set(asked)) != len(asked):
+        raise Violation(f"{run_id}: a call id stands twice: {asked}")
+    if results != Counter(asked):
+        raise Violation(f"{run_id}: asked for {asked}, results {dict(results)}")
+
+
+def check_effects(world: World, events: list[Event], sole: bool) -> None:
+    """No effect without an intent; none twice unless it may be; none unknown unless it was at risk."""
+    starts = {e.data.call_id: e.data for e in events if isinstance(e.data, ToolCallStart)}
+    for event in events:
+        match event.data:
+            case ToolCallEnd(call_id, name):
+                effects = world.effects[starts[call_id].idempotency_key]
+                if effects < 1 or (effects > 1 and name not in REPEATABLE):
+                    raise Violation(f"{starts[call_id]} ended and took effect {effects} times")
+            case ToolCallError(call_id=call_id, content=content) if call_id in starts:
+                key = starts[call_id].idempotency_key
+                if world.effects[key] > 1 and starts[call_id].name not in REPEATABLE:
+                    raise Violation(f"{starts[call_id]} took effect {world.effects[key]} times")
+                if content == OUTCOME_UNKNOWN and sole and key not in world.at_risk:
+                    raise Violation(f"{starts[call_id]} is called unknown and was never at risk")
+            case ToolCallError(call_id=call_id) | ToolCallBlocked(call_id=call_id):
+                if any(key.endswith(f"{event.run_id}/{call_id}") for key in world.effects):
+                    raise Violation(f"{event.run_id}/{call_id} took effect without an intent")
+            case _:
+                pass
+
+
+def check_fold(origin: Origin, events: list[Event], history: tuple[Message, ...]) -> RunState:
+    """Folding in two goes gives what folding in one gives, and the conversation is in shape."""
+    middle = len(events) // 2
+    whole = fold_all(fresh(origin, history), events)
+    halves = fold_all(fold_all(fresh(origin, history), events[:middle]), events[middle:])
+    if whole.said != halves.said or whole.metrics(0) != halves.metrics(0):
+        raise Violation(f"{origin.run_id}: fold is not incremental")
+    messages = whole.transcript.messages
+    if repair(messages) != messages:
+        raise Violation(f"{origin.run_id}: the conversation is out of shape")
+    return whole
+
+
+def check_said(world: World, id_: int, state: RunState) -> None:
+    """What the owner kept of the conversation, folding as it went, is what the journal folds to."""
+    row = world.disk.execute("SELECT messages FROM said WHERE run = ?", (id_,)).fetchone()
+    kept = msgspec.json.decode(row[0], type=tuple[Message, ...]) if row else None
+    if kept != state.said:
+        raise Violation(f"{state.origin.run_id}: the owner kept {kept}, the journal says {state.said}")
+
+
+def check_session_order(world: World) -> None:
+    """A run of a session starts only after the one before it has ended."""
+    rows: Any = world.disk.execute(
+        "SELECT runs.session_id, runs.id, events.type FROM events JOIN runs ON runs.id = events.run "
+        "WHERE events.type IN ('run_start', 'run_end') ORDER BY events.position"
+    )
+    running: dict[str, int] = {}
+    for session_id, id_, type_ in rows:
+        if type_ == "run_start":
+            if session_id in running:
+                raise Violation(f"run {id_} started while {running[session_id]} of its session was running")
+            running[session_id] = id_
+        else:
+            running.pop(session_id, None)

@@ -1,0 +1,235 @@
+"""One schedule: a few runs with parallel tools, people who steer, interrupt and cancel them, and crashes."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import count
+from random import Random
+from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
+
+from treadle.domain.agents import AgentSpec, Retry
+from treadle.domain.errors import InvalidState
+from treadle.domain.identity import RunId, SessionId
+from treadle.domain.messages import Message, ToolUse, user
+from treadle.ports.model import ModelRequest
+from treadle.service import Service, Submission
+from treadle.testing.faults import Fault, Operation
+from treadle.testing.models import Failure, Reply, ScriptStep, ask, call, say
+from treadle.testing.simulation.invariants import check_journals
+from treadle.testing.simulation.loop import SimulatedLoop
+from treadle.testing.simulation.world import Process, Stream, Violation, World, adopting_factory
+
+PATIENCE = 900.0
+"""Virtual seconds after which a run that has not ended is called stuck."""
+AGENT = AgentSpec("simulated", "simulated", tools=("*",), retry=Retry(attempts=3, base_ms=100))
+
+Answer = TypeVar("Answer")
+
+
+class Schedule(Struct, frozen=True):
+    """All that a simulation depends on. The same schedule always runs the same way."""
+
+    seed: int
+    workers: Literal[1, 2] = 1
+    """One process that is started again when it dies, or two that take over from each other."""
+    crashes: tuple[tuple[int, Fault], ...] | None = None
+    """Die at these writes (counted from 0), before or after; None: as the seed has it."""
+
+
+class Report(Struct, frozen=True):
+    writes: int
+    crashes: int
+    outcomes: tuple[str, ...]
+
+
+def simulate(schedule: Schedule) -> Report:
+    """Run one schedule and check every invariant. Raises Violation, or whatever went wrong."""
+    chance = Random(schedule.seed)
+    loop = SimulatedLoop(chance)
+    loop.set_task_factory(adopting_factory)
+    faults: list[str] = []
+    loop.set_exception_handler(lambda _, context: faults.append(str(context.get("exception", context))))
+    try:
+        report = loop.run_until_complete(_Simulation(schedule, chance).run())
+        _drain(loop)
+    finally:
+        loop.close()
+    if faults:
+        raise Violation(f"unhandled in the background: {faults[0]}")
+    return report
+
+
+def _drain(loop: SimulatedLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks))
+
+
+class _Simulation:
+    def __init__(self, schedule: Schedule, chance: Random) -> None:
+        self._schedule = schedule
+        self._chance = chance
+        self._numbers = count(1)
+        self._world = World(chance, self._policy)
+        self._writes = 0
+        self._crashes = 0
+        self._streams: dict[RunId, Stream] = {}
+        self._readers: list[asyncio.Task[Any]] = []
+        self._acknowledged: list[tuple[RunId, str]] = []
+        """Texts of steered messages that were acknowledged."""
+        self._cancelled: set[RunId] = set()
+
+    async def run(self) -> Report:
+        for _ in range(self._schedule.workers):
+            await self._start_process()
+        keeper = asyncio.ensure_future(self._keep_alive())
+        try:
+            people = [asyncio.ensure_future(self._person(number)) for number in range(3)]
+            await asyncio.gather(*people)
+            await self._until_all_ended()
+        finally:
+            keeper.cancel()
+        for reader in self._readers:
+            if reader.done() and not reader.cancelled() and (error := reader.exception()):
+                raise error
+        outcomes = check_journals(self._world, self._acknowledged, self._cancelled, self._schedule.workers == 1)
+        return Report(self._writes, self._crashes, outcomes)
+
+    # ── Processes ──
+
+    def _plan(self, operation: Operation) -> Fault | None:
+        """Whether this write is the one at which the process dies."""
+        if operation in ("read", "runnable"):
+            return None
+        number, self._writes = self._writes, self._writes + 1
+        if self._schedule.crashes is not None:
+            fault = dict(self._schedule.crashes).get(number)
+        elif self._crashes < 3 and self._chance.random() < 0.05:
+            fault = self._chance.choice(("before", "after"))
+        else:
+            fault = None
+        self._crashes += fault is not None
+        return fault
+
+    async def _start_process(self) -> None:
+        process = self._world.start(self._plan, sole=self._schedule.workers == 1)
+        await process.spawn(process.start())
+        for stream in self._streams.values():
+            self._follow(stream, process)
+
+    def _follow(self, stream: Stream, process: Process) -> None:
+        """Have a reader follow its run at this process, unless it does so at one that lives."""
+        if not stream.ended and (stream.process is None or stream.process.journal.dead):
+            self._readers.append(process.spawn(stream.follow(process)))
+
+    async def _keep_alive(self) -> None:
+        """An operator: starts what has died, and now and then a process stands still past its lease."""
+        while True:
+            await asyncio.sleep(0.5 + self._chance.random())
+            alive = self._world.alive()
+            if len(alive) < self._schedule.workers:
+                await self._start_process()
+            elif self._schedule.workers > 1 and self._chance.random() < 0.05:
+                self._chance.choice(alive).journal.stall(10 + 20 * self._chance.random())
+
+    async def _at(self, work: Callable[[Service], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Have a process do something; when it dies meanwhile, ask another, as a person would."""
+        while True:
+            alive = self._world.alive()
+            if not alive:
+                await asyncio.sleep(0.5)
+                continue
+            process: Process = self._chance.choice(alive)
+            try:
+                return await process.spawn(work(process.service))
+            except asyncio.CancelledError:
+                if not process.journal.dead:
+                    raise
+
+    # ── People ──
+
+    async def _person(self, number: int) -> None:
+        """Submits a run, follows it, and meddles with it."""
+        await asyncio.sleep(self._world.delay())
+        session = SessionId(f"ses_{number % 2}")
+        message = user(f"task {number} in {self._chance.randint(0, 3)} rounds")
+        submission = Submission(AGENT, message, session, key=f"person-{number}")
+        ticket = await self._at(lambda service: service.submit(submission))
+        if ticket.run_id not in self._streams:
+            self._streams[ticket.run_id] = stream = Stream(ticket.run_id)
+            for process in self._world.alive()[:1]:
+                self._follow(stream, process)
+        for meddling in range(self._chance.choice((0, 0, 1, 2, 3))):
+            await asyncio.sleep(3 * self._chance.random())
+            try:
+                await self._meddle(ticket.run_id, f"{number}-{meddling}")
+            except InvalidState:
+                return  # it has ended
+
+    async def _meddle(self, run_id: RunId, name: str) -> None:
+        match self._chance.choice(("queue", "interrupt", "park", "cancel")):
+            case "queue" | "interrupt" as mode:
+                text = f"steered {name}"
+                twice = range(self._chance.choice((1, 2)))
+                for _ in twice:  # a nervous person sends it again; the key tells
+                    await self._at(lambda service, mode=mode: service.steer(run_id, user(text), mode, key=name))
+                self._acknowledged.append((run_id, text))
+            case "park":
+                await self._at(lambda service: service.interrupt(run_id))
+                await asyncio.sleep(3 * self._chance.random())
+                await self._at(lambda service: service.resume(run_id))
+            case _:
+                await self._at(lambda service: service.cancel(run_id))
+                self._cancelled.add(run_id)
+
+    async def _until_all_ended(self) -> None:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + PATIENCE
+        while True:
+            row = self._world.disk.execute("SELECT count(*), group_concat(run_id) FROM runs WHERE outcome IS NULL")
+            unfinished = row.fetchone()
+            if unfinished is None or not unfinished[0]:
+                return
+            if loop.time() > give_up:
+                raise Violation(f"stuck: {unfinished[1]}")
+            await asyncio.sleep(0.5)
+
+    # ── The model ──
+
+    def _policy(self, request: ModelRequest, world: World) -> ScriptStep:
+        """A model that calls tools for as many rounds as its task says, then answers; now and then it fails."""
+        if self._chance.random() < 0.08:
+            return Failure(text=self._chance.choice(("", "half a")), retry_after=self._chance.choice((None, 2.0)))
+        rounds, done = _progress([turn.message for turn in request.turns])
+        if done >= rounds:
+            return say(f"answer {next(self._numbers)}")
+        return self._calls()
+
+    def _calls(self) -> Reply:
+        return ask(*(self._call() for _ in range(self._chance.randint(1, 4))), text=self._chance.choice(("", "so")))
+
+    def _call(self) -> ToolUse:
+        number = next(self._numbers)
+        call_id = self._chance.choice((f"c{number}", f"c{number}", f"c{number}", "same", ""))
+        tool = self._chance.choice(("look", "look", "watch", "post", "post", "nonsense"))
+        match self._chance.randint(0, 9):
+            case 0:
+                return call(tool, call_id, wrong=number)
+            case 1:
+                return call(tool, call_id, n=number, fail=True)
+            case _:
+                return call(tool, call_id, n=number)
+
+
+def _progress(messages: list[Message]) -> tuple[int, int]:
+    """How many rounds the latest task wants, and how many it has had."""
+    rounds = done = 0
+    for message in messages:
+        if message.role == "user" and "task " in message.text:
+            rounds, done = int(message.text.split(" in ")[1].split(" ")[0]), 0
+        elif message.role == "tool":
+            done += 1
+    return rounds, done

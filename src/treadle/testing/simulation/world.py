@@ -1,0 +1,228 @@
+"""The world of a simulation: one disk, the processes that come and go on it, and what their tools did outside."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextvars import ContextVar, copy_context
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgspec
+
+from treadle.core.repair import repair
+from treadle.dispatch.local import LocalDispatcher
+from treadle.domain.identity import Instant, RunId
+from treadle.domain.tools import ToolSpec
+from treadle.engine.deps import Deps
+from treadle.engine.hub import Hub
+from treadle.engine.loop import advance
+from treadle.ports.model import Model, ModelEvent, ModelRequest, Resolved
+from treadle.ports.tool import InvalidArguments, Tool, ToolContext
+from treadle.service import Service
+from treadle.stores.sqlite.connection import Database, open_database
+from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.stores.sqlite.writer import InlineWriter
+from treadle.testing.faults import FaultyJournal, Plan
+from treadle.testing.models import ScriptStep, perform
+from treadle.testing.time import CountingIds, LoopClock
+
+PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+class World:
+    """All that outlives a process."""
+
+    def __init__(self, chance: Random, policy: Callable[[ModelRequest, "World"], ScriptStep]) -> None:
+        self.chance = chance
+        self.policy = policy
+        self.disk: Database = open_database(":memory:")
+        self.clock = LoopClock()
+        self.ids = CountingIds()
+        self.processes: list[Process] = []
+        self.effects: Counter[str] = Counter()
+        """Idempotency key -> how often the tool took effect."""
+        self.at_risk: set[str] = set()
+        """Idempotency keys of calls that were under way when a process died, or was told to stop."""
+
+    def delay(self) -> float:
+        """How long a thing takes: mostly next to nothing, now and then long."""
+        return self.chance.choice((0.0, 0.001, 0.01, 0.1, self.chance.random()))
+
+    def start(self, plan: Plan, sole: bool) -> "Process":
+        process = Process(self, plan, f"worker-{len(self.processes) + 1}", sole)
+        self.processes.append(process)
+        return process
+
+    def alive(self) -> list["Process"]:
+        return [process for process in self.processes if not process.journal.dead]
+
+
+class Process:
+    """One simulated process: an engine over the world's disk, which may die at any write."""
+
+    def __init__(self, world: World, plan: Plan, name: str, sole: bool) -> None:
+        self.world = world
+        self.name = name
+        self._sole = sole
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.hub = Hub(world.clock, world.ids, self._wake)
+        self.store = SqliteJournal(InlineWriter(world.disk), self.hub, world.clock)
+        self.journal = FaultyJournal(self.store, plan, self._die, world.delay)
+        self.dispatcher = LocalDispatcher(self.journal, world.clock, name)
+        models = SimulatedModels(self)
+        tools = SimulatedTools(self)
+        self.service = Service(self.journal, self.store, self.hub, models, tools, world.clock, world.ids)
+        self.deps = Deps(self.journal, self.hub, models, tools, world.clock, world.ids, world.chance.random, name)
+
+    async def start(self) -> None:
+        if self._sole:
+            await self.store.void_leases()
+        await self.dispatcher.start(partial(advance, deps=self.deps))
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Begin something that lives as long as this process."""
+        context = copy_context()
+        context.run(PROCESS.set, self)
+        return asyncio.get_running_loop().create_task(work, context=context)
+
+    def adopt(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _wake(self, run_id: RunId, at: Instant) -> None:
+        if not self.journal.dead:
+            self.dispatcher.wake(run_id, at)
+
+    def _die(self) -> None:
+        self.world.at_risk |= under_way(self.world.disk)
+        for task in self._tasks:
+            task.cancel()
+
+
+def adopting_factory(loop: asyncio.AbstractEventLoop, coroutine: Any, context: Any = None) -> "asyncio.Task[Any]":
+    """A task factory that lets every task belong to the process that began it."""
+    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
+    process = PROCESS.get() if context is None else context.get(PROCESS)
+    if process is not None:
+        process.adopt(task)
+        if process.journal.dead:
+            task.cancel()
+    return task
+
+
+def under_way(disk: Database) -> set[str]:
+    """Calls whose intent is on record and whose end is not, by their idempotency keys."""
+    rows = disk.execute("SELECT run, type, data FROM events WHERE type LIKE 'tool_call_%' ORDER BY position")
+    open_calls: dict[tuple[int, str], str] = {}
+    for run, type_, raw in rows:
+        data = msgspec.json.decode(raw)
+        if type_ == "tool_call_start":
+            open_calls[run, data["call_id"]] = data["idempotency_key"]
+        else:
+            open_calls.pop((run, data["call_id"]), None)
+    return set(open_calls.values())
+
+
+class SimulatedModels:
+    """Implements `ports.model.Models`: every name is the world's one model."""
+
+    def __init__(self, process: Process) -> None:
+        self._client = SimulatedModel(process)
+
+    def resolve(self, model: str, provider: str | None) -> Resolved:
+        client: Model = self._client
+        return Resolved("simulated", model, "simulated", "there is no other", client)
+
+
+class SimulatedModel:
+    """Answers by the world's policy, and looks hard at every request."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        world = self._process.world
+        check_request(request)
+        await asyncio.sleep(world.delay())
+        async for event in perform(world.policy(request, world)):
+            await asyncio.sleep(world.delay() / 10)
+            yield event
+
+
+def check_request(request: ModelRequest) -> None:
+    """No provider may find fault with the shape of a request."""
+    messages = tuple(turn.message for turn in request.turns)
+    if repair(messages) != messages:
+        raise Violation(f"a request is out of shape: {messages}")
+    if messages[-1].role == "assistant":
+        raise Violation("a request ends with the assistant's own words")
+
+
+class SimulatedTools:
+    """Implements `ports.tool.Toolbox`."""
+
+    def __init__(self, process: Process) -> None:
+        self._tools: dict[str, Tool] = {
+            spec.name: SimulatedTool(process, spec)
+            for spec in (
+                ToolSpec("look", "Look something up.", {}, effect="read", repeatable=True),
+                ToolSpec("watch", "Look, with a risk.", {}, effect="read", repeatable=False),
+                ToolSpec("post", "Change the world.", {}, effect="external", repeatable=False),
+            )
+        }
+
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def select(self, allowlist: Any) -> tuple[Tool, ...]:
+        return tuple(self._tools.values())
+
+
+class SimulatedTool:
+    """Takes effect once per run of it, somewhere in the middle of its time."""
+
+    def __init__(self, process: Process, spec: ToolSpec) -> None:
+        self._process = process
+        self.spec = spec
+
+    def parse(self, arguments: str) -> Any:
+        decoded = msgspec.json.decode(arguments)
+        if "n" not in decoded:
+            raise InvalidArguments("`n` is missing")
+        return decoded
+
+    async def run(self, arguments: Any, context: ToolContext) -> str:
+        world = self._process.world
+        await asyncio.sleep(world.delay())
+        if self._process.journal.dead:
+            raise asyncio.CancelledError
+        world.effects[context.idempotency_key] += 1
+        context.progress("half way")
+        await asyncio.sleep(world.delay())
+        if arguments.get("fail"):
+            raise RuntimeError("the tool failed")
+        return f"{self.spec.name} {arguments['n']} done"
+
+
+class Stream:
+    """A reader of a run's events that reconnects after a crash, where it left off."""
+
+    def __init__(self, run_id: RunId) -> None:
+        self.run_id = run_id
+        self.last = 0
+        self.ended = False
+        self.process: Process | None = None
+
+    async def follow(self, process: Process) -> None:
+        self.process = process
+        async for event in process.service.events(self.run_id, self.last):
+            if event.durable:
+                if event.sequence != self.last + 1:
+                    raise Violation(f"{self.run_id}: a reader at {self.last} was given {event.sequence}")
+                self.last = event.sequence
+                self.ended = event.type == "run_end"
