@@ -165,7 +165,7 @@ def _out_of_range(data: dict[str, Any], kind: type[Struct], at: str) -> str:
     least = {name: data[name] for name in required}
     if message := _refusal(least, kind):
         return _blame(message.partition(" ")[0], message, data, at)
-    for name in data.keys() - required:
+    for name in (name for name in data if name not in required):
         if message := _refusal(least | {name: data[name]}, kind):
             return _blame(name, message, data, at)
     return f"{at}: {_refusal(data, kind)}"

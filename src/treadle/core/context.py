@@ -1,7 +1,7 @@
 """What the model sees: a projection of the journal that only ever grows at its end.
 
 Before the conversation stands the preamble, built once from what the run started with. The conversation is the
-transcript, whose turns keep the bytes they were encoded to."""
+transcript, whose messages keep the bytes they were encoded to."""
 
 import msgspec
 
@@ -31,7 +31,7 @@ def project(state: RunState, tools_offered: bool) -> ModelRequest:
     return ModelRequest(
         model=state.model.model,
         preamble=state.preamble,
-        turns=state.transcript.turns,
+        conversation=state.transcript.conversation,
         settings=state.agent.model_settings,
         tool_choice="auto" if tools_offered else "none",
     )

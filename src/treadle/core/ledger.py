@@ -13,6 +13,8 @@ from treadle.domain.tools import ToolSpec
 Phase = Literal["asked", "started", "ended"]
 FAILURES_WARN = 3
 """How many failures of one tool in a row make a run look stuck."""
+LONG_ARGUMENTS = 200
+"""Characters beyond which arguments are known by their digest."""
 RECENT = 12
 """How many calls back a cycle is looked for: three rounds of period four."""
 
@@ -50,15 +52,15 @@ class Ledger:
 
     ids: set[str] = field(default_factory=set[str])
     counts: dict[str, int] = field(default_factory=dict[str, int])
-    outcomes: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
-    """Key -> digest of its latest result, and how many times in a row that came back."""
+    outcomes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """Key -> hash of its latest result, and how many times in a row that came back."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Tool -> failures in a row."""
     recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECENT))
     signature: tuple[str, int] = ("", 0)
     cycle_blocks: int = 0
-    seen: set[str] = field(default_factory=set[str])
-    """Digests of all results so far."""
+    seen: set[int] = field(default_factory=set[int])
+    """Hashes of all results so far. They never leave this process, so Python's own will do."""
 
     def ask(self, use: ToolUse, spec: ToolSpec | None) -> Call:
         """Enter a call that the model asked for."""
@@ -78,8 +80,8 @@ class Ledger:
     def end(self, call: Call, result: ToolResult, spec: ToolSpec | None) -> bool:
         """Enter what came of a call; say whether it told anything new."""
         call.phase, call.result = "ended", result
-        digest = _digest(result.content)
-        latest, times = self.outcomes.get(call.key, ("", 0))
+        digest = hash(result.content)
+        latest, times = self.outcomes.get(call.key, (0, 0))
         self.outcomes[call.key] = (digest, times + 1 if digest == latest else 1)
         if result.is_error:
             self.failures[call.name] = self.failures.get(call.name, 0) + 1
@@ -102,7 +104,7 @@ class Ledger:
 
     def same_results(self, key: str) -> int:
         """How many times in a row this very call has brought the same result."""
-        return self.outcomes.get(key, ("", 0))[1]
+        return self.outcomes.get(key, (0, 0))[1]
 
     def _world_changed(self, by: str) -> None:
         """After a successful write another call may well answer anew: count from the start, but for the writer."""
@@ -117,15 +119,13 @@ def call_key(use: ToolUse) -> str:
         arguments = msgspec.json.encode(msgspec.json.decode(use.arguments or "{}"), order="sorted").decode()
     except (msgspec.DecodeError, UnicodeError):
         arguments = use.arguments
-    return f"{use.name} {arguments}" if len(arguments) <= 200 else f"{use.name} #{_digest(arguments)}"
+    if len(arguments) > LONG_ARGUMENTS:
+        arguments = "#" + blake2b(arguments.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return f"{use.name} {arguments}"
 
 
 def _normalised(key: str) -> str:
     return "".join(key.lower().split())
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def _repeats_in_cycles(recent: deque[str]) -> bool:

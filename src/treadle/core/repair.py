@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 from treadle.domain.messages import Message, Part, Text, Thinking, ToolResult, ToolUse
-from treadle.ports.model import Turn
+from treadle.ports.model import Conversation
 
 LOST_RESULT = "No result is on record for this call: interrupted, outcome unknown."
 _OPENING = Message("user", (Text("(The conversation begins here.)"),))
@@ -24,7 +24,7 @@ class Transcript:
     """A conversation that is valid after every message. Adding one costs the same however long it is."""
 
     def __init__(self) -> None:
-        self.turns: list[Turn] = []
+        self.conversation = Conversation()
         self._ids: set[str] = set()
         self._awaiting: dict[str, str] = {}
         """Calls of the last message that have no result yet: the id they came with -> the id they are sent with."""
@@ -36,8 +36,8 @@ class Transcript:
                 self._append("user", _clean(message.parts, Text))
             case "assistant":
                 self.close()
-                if not self.turns:
-                    self.turns.append(Turn(_OPENING))
+                if not self.messages:
+                    self.messages.append(_OPENING)
                 self._append("assistant", self._with_unique_ids(_clean(message.parts, Text, Thinking, ToolUse)))
             case "tool":
                 self._answer(message.parts)
@@ -48,15 +48,15 @@ class Transcript:
             self._answer(())
 
     @property
-    def messages(self) -> tuple[Message, ...]:
-        return tuple(turn.message for turn in self.turns)
+    def messages(self) -> list[Message]:
+        return self.conversation.messages
 
     def _append(self, role: str, parts: tuple[Part, ...]) -> None:
         if not parts:
             return
         if role == "assistant" and all(isinstance(part, Thinking) for part in parts):
             return  # reasoning that led to nothing cannot stand alone
-        self.turns.append(Turn(Message("user" if role == "user" else "assistant", parts)))
+        self.messages.append(Message("user" if role == "user" else "assistant", parts))
 
     def _with_unique_ids(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         return tuple(self._unique(part) if isinstance(part, ToolUse) else part for part in parts)
@@ -84,7 +84,7 @@ class Transcript:
                 answers.append(ToolResult(sent, sendable(found.content), found.is_error))
         self._awaiting = {}
         if answers:
-            self.turns.append(Turn(Message("tool", tuple(answers))))
+            self.messages.append(Message("tool", tuple(answers)))
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -93,7 +93,7 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
     for message in messages:
         transcript.add(message)
     transcript.close()
-    return transcript.messages
+    return tuple(transcript.messages)
 
 
 def unique_call_ids(parts: tuple[Part, ...], taken: Iterable[str], prefix: str) -> tuple[Part, ...]:

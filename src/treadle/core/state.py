@@ -14,7 +14,7 @@ from treadle.domain.events import (
     SteerMode,
 )
 from treadle.domain.identity import Instant
-from treadle.domain.messages import Message
+from treadle.domain.messages import Message, Part, Text
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.tools import ToolSpec
 from treadle.ports.model import Preamble
@@ -74,7 +74,7 @@ class RunState:
     origin: Origin
     transcript: Transcript
     said_from: int
-    """Where in the transcript this run's own turns begin."""
+    """Where in the transcript this run's own messages begin."""
     sequence: int = 0
     agent: AgentSpec = field(default_factory=lambda: AgentSpec("unknown", "unknown"))
     status: Status = "pending"
@@ -143,7 +143,7 @@ class RunState:
     @property
     def said(self) -> tuple[Message, ...]:
         """What this run has added to the conversation, with what the model was never sent of it."""
-        sent = tuple(turn.message for turn in self.transcript.turns[self.said_from :])
+        sent = tuple(self.transcript.messages[self.said_from :])
         return (*sent, joined(self.inbox)) if self.inbox else sent
 
     def metrics(self, now: Instant) -> Metrics:
@@ -166,8 +166,15 @@ class RunState:
 
 
 def joined(messages: list[Message]) -> Message:
-    """Several messages of the user's side as one."""
-    return Message("user", tuple(part for message in messages for part in message.parts))
+    """Several messages of the user's side as one, a paragraph each."""
+    parts: list[Part] = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, Text) and parts and isinstance(last := parts[-1], Text):
+                parts[-1] = Text(f"{last.text}\n\n{part.text}")
+            else:
+                parts.append(part)
+    return Message("user", tuple(parts))
 
 
 def fresh(origin: Origin, history: tuple[Message, ...] = ()) -> RunState:
@@ -176,4 +183,4 @@ def fresh(origin: Origin, history: tuple[Message, ...] = ()) -> RunState:
     for message in history:
         transcript.add(message)
     transcript.close()
-    return RunState(origin, transcript, said_from=len(transcript.turns))
+    return RunState(origin, transcript, said_from=len(transcript.messages))

@@ -41,7 +41,7 @@ def asked(state: RunState, tools_offered: bool) -> tuple[EventData, ...]:
         attempt=1 if opening else state.step.attempts + 1,
         provider=state.model.provider,
         model=state.model.model,
-        messages=len(state.transcript.turns) + bool(state.inbox),
+        messages=len(state.transcript.messages) + bool(state.inbox),
         tools_offered=tools_offered,
         repeats_lost=state.in_flight,
     )

@@ -1,6 +1,7 @@
 """Owning a run: the fold of its journal, what is staged for the next commit, and the wish of others to stop it."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,8 +16,28 @@ from treadle.engine.deps import Deps
 from treadle.ports.clock import event_id
 from treadle.ports.journal import ANY, Advance, Claim, Release
 
+logger = logging.getLogger(__name__)
+
 Wish = Callable[[RunState], bool]
 """Whether what others have asked for means that the work under way must stop."""
+
+
+class Interruption:
+    """Cancels the task that it was made in, once, so that this task can tell it from being cancelled by others."""
+
+    def __init__(self, wish: Wish) -> None:
+        self.wish = wish
+        self._task = asyncio.current_task()
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        if not self._interrupted and self._task is not None:
+            self._interrupted = True
+            self._task.cancel()
+
+    def asked_for(self) -> bool:
+        """Whether the cancellation that was caught is ours alone; if so it is taken back."""
+        return self._interrupted and self._task is not None and self._task.uncancel() == 0
 
 
 class Log:
@@ -32,8 +53,8 @@ class Log:
         self._facts: list[Draft] = []
         self._released = False
         self._committing = asyncio.Lock()
-        self._delivered = False
-        self._change: asyncio.Future[None] | None = None
+        self._interruption: Interruption | None = None
+        self._listening: asyncio.Task[None] | None = None
         deps.hub.on_delivery(claim.origin.run_id, self._on_delivery)
 
     def record(self, *facts: EventData) -> None:
@@ -49,9 +70,9 @@ class Log:
         return await self._commit(intents)
 
     async def flush(self) -> None:
-        """Commit what was recorded, now."""
+        """Commit what was recorded, now. A caller that is cancelled meanwhile changes nothing about it."""
         if self._facts:
-            await self._commit(())
+            await asyncio.shield(asyncio.ensure_future(self._commit(())))
 
     async def release(self, release: Release, *intents: EventData) -> bool:
         """Let go of the run with these last events. False, as for `intend`, when something was delivered."""
@@ -64,49 +85,47 @@ class Log:
     async def unless(self, wish: Wish, work: Coroutine[Any, Any, None], until: Instant | None = None) -> bool:
         """Do the work, unless a delivery makes the wish come true or the time comes first; whether it was done.
 
-        Work that was not done has been cancelled, and has ended, when this returns."""
-        task = asyncio.ensure_future(work)
-        task.add_done_callback(self._on_change)
-        try:
-            while not task.done():
-                if wish(self.state) or not await self._next_change(until):
-                    return False
-            task.result()
-            return True
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait((task,))
-            if not task.cancelled():
-                task.exception()  # whoever stopped the work does not care how it ended
-
-    async def _next_change(self, until: Instant | None) -> bool:
-        """Wait until the work ends or something is delivered, and fold that. False when the time has come."""
-        loop = asyncio.get_running_loop()
-        self._change = loop.create_future()
+        Work that was not done has been cancelled, and has ended, when this returns. The work runs in the caller's
+        own task, as under `asyncio.timeout`: nothing more is started unless something is delivered."""
+        if wish(self.state):
+            work.close()
+            return False
+        interruption = self._interruption = Interruption(wish)
         timer = None
         if until is not None:
-            timer = loop.call_later(max(0.0, until - self._deps.clock.now()), self._on_change)
+            loop, seconds = asyncio.get_running_loop(), until - self._deps.clock.now()
+            timer = loop.call_later(max(0.0, seconds), interruption.interrupt)
         try:
-            if not self._delivered:
-                await self._change
+            await work
+            return True
+        except asyncio.CancelledError:
+            if interruption.asked_for():
+                return False
+            raise
         finally:
-            self._change = None
+            self._interruption = None
             if timer is not None:
                 timer.cancel()
-        if self._delivered:
-            self._delivered = False
-            async with self._committing:
-                self._fold(await self._deps.journal.read(self.origin.run_id, after=self._seen))
-        return until is None or self._deps.clock.now() < until
 
     def _on_delivery(self) -> None:
-        self._delivered = True
-        self._on_change()
+        """Something was delivered. If work is under way, fold it and see whether the work must stop."""
+        if self._interruption is not None and self._listening is None:
+            self._listening = asyncio.ensure_future(self._listen())
+            self._listening.add_done_callback(self._listened)
 
-    def _on_change(self, _: object = None) -> None:
-        if self._change is not None and not self._change.done():
-            self._change.set_result(None)
+    async def _listen(self) -> None:
+        async with self._committing:
+            delivered = await self._deps.journal.read(self.origin.run_id, after=self._seen)
+            if self._interruption is None:
+                return  # the owner is deciding; what it has not seen, its next commit will find
+            self._fold(delivered)
+            if self._interruption.wish(self.state):
+                self._interruption.interrupt()
+
+    def _listened(self, task: "asyncio.Task[None]") -> None:
+        self._listening = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("run %s: a delivery could not be read: %s", self.origin.run_id, error)
 
     async def _commit(self, data: Sequence[EventData], release: Release | None = None) -> bool:
         async with self._committing:  # calls that end side by side must not overtake each other

@@ -71,15 +71,13 @@ class ChatCompletions:
 
 def encode_request(request: ModelRequest) -> bytes:
     """The body of a request, from bytes that are kept wherever the request has them."""
-    preamble = request.preamble
-    messages = [preamble.encoded_as(WIRE_FORMAT, lambda: _encode_preamble(preamble))]
-    for turn in request.turns:
-        encoded = turn.encoded_as(WIRE_FORMAT, lambda turn=turn: _encode_message(turn.message))
-        if encoded:
-            messages.append(encoded)
-    if not preamble.system:  # then the preamble ends at the opening bracket, where no comma may follow
-        messages[:2] = [b"".join(messages[:2])]
-    return b'{"model":%b,%b]%b}' % (_encoder.encode(request.model), b",".join(messages), _encode_options(request))
+    preamble = request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble)
+    messages = b"".join([preamble, *request.conversation.encoded_as(WIRE_FORMAT, _encode_message)])
+    return b'{"model":%b,%b]%b}' % (
+        _encoder.encode(request.model),
+        messages.removesuffix(b","),
+        _encode_options(request),
+    )
 
 
 def _encode_preamble(preamble: Preamble) -> bytes:
@@ -94,7 +92,7 @@ def _encode_preamble(preamble: Preamble) -> bytes:
             for tool in preamble.tools
         ]
         head += b'"tools":%b,' % _encode(tools)
-    system = _encode({"role": "system", "content": preamble.system}) if preamble.system else b""
+    system = _encode({"role": "system", "content": preamble.system}) + b"," if preamble.system else b""
     return head + b'"messages":[' + system
 
 
@@ -113,7 +111,8 @@ def _encode_options(request: ModelRequest) -> bytes:
 
 
 def _encode_message(message: Message) -> bytes:
-    """The wire messages of one turn, joined by commas; nothing for a turn that this format has no words for."""
+    """The wire messages of one message, with a comma after each; nothing for one that this format has no words
+    for."""
     match message.role:
         case "user":
             wire = [{"role": "user", "content": _user_content(message)}]
@@ -125,7 +124,7 @@ def _encode_message(message: Message) -> bytes:
                 for part in message.parts
                 if isinstance(part, ToolResult)
             ]
-    return b",".join(map(_encode, wire))
+    return b"".join([_encode(item) + b"," for item in wire])
 
 
 def _user_content(message: Message) -> str | list[dict[str, Any]]:

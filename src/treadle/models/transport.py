@@ -5,6 +5,7 @@ Knows nothing of wire formats. Whatever goes wrong here is raised as `CallFailed
 import asyncio
 import contextlib
 import io
+import math
 from asyncio import AbstractEventLoop, TimerHandle
 
 import aiohttp
@@ -22,6 +23,7 @@ _READ_BUFFER = 256 * 1024
 _SMALL_BODY = 1024 * 1024  # aiohttp wants larger ones as a file, which it sends without holding up the loop
 _ERROR_BODY = 64 * 1024
 _LINGER_SECONDS = 0.1
+_LOOK_SECONDS = 5.0
 _STREAM = "text/event-stream"
 
 
@@ -107,7 +109,7 @@ class Call:
             raise CallFailed(failures.timed_out(endpoint, limit, seconds or 0)) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise CallFailed(failures.from_error(endpoint, error)) from error
-        self._watch = _Watch(loop, self._response.content, timeouts, started)
+        self._watch = _Watch(loop, self._response, timeouts, started)
         if self._response.status != 200:
             raise CallFailed(await self._refusal(self._response))
 
@@ -178,13 +180,13 @@ class _Watch:
     the code of whoever consumes the stream. Silence counts only while somebody waits for bytes."""
 
     def __init__(
-        self, loop: AbstractEventLoop, content: aiohttp.StreamReader, timeouts: Timeouts, started: float
+        self, loop: AbstractEventLoop, response: aiohttp.ClientResponse, timeouts: Timeouts, started: float
     ) -> None:
         self.time = loop.time
         self.waiting_since: float | None = None
         self.begun = False
         self._loop = loop
-        self._content = content
+        self._response = response
         self._timeouts = timeouts
         self._started = started
         self._timer: TimerHandle | None = None
@@ -195,16 +197,23 @@ class _Watch:
             self._timer.cancel()
 
     def _look(self) -> None:
-        """Raise if a limit has passed, else look again when the next one may have."""
-        now = self.time()
-        limits = self._limits(now)
-        if self._content.is_eof() or not limits:
+        """Fail the reader if a limit has passed or the connection is lost, else look again in time."""
+        now, content = self.time(), self._response.content
+        if content.is_eof():
             return
-        at, limit, seconds = min(limits)
-        if at > now:
-            self._timer = self._loop.call_at(at, self._look)
+        at, limit, seconds = min(self._limits(now), default=(math.inf, "whole_call", math.inf))
+        if self._is_lost():
+            content.set_exception(aiohttp.ClientPayloadError("the body cannot be parsed"))
+        elif at <= now:
+            content.set_exception(_TimedOut(limit, seconds))
         else:
-            self._content.set_exception(_TimedOut(limit, seconds))
+            self._timer = self._loop.call_at(min(at, now + _LOOK_SECONDS), self._look)
+
+    def _is_lost(self) -> bool:
+        """aiohttp gives a connection up when the framing of a body is broken, and does not tell its reader."""
+        connection = self._response.connection
+        protocol = connection.protocol if connection is not None else None
+        return protocol is not None and protocol.exception() is not None
 
     def _limits(self, now: float) -> list[tuple[float, Limit, float]]:
         """When each limit will have passed if nothing comes from now on, its name and its seconds."""

@@ -1,6 +1,6 @@
 """A model: a conversation goes in, a stream comes out that ends in exactly one `Completed` or `Failed`."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -14,49 +14,49 @@ from treadle.domain.tools import ToolSpec
 ToolChoice = Literal["auto", "none"]
 
 
-class Encoded:
-    """A value with the bytes it takes on each wire format, made once and kept."""
+class Preamble:
+    """What stands before the conversation and does not change during a run: instructions and tools. It keeps the
+    bytes that it takes on each wire format."""
 
-    __slots__ = ("_wire",)
+    __slots__ = ("_wire", "system", "tools")
 
-    def __init__(self) -> None:
+    def __init__(self, system: str, tools: tuple[ToolSpec, ...]) -> None:
+        self.system = system
+        self.tools = tools
         self._wire: dict[str, bytes] = {}
 
-    def encoded_as(self, wire_format: str, encode: Callable[[], bytes]) -> bytes:
+    def encoded_as(self, wire_format: str, encode: Callable[["Preamble"], bytes]) -> bytes:
         """The bytes in `wire_format`; `encode` is called the first time only."""
         found = self._wire.get(wire_format)
         if found is None:
-            found = self._wire[wire_format] = encode()
+            found = self._wire[wire_format] = encode(self)
         return found
 
 
-class Preamble(Encoded):
-    """What stands before the conversation and does not change during a run: instructions and tools."""
+class Conversation:
+    """Messages that are only ever added at the end. Each is encoded once for each wire format, and its bytes are
+    kept: a request costs what it adds, and the copying of what it sends."""
 
-    __slots__ = ("system", "tools")
+    __slots__ = ("_wire", "messages")
 
-    def __init__(self, system: str, tools: tuple[ToolSpec, ...]) -> None:
-        super().__init__()
-        self.system = system
-        self.tools = tools
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self.messages: list[Message] = list(messages)
+        self._wire: dict[str, list[bytes]] = {}
 
-
-class Turn(Encoded):
-    """One message of the conversation."""
-
-    __slots__ = ("message",)
-
-    def __init__(self, message: Message) -> None:
-        super().__init__()
-        self.message = message
+    def encoded_as(self, wire_format: str, encode: Callable[[Message], bytes]) -> list[bytes]:
+        """The bytes of every message in `wire_format`; `encode` is called for those it does not have yet."""
+        encoded = self._wire.setdefault(wire_format, [])
+        for message in self.messages[len(encoded) :]:
+            encoded.append(encode(message))
+        return encoded
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a model is asked. `turns` is the conversation itself, not a copy: read it before the next event."""
+    """What a model is asked. `conversation` is the run's own, not a copy: read it before the next event."""
 
     model: str
     preamble: Preamble
-    turns: Sequence[Turn]
+    conversation: Conversation
     settings: ModelSettings
     tool_choice: ToolChoice = "auto"
 

@@ -13,6 +13,7 @@ from treadle.domain.runs import Usage
 from treadle.ports.model import (
     CallDelta,
     Completed,
+    Conversation,
     Failed,
     ModelEvent,
     ModelRequest,
@@ -80,7 +81,8 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        self.requests.append(msgspec.structs.replace(request, turns=tuple(request.turns)))
+        frozen = Conversation(request.conversation.messages)
+        self.requests.append(msgspec.structs.replace(request, conversation=frozen))
         number = len(self.requests)
         if not self._script:
             raise AssertionError(f"request {number} is not in the script, which ended before it")

@@ -121,7 +121,7 @@ def check_fold(origin: Origin, events: list[Event], history: tuple[Message, ...]
     halves = fold_all(fold_all(fresh(origin, history), events[:middle]), events[middle:])
     if whole.said != halves.said or whole.metrics(0) != halves.metrics(0):
         raise Violation(f"{origin.run_id}: fold is not incremental")
-    messages = whole.transcript.messages
+    messages = tuple(whole.transcript.messages)
     if repair(messages) != messages:
         raise Violation(f"{origin.run_id}: the conversation is out of shape")
     return whole

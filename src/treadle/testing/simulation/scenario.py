@@ -203,7 +203,7 @@ class _Simulation:
         """A model that calls tools for as many rounds as its task says, then answers; now and then it fails."""
         if self._chance.random() < 0.08:
             return Failure(text=self._chance.choice(("", "half a")), retry_after=self._chance.choice((None, 2.0)))
-        rounds, done = _progress([turn.message for turn in request.turns])
+        rounds, done = _progress(request.conversation.messages)
         if done >= rounds:
             return say(f"answer {next(self._numbers)}")
         return self._calls()

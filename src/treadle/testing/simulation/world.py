@@ -156,7 +156,7 @@ class SimulatedModel:
 
 def check_request(request: ModelRequest) -> None:
     """No provider may find fault with the shape of a request."""
-    messages = tuple(turn.message for turn in request.turns)
+    messages = tuple(request.conversation.messages)
     if repair(messages) != messages:
         raise Violation(f"a request is out of shape: {messages}")
     if messages[-1].role == "assistant":

@@ -1,0 +1,137 @@
+"""`python -m bench`: set up every contestant, let them all do the same work in turn, print the table."""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+from bench import report
+from bench.contest import WARM_UP_STEPS
+from bench.environments import python_for
+from bench.scenarios import CONTESTANTS, QUICK, SCENARIOS, Contestant, Failure, Sample, Scenario
+
+ROOT = Path(__file__).parent.parent
+TIMEOUT = 900  # seconds for one contestant, one scenario, one round
+
+
+def main() -> int:
+    options = _options()
+    contestants = [c for c in CONTESTANTS if not options.only or c.name in options.only]
+    rounds: int = options.rounds or (1 if options.quick else 5)
+    results = report.Results(rounds, contestants, QUICK if options.quick else SCENARIOS)
+    pythons = _set_up(results, refresh=options.refresh)
+    with _endpoint() as address:
+        for number in range(rounds):
+            for scenario in results.scenarios:
+                for contestant in _rotated(contestants, number):
+                    if python := pythons.get(contestant.name):
+                        _say(f"round {number + 1}/{rounds} {scenario.name:7}{contestant.name:14}", end="")
+                        _record(results, scenario, contestant, _measure(address, python, scenario, contestant))
+    page = report.markdown(results)
+    if options.markdown:
+        options.markdown.write_text(f"# Benchmark results\n\nMade by `{_command()}`.\n\n{page}")
+    print(json.dumps(report.as_json(results), indent=1) if options.json else page)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, help="how many rounds to take the median of (5; 1 with --quick)")
+    parser.add_argument("--only", type=_names, help="contestants, separated by commas")
+    parser.add_argument("--quick", action="store_true", help="fewer runs, one round: a few minutes")
+    parser.add_argument("--json", action="store_true", help="print every sample as JSON instead of the table")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to this file")
+    parser.add_argument("--refresh", action="store_true", help="make the peers' environments again")
+    return parser.parse_args()
+
+
+def _names(text: str) -> set[str]:
+    names, known = set(text.split(",")), {contestant.name for contestant in CONTESTANTS}
+    if unknown := names - known:
+        raise argparse.ArgumentTypeError(f"no such contestant: {', '.join(unknown)}; there are {', '.join(known)}")
+    return names
+
+
+def _command() -> str:
+    return " ".join(["python -m bench", *sys.argv[1:]])
+
+
+def _set_up(results: report.Results, *, refresh: bool) -> dict[str, str]:
+    """The interpreter of every contestant that can compete."""
+    pythons: dict[str, str] = {}
+    for contestant in results.contestants:
+        _say(f"setting up {contestant.name}")
+        match python_for(contestant, refresh=refresh):
+            case Failure() as failure:
+                _say(f"  not installed: {failure.reason}")
+                results.not_installed[contestant.name] = failure
+            case python:
+                pythons[contestant.name] = python
+    return pythons
+
+
+@contextmanager
+def _endpoint() -> Generator[str, None, None]:
+    """The fake model, in a process of its own for as long as the block lasts."""
+    command = [sys.executable, "-m", "bench.endpoint"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.terminate()
+
+
+def _rotated(contestants: list[Contestant], by: int) -> list[Contestant]:
+    """Another order in every round, so that nobody always runs after the same neighbour."""
+    by %= len(contestants)
+    return contestants[by:] + contestants[:by]
+
+
+def _measure(address: str, python: str, scenario: Scenario, contestant: Contestant) -> Sample | Failure:
+    """Run one contestant once, and hold it to the number of model calls that the work takes."""
+    runs = scenario.runs_of(contestant)
+    command = [python, "-m", f"bench.contestants.{contestant.name}", f"{address}/v1", "--model", scenario.model]
+    command += ["--runs", str(runs), "--concurrency", str(scenario.concurrency)]
+    before = _calls(address)
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        return Failure(f"not done after {TIMEOUT} s")
+    if done.returncode:
+        return Failure((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200])
+    calls, warm_up_calls = runs * scenario.calls_per_run, scenario.concurrency * (WARM_UP_STEPS + 1)
+    if (made := _calls(address) - before - warm_up_calls) != calls:
+        return Failure(f"made {made} model calls where the work takes {calls}")
+    measured = json.loads(done.stdout.splitlines()[-1])
+    return Sample(runs=runs, calls=calls, tokens=runs * scenario.tokens_per_run, **measured)
+
+
+def _calls(address: str) -> int:
+    with urlopen(f"{address}/calls") as response:
+        return int(response.read())
+
+
+def _record(
+    results: report.Results, scenario: Scenario, contestant: Contestant, measured: Sample | Failure
+) -> None:
+    key = (contestant.name, scenario.name)
+    match measured:
+        case Failure():
+            results.failures[key] = measured
+            _say(f"failed: {measured.reason}")
+        case Sample():
+            results.samples.setdefault(key, []).append(measured)
+            _say(f"{measured.ms_per_call:8.2f} ms/call {measured.wall:7.1f} s")
+
+
+def _say(text: str, end: str = "\n") -> None:
+    print(text, file=sys.stderr, end=end, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

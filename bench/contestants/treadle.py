@@ -1,0 +1,43 @@
+"""Treadle with everything on: journal with fsync, events, guards."""
+
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import treadle
+from bench.contest import INSTRUCTIONS, MAX_STEPS, AgentFor, RunOnce, compete, lookup
+
+tool = treadle.tool(effect="read", repeatable=True)(lookup)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[AgentFor, None]:
+    with tempfile.TemporaryDirectory() as directory:
+        async with treadle.Engine(database=f"sqlite:///{directory}/treadle.db") as engine:
+            engine.add_provider("fake", base_url=url, api_mode="chat_completions", api_key="x")
+
+            def agent_for(model: str) -> RunOnce:
+                agent = treadle.Agent(
+                    name=model,
+                    model=f"fake/{model}",
+                    persona=INSTRUCTIONS,
+                    tools=[tool],
+                    limits={"max_steps": MAX_STEPS},
+                )
+                listens = model.startswith("tokens-")
+                return lambda message: (listen if listens else run)(engine, agent, message)
+
+            yield agent_for
+
+
+async def run(engine: treadle.Engine, agent: treadle.Agent, message: str) -> str:
+    return (await engine.run(agent, message)).text
+
+
+async def listen(engine: treadle.Engine, agent: treadle.Agent, message: str) -> str:
+    """Every token as it comes, so that the price of a token includes handing it over."""
+    return "".join([event.data.text async for event in engine.stream(agent, message) if event.type == "token"])
+
+
+if __name__ == "__main__":
+    compete(treadle.__version__, opened)

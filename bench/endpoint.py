@@ -1,0 +1,170 @@
+"""A fast fake of an OpenAI-compatible chat-completions endpoint, in a process of its own.
+
+The model's name decides what it does: `steps-20-tokens-16` asks for the tool `lookup` until 20 results are
+in the conversation and then answers with 16 tokens; `tokens-2000` answers at once. Answers are encoded once
+and sent whole, so what a contestant spends is its own work and not the wait for a socket.
+"""
+
+import asyncio
+import json
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+TALK = 4  # text tokens streamed before each tool call
+TOKEN = "tok "
+RESULT_SIZE = 2000  # a tool result shorter than this means that the contestant did not do the work
+
+_MODEL = re.compile(rb'"model":\s*"(?:steps-(\d+)-)?tokens-(\d+)"')
+_STREAM = re.compile(rb'"stream":\s*true')
+_LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:\s*chunked", re.IGNORECASE)
+
+
+class BadRequest(Exception):
+    """What the client sent is not what this endpoint serves; the text says why."""
+
+
+class Request(NamedTuple):
+    """One request, cut off the front of the connection's buffer."""
+
+    head: bytes
+    body: bytes
+    end: int  # where the next request begins
+
+
+def take_request(buffer: bytearray) -> Request | int:
+    """The first whole request in the buffer, or how long the buffer must be before another look pays."""
+    head_end = buffer.find(b"\r\n\r\n")
+    if head_end < 0:
+        return len(buffer) + 1
+    start = head_end + 4
+    head = bytes(buffer[:head_end])
+    if _CHUNKED.search(head):
+        return _take_chunked(buffer, head, start)
+    length = _LENGTH.search(head)
+    end = start + (int(length[1]) if length else 0)
+    return Request(head, bytes(buffer[start:end]), end) if len(buffer) >= end else end
+
+
+def _take_chunked(buffer: bytearray, head: bytes, at: int) -> Request | int:
+    parts: list[bytes] = []
+    while True:
+        line_end = buffer.find(b"\r\n", at)
+        if line_end < 0:
+            return len(buffer) + 1
+        size = int(buffer[at:line_end].partition(b";")[0], 16)
+        at = line_end + 2
+        if size == 0:
+            break
+        if len(buffer) < at + size + 2:
+            return at + size + 2
+        parts.append(bytes(buffer[at : at + size]))
+        at += size + 2
+    while (line_end := buffer.find(b"\r\n", at)) > at:  # trailers
+        at = line_end + 2
+    return len(buffer) + 1 if line_end < 0 else Request(head, b"".join(parts), line_end + 2)
+
+
+def answer(body: bytes) -> bytes:
+    """The whole response to a chat-completions request."""
+    model = _MODEL.search(body)
+    if model is None:
+        raise BadRequest("the model must be named like steps-20-tokens-16 or tokens-2000")
+    if not _STREAM.search(body):
+        raise BadRequest("this endpoint only streams")
+    results = body.count(b'"role":"tool"') + body.count(b'"role": "tool"')
+    if len(body) < results * RESULT_SIZE:
+        raise BadRequest(f"{results} tool results cannot be in {len(body)} bytes")
+    steps, tokens = int(model[1] or 0), int(model[2])
+    return _tool_turn(results + 1) if results < steps else _final_turn(tokens)
+
+
+@lru_cache(maxsize=4096)
+def _tool_turn(number: int) -> bytes:
+    """Turn `number` of a run: a few words and one call, its arguments in three fragments."""
+    call: dict[str, Any] = {"index": 0, "id": f"call_{number}", "type": "function"}
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": TOKEN}] * TALK
+    deltas += [{"tool_calls": [call | {"function": {"name": "lookup", "arguments": ""}}]}]
+    for fragment in ('{"key', '": "k', f'{number}"}}'):
+        deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": fragment}}]}]
+    return _stream(deltas, "tool_calls", TALK + 8)
+
+
+@lru_cache(maxsize=64)
+def _final_turn(tokens: int) -> bytes:
+    return _stream([{"role": "assistant", "content": ""}, *[{"content": TOKEN}] * tokens], "stop", tokens)
+
+
+def _stream(deltas: list[dict[str, Any]], finish_reason: str, tokens: int) -> bytes:
+    """A response with one HTTP chunk per server-sent event, the way providers send them."""
+    common = {"id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1750000000, "model": "bench"}
+    reasons = [None] * len(deltas) + [finish_reason]
+    choices = [
+        {"index": 0, "delta": delta, "finish_reason": reason}
+        for delta, reason in zip([*deltas, {}], reasons, strict=True)
+    ]
+    usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
+    events = [json.dumps(common | {"choices": [choice]}, separators=(",", ":")) for choice in choices]
+    events.append(json.dumps(common | {"choices": [], "usage": usage}, separators=(",", ":")))
+    lines = [f"data: {event}\n\n".encode() for event in [*events, "[DONE]"]]
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(line), line) for line in lines) + b"0\r\n\r\n"
+
+
+def _json_response(status: str, value: object) -> bytes:
+    body = json.dumps(value).encode()
+    return b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (
+        status.encode(),
+        len(body),
+        body,
+    )
+
+
+class Endpoint(asyncio.Protocol):
+    """One keep-alive connection; requests may be pipelined and are answered in order."""
+
+    calls = 0  # model calls answered on all connections; GET /calls tells
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._wanted = 1
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= self._wanted:
+            request = take_request(self._buffer)
+            if isinstance(request, int):
+                self._wanted = request
+                return
+            del self._buffer[: request.end]
+            self._wanted = 1
+            self._transport.write(self._respond(request))
+
+    def _respond(self, request: Request) -> bytes:
+        if request.head.startswith(b"GET /calls "):
+            return _json_response("200 OK", Endpoint.calls)
+        if not request.head.startswith(b"POST /v1/chat/completions "):
+            return _json_response("404 Not Found", {"error": {"message": "no such path"}})
+        try:
+            response = answer(request.body)
+        except BadRequest as error:
+            return _json_response("400 Bad Request", {"error": {"message": str(error)}})
+        Endpoint.calls += 1
+        return response
+
+
+async def serve() -> None:
+    """Serve on a free port of the loopback, print that port, and go on until killed."""
+    server = await asyncio.get_running_loop().create_server(Endpoint, "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

@@ -1,0 +1,149 @@
+"""The floor: the least that a durable agent loop can cost in Python, on aiohttp, msgspec and apsw.
+
+A plain step does what Treadle's does; there are no guards, no subscribers, no resume, no import of Treadle.
+"""
+
+import asyncio
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import apsw
+import msgspec
+from yarl import URL
+
+SCHEMA = """
+PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+CREATE TABLE events (position INTEGER PRIMARY KEY, run INTEGER NOT NULL, sequence INTEGER NOT NULL,
+                     at REAL NOT NULL, type TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (run, sequence));
+"""
+INSERT = "INSERT INTO events (run, sequence, at, type, data) VALUES "
+VALUES_PER_INSERT = 5 * 50
+encode = msgspec.json.Encoder().encode
+Tool = Callable[..., Awaitable[str]]
+Row = tuple[int, int, float, str, bytes]
+
+
+class Function(msgspec.Struct):
+    name: str = ""
+    arguments: str = ""
+
+
+class Call(msgspec.Struct):
+    index: int = 0
+    id: str = ""
+    type: str = "function"
+    function: Function = msgspec.field(default_factory=Function)
+
+
+class Delta(msgspec.Struct):
+    content: str | None = None
+    tool_calls: list[Call] = []
+
+
+class Choice(msgspec.Struct):
+    delta: Delta
+
+
+class Chunk(msgspec.Struct):
+    choices: list[Choice] = []
+    usage: dict[str, int] | None = None
+
+
+decode = msgspec.json.Decoder(Chunk).decode
+
+
+class Journal:
+    """Rows of all runs go to one thread, which commits whatever has gathered since its last commit."""
+
+    def __init__(self, path: str) -> None:
+        self.run_numbers = itertools.count(1)
+        self._loop = asyncio.get_running_loop()
+        self._database = apsw.Connection(path)
+        list(self._database.execute(SCHEMA))
+        self._queue: queue.SimpleQueue[tuple[list[Row], asyncio.Future[None]]] = queue.SimpleQueue()
+        threading.Thread(target=self._write, daemon=True).start()
+
+    def append(self, rows: list[Row]) -> asyncio.Future[None]:  # done when they are on the disk
+        durable = self._loop.create_future()
+        self._queue.put((rows.copy(), durable))
+        rows.clear()
+        return durable
+
+    def _write(self) -> None:
+        """Many rows per statement: each statement gives the interpreter lock away and must win it back."""
+        while True:
+            group = [self._queue.get()]
+            while not self._queue.empty():
+                group.append(self._queue.get())
+            values = [value for rows, _ in group for row in rows for value in row]
+            self._database.execute("BEGIN IMMEDIATE")
+            for at in range(0, len(values), VALUES_PER_INSERT):
+                part = values[at : at + VALUES_PER_INSERT]
+                self._database.execute(INSERT + ",".join(["(?,?,?,?,?)"] * (len(part) // 5)), part)
+            self._database.execute("COMMIT")
+            self._loop.call_soon_threadsafe(lambda group=group: [done.set_result(None) for _, done in group])
+
+
+class Floor:
+    """An agent with one tool; `head` is the request up to and with the system message."""
+
+    def __init__(self, http: aiohttp.ClientSession, journal: Journal, url: URL, head: bytes, tool: Tool):
+        self._http, self._journal, self._url, self._head, self._tool = http, journal, url, head, tool
+
+    async def run(self, message: str) -> str:
+        run, sequence, pending = next(self._journal.run_numbers), itertools.count(1), list[Row]()
+
+        def note(kind: str, data: object) -> None:
+            pending.append((run, next(sequence), time.time(), kind, encode(data)))
+
+        messages = [encode({"role": "user", "content": message})]
+        note("run_queued", {"message": message})
+        note("run_start", {"run": run})
+        step = 1
+        while True:
+            note("step_start", {"step": step})
+            note("llm_request", {"step": step, "messages": len(messages)})
+            await self._journal.append(pending)
+            text, calls, usage = await self._complete(messages)
+            note("llm_response", {"step": step, "text": text, "calls": calls, "usage": usage})
+            if not calls:
+                note("step_end", {"step": step})
+                note("run_end", {"outcome": "completed", "text": text})
+                await self._journal.append(pending)
+                return text
+            for call in calls:
+                note("tool_call_start", {"step": step, "call": call.id, "arguments": call.function.arguments})
+            await self._journal.append(pending)
+            messages.append(encode({"role": "assistant", "content": text, "tool_calls": calls}))
+            for call in calls:
+                result = await self._tool(**msgspec.json.decode(call.function.arguments))
+                note("tool_call_end", {"step": step, "call": call.id, "result": result})
+                messages.append(encode({"role": "tool", "tool_call_id": call.id, "content": result}))
+            note("step_end", {"step": step})
+            step += 1
+
+    async def _complete(self, messages: list[bytes]) -> tuple[str, list[Call], dict[str, int] | None]:
+        """One model call: the text, the merged tool calls and the usage."""
+        text, calls, usage, rest, done = list[str](), dict[int, Call](), None, b"", False
+        body = b",".join([self._head, *messages]) + b"]}"
+        async with self._http.post(self._url, data=body, raise_for_status=True) as response:
+            async for data in response.content.iter_any():
+                *lines, rest = (rest + data).split(b"\n\n")
+                for line in lines:
+                    if done := line == b"data: [DONE]":
+                        continue
+                    chunk = decode(line[6:])
+                    usage = chunk.usage or usage
+                    for choice in chunk.choices:
+                        text.append(choice.delta.content or "")
+                        for fragment in choice.delta.tool_calls:
+                            call = calls.setdefault(fragment.index, fragment)
+                            if call is not fragment:
+                                call.function.arguments += fragment.function.arguments
+        if not done:
+            raise ConnectionError("the stream ended before [DONE]")
+        return "".join(text), list(calls.values()), usage

@@ -1,0 +1,141 @@
+"""What can be typed: the commands, their arguments and their help. Each imports its work when it is called."""
+
+from typing import Annotated
+
+import typer
+
+from treadle import __version__
+
+app = typer.Typer(
+    help="Treadle runs agents: durable, guarded, observable.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help needs no rich, which takes longer to import than the rest
+    pretty_exceptions_enable=False,
+)
+runs_app = typer.Typer(help="Look at runs, go on with them, stop them.", no_args_is_help=True)
+agents_app = typer.Typer(help="Look at the agents of the home.", no_args_is_help=True)
+app.add_typer(runs_app, name="runs")
+app.add_typer(agents_app, name="agents")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run: run_…")]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Use the OpenAI-compatible endpoint at this address; the key is taken from OPENAI_API_KEY, if set.",
+    ),
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"treadle {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def treadle(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What to say; - reads it from standard input.")],
+    agent: Annotated[
+        str, typer.Option("-a", "--agent", metavar="NAME", help="The agent; without it the agent `default`.")
+    ] = "default",
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Another model: provider/model-id.")
+    ] = None,
+    base_url: BaseUrl = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="SESSION", help="Go on in this session instead of a new one.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print every event as JSON, one per line.")] = False,
+    yes: Annotated[
+        bool | None,
+        typer.Option("--yes/--no", help="How to answer approvals. Tools that ask come in a later version."),
+    ] = None,
+) -> None:
+    """Run an agent on one message and stream the answer.
+
+    Exit code: 0 completed, 1 failed, 2 usage, 3 a limit was reached, 130 interrupted (Ctrl-C; the run can be
+    resumed)."""
+    from treadle.surfaces.cli import process
+    from treadle.surfaces.cli import run as command
+
+    process.perform(command.run(command.Request(message, agent, model, base_url, session, json)))
+
+
+@runs_app.command("list")
+def list_runs(
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    json: Json = False,
+) -> None:
+    """List runs, the newest first."""
+    from treadle.surfaces.cli import process, runs
+
+    process.perform(runs.list_runs(limit, json))
+
+
+@runs_app.command("show")
+def show_run(run_id: RunArgument, json: Json = False) -> None:
+    """Show one run: its state, and what came of it."""
+    from treadle.surfaces.cli import process, runs
+
+    process.perform(runs.show_run(run_id, json))
+
+
+@runs_app.command("events")
+def show_events(
+    run_id: RunArgument,
+    after: Annotated[int, typer.Option(min=0, metavar="N", help="Only those after this sequence.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run ends.")] = False,
+    json: Json = False,
+) -> None:
+    """Print the events of a run."""
+    from treadle.surfaces.cli import process, runs
+
+    process.perform(runs.show_events(run_id, after, follow, json))
+
+
+@runs_app.command("resume")
+def resume_run(run_id: RunArgument, base_url: BaseUrl = None, json: Json = False) -> None:
+    """Go on with an interrupted run, or follow one that is under way, to its end.
+
+    The exit codes are those of `treadle run`."""
+    from treadle.surfaces.cli import process, runs
+
+    process.perform(runs.resume_run(run_id, base_url, json))
+
+
+@runs_app.command("cancel")
+def cancel_run(run_id: RunArgument, json: Json = False) -> None:
+    """End a run for good."""
+    from treadle.surfaces.cli import process, runs
+
+    process.perform(runs.cancel_run(run_id, json))
+
+
+@agents_app.command("list")
+def list_agents(json: Json = False) -> None:
+    """List the agents."""
+    from treadle.surfaces.cli import agents, process
+
+    process.perform(agents.list_agents(json))
+
+
+@agents_app.command("show")
+def show_agent(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of an agent.")], json: Json = False
+) -> None:
+    """Show an agent with all its settings."""
+    from treadle.surfaces.cli import agents, process
+
+    process.perform(agents.show_agent(name, json))

@@ -1,0 +1,111 @@
+"""A run, followed from a terminal: until it ends, waits for somebody, or is interrupted."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+
+from msgspec import Struct
+
+from treadle.app import Engine
+from treadle.domain.envelope import Event
+from treadle.domain.errors import InvalidState
+from treadle.domain.events import RunEnd, RunWaiting
+from treadle.domain.identity import RunId
+from treadle.domain.runs import exit_code_of
+from treadle.ports.journal import RunRecord
+from treadle.surfaces.cli.printing import Printer
+from treadle.surfaces.cli.process import FAILED, PIPE_CLOSED, Stop
+
+PARKED = ("interrupted", "unavailable")
+"""What a run waits for that does not come by itself."""
+LOOK_SECONDS = 0.05
+
+
+class Following(Struct, frozen=True):
+    """What is needed to follow a run."""
+
+    engine: Engine
+    printer: Printer
+    stop: Stop
+    resume_options: str = ""
+    """What `treadle runs resume` must be given to go on with this run."""
+
+    async def run(self, run_id: RunId, after: int = 0, since: int = 0) -> int:
+        """Show the events after `after` and return the exit code. A wait counts only if it began after `since`."""
+        interrupting = asyncio.create_task(self._interrupt_when_asked(run_id))
+        code = None
+        try:
+            async with aclosing(self.engine.events(run_id, after)) as events:
+                async for event in events:
+                    code = await self._show(event) or code
+                    if (ended := self._ended(event, since)) is not None:
+                        return code or ended
+            return FAILED
+        finally:
+            interrupting.cancel()
+
+    async def _show(self, event: Event) -> int | None:
+        """Print an event. When nobody reads any more, park the run, so that it does not go on unseen."""
+        try:
+            self.printer.show(event)
+        except BrokenPipeError:
+            self.stop.asked.set()
+            return PIPE_CLOSED
+        return None
+
+    def _ended(self, event: Event, since: int) -> int | None:
+        """The exit code if this is the last event to be shown."""
+        resume = f"treadle runs resume {event.run_id}{self.resume_options}"
+        match event.data:
+            case RunEnd() as end:
+                if end.status != "completed":
+                    self.printer.note(f"treadle: {end.outcome}: {end.reason} {end.next}".rstrip())
+                return exit_code_of(end.outcome)
+            case RunWaiting("interrupted") if event.sequence > since:
+                new_message = f'treadle run --session {event.session_id}{self.resume_options} "…"'
+                self.printer.note(f"interrupted; go on with: {resume}, or: {new_message}")
+                return self.stop.exit_code
+            case RunWaiting("unavailable", detail) if event.sequence > since:
+                self.printer.note(f"treadle: {event.run_id} cannot go on: {detail.rstrip('.')}. Then: {resume}")
+                return FAILED
+            case _:
+                return None
+
+    async def _interrupt_when_asked(self, run_id: RunId) -> None:
+        await self.stop.asked.wait()
+        self.printer.note("interrupting… (Ctrl-C once more leaves at once)")
+        with suppress(InvalidState):  # it has just ended
+            await self.engine.interrupt(run_id)
+
+    # ── The runs of earlier processes ──
+
+    async def announce(self) -> None:
+        """Say which runs are taken up again because the engine was opened."""
+        taken = _taken_up(await self.engine.service.unfinished())
+        if taken:
+            runs = "run" if len(taken) == 1 else "runs"
+            self.printer.note(f"taking up {len(taken)} unfinished {runs}: {', '.join(taken)}")
+
+    async def see_off_others(self, run_id: RunId) -> None:
+        """Wait while other runs are being worked on, unless asked to stop."""
+        others = [run for run in _taken_up(await self.engine.service.unfinished()) if run != run_id]
+        if others and self.engine.busy and not self.stop.asked.is_set():
+            self.printer.note(f"waiting for {', '.join(others)} (Ctrl-C leaves it for later)")
+            await self._until_idle()
+
+    async def _until_idle(self) -> None:
+        while self.engine.busy and not self.stop.asked.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.asked.wait(), LOOK_SECONDS)
+
+
+def _taken_up(unfinished: Sequence[RunRecord]) -> list[RunId]:
+    """The runs among these, oldest first, that go on by themselves: not parked, nor behind one that is."""
+    held: set[str] = set()
+    taken: list[RunId] = []
+    for record in unfinished:
+        if record.waiting_for in PARKED:
+            held.add(record.origin.session_id)
+        elif record.origin.session_id not in held:
+            taken.append(record.origin.run_id)
+    return taken

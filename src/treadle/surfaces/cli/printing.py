@@ -1,0 +1,141 @@
+"""Events, printed: for people, with the words on standard output and the rest on standard error, or as JSON."""
+
+import os
+import sys
+from typing import Protocol, TextIO
+
+from treadle.domain.envelope import Event, to_json
+from treadle.domain.events import (
+    AttemptReset,
+    EventData,
+    LlmError,
+    LlmResponse,
+    LlmRetry,
+    RunEnd,
+    StepEnd,
+    StreamReset,
+    Token,
+)
+from treadle.domain.messages import Text
+from treadle.surfaces.cli.activity import activity
+from treadle.surfaces.cli.terminal import columns, inert, one_line
+
+SHORT = 16
+"""A reply no longer than this may be one of the words for silence; only the end of the run tells."""
+
+
+class Printer(Protocol):
+    def show(self, event: Event) -> None: ...
+
+    def note(self, line: str) -> None:
+        """A word from Treadle itself, on standard error."""
+        ...
+
+
+def note(line: str) -> None:
+    """One line on standard error, quieter than the words of the model where colours are welcome."""
+    line = inert(line.replace("\n", " "))
+    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+        line = f"\x1b[2m{line}\x1b[0m"
+    print(line, file=sys.stderr, flush=True)
+
+
+class JsonLines:
+    """Every event, whole, one per line."""
+
+    def show(self, event: Event) -> None:
+        sys.stdout.buffer.write(to_json(event) + b"\n")
+        sys.stdout.buffer.flush()
+
+    def note(self, line: str) -> None:
+        note(line)
+
+
+class EventLines:
+    """Every durable event on a line for people."""
+
+    def show(self, event: Event) -> None:
+        if event.durable:
+            head = f"{event.sequence:>5}  {one_line(event.type):<18}  "
+            width = columns() - len(head) if sys.stdout.isatty() else None
+            print(head + one_line(event.raw.decode("utf-8", "replace"), width), flush=True)
+
+    def note(self, line: str) -> None:
+        note(line)
+
+
+class Transcript:
+    """A run for people. A terminal shows the words as they are written. Into a pipe or a file goes each reply when
+    it is whole, so that the words of a failed attempt never get there."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._terminal = out.isatty()
+        self._attempt = (0, 0)
+        self._shown = 0
+        """How much of the reply has been printed."""
+        self._held = ""
+        """What has been said and not been printed yet."""
+        self._mid_line = False
+        self._failure = ""
+
+    def show(self, event: Event) -> None:
+        match event.data:
+            case Token() as token:
+                self._hear(token)
+            case LlmResponse(parts=parts):
+                self._whole_reply("".join(part.text for part in parts if isinstance(part, Text)))
+            case RunEnd(outcome="silent"):
+                self._held = ""
+            case LlmError(message=message):
+                self._failure, self._held, self._shown = message, "", 0
+            case LlmRetry(delay_ms=delay_ms):
+                self.note(f"{self._failure} Trying again in {delay_ms / 1000:.1f} s.")
+            case data:
+                self._other(data)
+
+    def note(self, line: str) -> None:
+        self._break_line()
+        note(line)
+
+    def _hear(self, token: Token) -> None:
+        if not self._terminal:
+            return
+        if self._attempt != (token.request, token.attempt):
+            self._attempt = (token.request, token.attempt)
+            self._shown, self._held = 0, ""
+            self._break_line()
+        self._held += token.text[max(0, self._shown + len(self._held) - token.offset) :]
+        if self._shown or len(self._held) > SHORT:
+            self._print_held()
+
+    def _whole_reply(self, text: str) -> None:
+        self._held = text[self._shown :] if text.strip() else ""
+        if self._shown or len(text) > SHORT:
+            self._print_held()
+            self._break_line()
+        self._shown = 0
+
+    def _other(self, data: EventData) -> None:
+        if isinstance(data, StepEnd | StreamReset):
+            return
+        if isinstance(data, AttemptReset):
+            self._held, self._shown = "", 0
+        self._print_held()
+        self._break_line()
+        if line := activity(data):
+            note(line)
+
+    def _print_held(self) -> None:
+        if self._held:
+            self._out.write(inert(self._held) if self._terminal else self._held)
+            self._out.flush()
+            self._mid_line = not self._held.endswith("\n")
+            self._shown += len(self._held)
+            self._held = ""
+
+    def _break_line(self) -> None:
+        if self._mid_line:
+            self._out.write("\n")
+            self._out.flush()
+            self._mid_line = False

@@ -1,0 +1,99 @@
+"""How a command begins and ends: signals, errors in one line, exit codes."""
+
+import asyncio
+import io
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, NoReturn
+
+from treadle.domain.errors import TreadleError, UsageError
+from treadle.surfaces.cli.terminal import one_line
+
+FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+DEBUG = "TREADLE_DEBUG"
+
+
+def perform(command: Coroutine[Any, Any, int]) -> NoReturn:
+    """Run a command to its exit code. Whatever goes wrong is one line, unless TREADLE_DEBUG asks for more."""
+    _set_up_output()
+    try:
+        code = asyncio.run(command)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        code = PIPE_CLOSED
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        code = _explain(error)
+    if code == PIPE_CLOSED:  # nobody reads any more; what is left must not fail a second time
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def complain(what: object) -> None:
+    print(f"treadle: {one_line(str(what))}", file=sys.stderr, flush=True)
+
+
+def _explain(error: Exception) -> int:
+    if isinstance(error, TreadleError):
+        complain(error)
+        return USAGE if isinstance(error, UsageError) else FAILED
+    complain(
+        f"something failed that should not: {type(error).__name__}: {error}. Set {DEBUG}=1 to see where, and "
+        "please report it."
+    )
+    return FAILED
+
+
+def _set_up_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    handler = logging.StreamHandler()
+    if not os.environ.get(DEBUG):
+        handler.setFormatter(_OneLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+class _OneLine(logging.Formatter):
+    """A log record without its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        return f"treadle: {one_line(record.getMessage())}" + (f": {one_line(str(error))}" if error else "")
+
+
+class Stop:
+    """Ctrl-C and SIGTERM while it is entered. The first is heard and left to the command; the second ends the
+    process at once, which the journal survives."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self._signal = signal.SIGINT
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + self._signal
+
+    def __enter__(self) -> "Stop":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._hear, number)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _hear(self, number: signal.Signals) -> None:
+        if self.asked.is_set():
+            os._exit(128 + number)
+        self._signal = number
+        self.asked.set()

@@ -1,0 +1,94 @@
+"""`treadle run`: one message, one run, streamed to the terminal."""
+
+import os
+import sys
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from treadle.app import Engine
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import SizeLimitExceeded, UsageError
+from treadle.home import Home
+from treadle.service import MESSAGE_LIMIT
+from treadle.surfaces.cli.following import Following
+from treadle.surfaces.cli.printing import JsonLines, Printer, Transcript
+from treadle.surfaces.cli.process import Stop
+
+_MOST_BYTES = 4 * MESSAGE_LIMIT + 1  # of standard input: more cannot be a message
+
+
+class Request(Struct, frozen=True):
+    """What was asked for on the command line."""
+
+    message: str
+    agent: str
+    model: str | None = None
+    base_url: str | None = None
+    session: str | None = None
+    json: bool = False
+
+
+async def run(request: Request) -> int:
+    message = read_message(request.message)
+    home = Home.from_environment(os.environ)
+    agent = _agent(home, request)
+    engine = Engine(home=home)
+    options = ""
+    if request.base_url is not None:
+        agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, request.base_url))
+        options = f" --base-url {request.base_url}"
+    with Stop() as stop:
+        async with engine:
+            following = Following(engine, printer(request.json), stop, options)
+            await following.announce()
+            if stop.asked.is_set():
+                return stop.exit_code
+            known = {record.origin.run_id: record.sequence for record in await engine.service.unfinished()}
+            run_id = await engine.submit(agent, message, session=request.session or None)
+            # A session whose run waits gives the message to that run: only what is new is shown.
+            seen = known.get(run_id, 0)
+            code = await following.run(run_id, after=seen, since=seen)
+            await following.see_off_others(run_id)
+            return code
+
+
+def printer(json: bool) -> Printer:
+    return JsonLines() if json else Transcript(sys.stdout)
+
+
+def add_endpoint(engine: Engine, base_url: str) -> str:
+    """Make the endpoint at a URL known for this process, and return the provider's name: its host and port."""
+    name = urlsplit(base_url).netloc.rpartition("@")[2] or base_url
+    engine.add_provider(name, base_url=base_url, api_key_env="OPENAI_API_KEY")
+    return name
+
+
+def _agent(home: Home, request: Request) -> AgentSpec:
+    agent = home.agent(request.agent, request.model)
+    if request.model is None:
+        return agent
+    if not request.model.strip():
+        raise UsageError("-m names no model; write -m provider/model-id")
+    return msgspec.structs.replace(agent, model=request.model, provider=None)
+
+
+def read_message(argument: str) -> str:
+    """The message itself; `-` stands for standard input."""
+    if argument == "-":
+        data = sys.stdin.buffer.read(_MOST_BYTES)
+        if len(data) == _MOST_BYTES:
+            raise SizeLimitExceeded(
+                f"The message on standard input has more than {MESSAGE_LIMIT} characters, the most that are taken. "
+                "Send it in parts."
+            )
+    else:
+        data = os.fsencode(argument)
+    try:
+        message = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError("The message is not UTF-8 text; convert it first, for example with iconv.") from None
+    if not message.strip():
+        raise UsageError("The message is empty. Write it after the options, or pipe it in and write - there.")
+    return message.removesuffix("\n")

@@ -1,0 +1,214 @@
+"""`treadle runs`: what has been done, what is under way, and going on with it or not."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.app import Engine
+from treadle.domain.envelope import Event
+from treadle.domain.errors import InvalidState
+from treadle.domain.events import RunQueued, RunWaiting, UserMessage
+from treadle.domain.identity import RunId
+from treadle.home import Home
+from treadle.library import Result
+from treadle.ports.journal import RunRecord
+from treadle.surfaces.cli.following import LOOK_SECONDS, PARKED, Following
+from treadle.surfaces.cli.printing import EventLines, JsonLines, Printer, note
+from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.cli.run import add_endpoint, printer
+from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import inert, one_line
+
+
+class RunView(Struct, frozen=True):
+    """A run as it is listed."""
+
+    run_id: str
+    session_id: str
+    agent: str
+    message: str
+    status: str
+    outcome: str | None
+    waiting_for: str | None
+    created_at: datetime
+    events: int
+
+
+@asynccontextmanager
+async def opened() -> AsyncGenerator[Engine, None]:
+    async with Engine(home=Home.from_environment(os.environ)) as engine:
+        yield engine
+
+
+# ── Looking ──
+
+
+async def list_runs(limit: int, json: bool) -> int:
+    async with opened() as engine:
+        views = [await _view(engine, record) for record in await engine.service.runs(limit)]
+    if json:
+        for view in views:
+            _print_json(view)
+    elif views:
+        head = ("RUN", "CREATED", "STATUS", "OUTCOME", "AGENT", "MESSAGE")
+        print_table(head, [_row(view) for view in views])
+    else:
+        note("no runs yet")
+    return 0
+
+
+async def show_run(run_id: str, json: bool) -> int:
+    async with opened() as engine:
+        record = await engine.service.run(RunId(run_id))
+        view = await _view(engine, record)
+        result = None if record.outcome is None else await engine.wait(run_id)
+    if json:
+        _print_json(msgspec.to_builtins(view) | {"result": msgspec.to_builtins(result)})
+    else:
+        _print_run(view, result)
+    return 0
+
+
+async def show_events(run_id: str, after: int, follow: bool, json: bool) -> int:
+    lines = JsonLines() if json else EventLines()
+    async with opened() as engine:
+        record = await engine.service.run(RunId(run_id))
+        async for event in _stored(engine, record, after):
+            lines.show(event)
+        if follow and record.waiting_for in PARKED:
+            note(f"it waits ({record.waiting_for}); go on with: treadle runs resume {run_id}")
+        elif follow and record.outcome is None:
+            await _follow(engine, record, lines)
+    return 0
+
+
+async def _follow(engine: Engine, record: RunRecord, lines: Printer) -> None:
+    """Show what happens after what is stored, until the run ends or waits for somebody."""
+    async with aclosing(engine.events(record.origin.run_id, record.sequence)) as events:
+        async for event in events:
+            lines.show(event)
+            if isinstance(event.data, RunWaiting) and event.data.reason in PARKED:
+                return
+
+
+async def _stored(engine: Engine, record: RunRecord, after: int = 0) -> AsyncGenerator[Event, None]:
+    """The events of a run that are stored now."""
+    if after >= record.sequence:
+        return
+    async with aclosing(engine.events(record.origin.run_id, after)) as events:
+        async for event in events:
+            if event.durable:
+                yield event
+                if event.sequence >= record.sequence:
+                    return
+
+
+async def _view(engine: Engine, record: RunRecord) -> RunView:
+    agent = message = ""
+    async with aclosing(_stored(engine, record)) as events:
+        async for event in events:
+            match event.data:
+                case RunQueued(agent=spec):
+                    agent = spec.name
+                case UserMessage(message=said):
+                    message = said.text
+                case _:
+                    break
+    return RunView(
+        record.origin.run_id,
+        record.origin.session_id,
+        agent,
+        message,
+        record.status,
+        record.outcome,
+        record.waiting_for,
+        datetime.fromtimestamp(record.created_at, UTC),
+        record.sequence,
+    )
+
+
+# ── Acting ──
+
+
+async def resume_run(run_id: str, base_url: str | None, json: bool) -> int:
+    engine = Engine(home=Home.from_environment(os.environ))
+    options = ""
+    if base_url is not None:
+        add_endpoint(engine, base_url)
+        options = f" --base-url {base_url}"
+    with Stop() as stop:
+        async with engine:
+            record = await engine.service.run(RunId(run_id))
+            await _refuse_behind_parked(engine, record)
+            asked = await engine.service.resume(record.origin.run_id)
+            following = Following(engine, printer(json), stop, options)
+            code = await following.run(record.origin.run_id, after=record.sequence, since=asked)
+            await following.see_off_others(record.origin.run_id)
+            return code
+
+
+async def cancel_run(run_id: str, json: bool) -> int:
+    async with opened() as engine:
+        await engine.cancel(run_id)
+        record = await engine.service.run(RunId(run_id))
+        while record.outcome is None and engine.busy:
+            await asyncio.sleep(LOOK_SECONDS)
+            record = await engine.service.run(RunId(run_id))
+        view = await _view(engine, record)
+    if json:
+        _print_json(view)
+    elif record.outcome is None:
+        print(f"{run_id} will be cancelled when its turn comes in its session")
+    else:
+        print(f"{run_id} {record.outcome}")
+    return 0
+
+
+async def _refuse_behind_parked(engine: Engine, record: RunRecord) -> None:
+    """A run behind one that waits for somebody would be followed for ever."""
+    for other in await engine.service.unfinished():
+        if other.origin.run_id == record.origin.run_id:
+            return
+        if other.origin.session_id == record.origin.session_id and other.waiting_for in PARKED:
+            raise InvalidState(
+                f"{record.origin.run_id} is behind {other.origin.run_id} of the same session, which waits "
+                f"({other.waiting_for}). Resume or cancel that one first."
+            )
+
+
+# ── Printing ──
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+
+
+def _row(view: RunView) -> tuple[str, ...]:
+    created = view.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
+    outcome = view.outcome or view.waiting_for or ""
+    return view.run_id, created, view.status, outcome, view.agent, view.message
+
+
+def _print_run(view: RunView, result: Result | None) -> None:
+    for name, value in msgspec.structs.asdict(view).items():
+        if value is not None:
+            print(f"{name.replace('_', ' '):<12} {one_line(str(value))}")
+    if result is None:
+        return
+    for name in ("reason", "next"):
+        if said := getattr(result, name):
+            print(f"{name:<12} {one_line(said)}")
+    metrics = result.metrics
+    print(
+        f"{'used':<12} {metrics.steps} steps, {metrics.model_calls} model calls, {metrics.actions} tool calls, "
+        f"{metrics.input_tokens} tokens in, {metrics.output_tokens} out, {metrics.duration_ms / 1000:.1f} s"
+    )
+    if result.text:
+        print(f"\n{inert(result.text) if sys.stdout.isatty() else result.text}")

@@ -1,0 +1,158 @@
+"""Which model a name stands for."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from tests.fake_endpoint import FakeEndpoint, says
+from tests.models.chat import HELLO
+from treadle.domain.errors import MissingKey, UnknownModel, UsageError
+from treadle.domain.providers import ProviderConfig, Timeouts
+from treadle.models.presets import presets
+from treadle.models.registry import ModelRegistry
+from treadle.ports.model import Completed, ModelEvent, ModelRequest
+
+KEYS = {"OPENAI_API_KEY": "sk-openai", "OPENROUTER_API_KEY": "sk-or"}
+
+
+class Echo:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        raise NotImplementedError
+        yield
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "default", "expected"),
+    [
+        ("openai/gpt-x", None, None, ("openai", "gpt-x")),
+        ("openrouter/meta/llama", None, None, ("openrouter", "meta/llama")),
+        ("meta/llama", "openrouter", None, ("openrouter", "meta/llama")),
+        ("openrouter/auto", "openrouter", None, ("openrouter", "openrouter/auto")),
+        ("gpt-x", None, "openai", ("openai", "gpt-x")),
+        ("meta/llama", None, "openrouter", ("openrouter", "meta/llama")),
+        ("ollama/qwen3", None, "openai", ("ollama", "qwen3")),
+    ],
+)
+def test_names(model: str, provider: str | None, default: str | None, expected: tuple[str, str]) -> None:
+    resolved = ModelRegistry(KEYS, default).resolve(model, provider)
+    assert (resolved.provider, resolved.model) == expected
+    assert resolved.api_mode == "chat_completions"
+    assert resolved.reason
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "words"),
+    [
+        (
+            "opnai/gpt-x",
+            None,
+            "no provider is called `opnai`; did you mean `openai`? Known providers: ollama,",
+        ),
+        ("gpt-x", "zzz", "no provider is called `zzz`; Known providers"),
+        ("gpt-x", None, "write provider/gpt-x, or set provider; known providers: ollama, openai, openrouter"),
+        ("", None, "write provider/model-id"),
+        ("openai/", None, "write openai/ and the id of one of its models"),
+    ],
+)
+def test_names_that_stand_for_nothing(model: str, provider: str | None, words: str) -> None:
+    with pytest.raises(UnknownModel) as raised:
+        ModelRegistry(KEYS).resolve(model, provider)
+    assert words in str(raised.value)
+
+
+def test_an_unknown_default_provider() -> None:
+    with pytest.raises(UnknownModel, match="no provider is called `nope`"):
+        ModelRegistry({}, "nope").resolve("m", None)
+
+
+def test_a_missing_key_names_its_variable() -> None:
+    with pytest.raises(MissingKey, match="needs a key and none is set; set the variable OPENAI_API_KEY"):
+        ModelRegistry({"OPENAI_API_KEY": "  "}).resolve("openai/gpt-x", None)
+
+
+def test_a_missing_key_names_its_setting() -> None:
+    registry = ModelRegistry({})
+    registry.add("mine", ProviderConfig("https://host/v1", needs_key=True))
+    with pytest.raises(MissingKey, match=r"set api_key of provider mine in config\.yaml"):
+        registry.resolve("mine/m", None)
+
+
+def test_a_key_that_cannot_be_one() -> None:
+    with pytest.raises(MissingKey, match="OPENAI_API_KEY holds characters that no key has") as raised:
+        ModelRegistry({"OPENAI_API_KEY": "sk-a\nb"}).resolve("openai/gpt-x", None)
+    assert "sk-a" not in str(raised.value)
+
+
+def test_a_client_is_made_once_and_replaced_with_its_provider() -> None:
+    registry = ModelRegistry({})
+    registry.add("mine", ProviderConfig("https://host/v1"))
+    first = registry.resolve("mine/a", None).client
+    assert registry.resolve("mine/b", None).client is first
+    registry.add("mine", ProviderConfig("https://other/v1"))
+    assert registry.resolve("mine/a", None).client is not first
+
+
+def test_a_ready_model() -> None:
+    echo = Echo()
+    registry = ModelRegistry({})
+    registry.add_model("echo", echo, api_mode="scripted")
+    resolved = registry.resolve("echo/anything/at/all", None)
+    assert (resolved.client, resolved.model, resolved.api_mode) == (echo, "anything/at/all", "scripted")
+
+
+@pytest.mark.parametrize("name", ["", "a/b"])
+def test_a_name_that_no_model_could_begin_with(name: str) -> None:
+    with pytest.raises(UsageError, match="give it a name without a slash"):
+        ModelRegistry({}).add(name, ProviderConfig("https://host/v1"))
+
+
+def test_the_key_of_the_environment_reaches_the_provider() -> None:
+    async def run() -> None:
+        async with FakeEndpoint(says("hi")) as server:
+            registry = ModelRegistry({"MY_KEY": "sk-mine\n"})
+            registry.add("mine", ProviderConfig(f"{server.url}/", api_key_env="MY_KEY"))
+            events = [event async for event in registry.resolve("mine/m", None).client.stream(HELLO)]
+            await registry.close()
+        assert isinstance(events[-1], Completed)
+        assert server.requests[0].path == "/v1/chat/completions"
+        assert server.requests[0].headers["authorization"] == "Bearer sk-mine"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("", "http://127.0.0.1:11434/v1"),
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        ("box", "http://box:11434/v1"),
+        ("box:99", "http://box:99/v1"),
+        (":99", "http://127.0.0.1:99/v1"),
+        ("http://box:99/", "http://box:99/v1"),
+        ("https://box", "https://box/v1"),
+        ("https://box/ollama", "https://box/ollama/v1"),
+        ("[::1]:99", "http://[::1]:99/v1"),
+    ],
+)
+def test_where_ollama_listens(host: str, url: str) -> None:
+    assert presets({"OLLAMA_HOST": host})["ollama"].base_url == url
+
+
+def test_a_local_model_may_take_its_time() -> None:
+    assert presets({})["ollama"].timeouts == Timeouts(None, None, None)
+
+
+@pytest.mark.parametrize("url", ["", "host/v1", "ftp://host", "http://", "file:///etc"])
+def test_a_base_url_that_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match="base_url must be an http or https URL"):
+        ProviderConfig(url)
+
+
+def test_a_timeout_of_nothing() -> None:
+    with pytest.raises(ValueError, match=r"timeouts\.between_bytes must be above 0, or null"):
+        Timeouts(between_bytes=0)
+
+
+def test_the_key_is_not_in_the_representation() -> None:
+    assert "sk-" not in repr(ProviderConfig("https://host/v1", api_key="sk-1", headers={"api-key": "sk-2"}))

@@ -1,0 +1,243 @@
+"""The home and its files: what is made, what is read, and the one clear line for everything that is wrong."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from treadle.domain.agents import AgentSpec, Limits
+from treadle.domain.errors import ConfigError, UsageError
+from treadle.home import Home
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+def write(home: Home, name: str, text: str | bytes) -> Path:
+    path = home.path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def agent_file(home: Home, text: str | bytes, name: str = "a") -> Path:
+    return write(home, f"agents/{name}/config.yaml", text)
+
+
+# ── Places ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_environment_says_where_the_home_and_the_database_are(tmp_path: Path) -> None:
+    home = Home.from_environment({"TREADLE_HOME": str(tmp_path)})
+    assert home.path == tmp_path
+    assert home.database_url == f"sqlite:///{tmp_path}/treadle.db"
+    assert Home.from_environment({"TREADLE_DATABASE_URL": "sqlite:///x.db"}).database_url == "sqlite:///x.db"
+
+
+def test_without_an_environment_the_home_is_the_user_s() -> None:
+    assert Home.from_environment({"TREADLE_HOME": ""}).path == Path.home() / ".treadle"
+
+
+def test_a_home_is_made_when_it_is_needed_and_for_its_user_alone(home: Home) -> None:
+    home.config()
+    home.agents()
+    assert not home.path.exists()
+    home.ensure()
+    home.ensure()
+    assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
+
+
+def test_a_home_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"file/home cannot be made: Not a directory\. .* TREADLE_HOME"):
+        Home(tmp_path / "file" / "home").ensure()
+
+
+# ── config.yaml ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_configuration_names_providers_and_defaults(home: Home) -> None:
+    write(
+        home,
+        "config.yaml",
+        """
+        providers:
+          mine: {base_url: "http://127.0.0.1:1/v1", api_key_env: MINE_KEY, headers: {X-Team: blue}}
+        defaults: {provider: mine, model: small}
+        """,
+    )
+    config = home.config()
+    assert config.providers["mine"].headers == {"X-Team": "blue"}
+    assert (config.defaults.provider, config.defaults.model) == ("mine", "small")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("providers: {p: {base_url: nowhere}}", "providers.p.base_url must be an http or https URL such as"),
+        ("providers: {p: {}}", "providers.p.base_url is missing; accepted: text"),
+        ("providers: {p: {base_url: http://x, api_key: 12345}}", "providers.p.api_key: found a number; accepted"),
+        ("providers: {p: {base_url: http://x, headers: {A: 1}}}", "providers.p.headers.A: found a number; acc"),
+        (
+            "providers: {p: {base_url: http://x, timeouts: {first_byte: 0}}}",
+            "providers.p.timeouts.first_byte must be above 0",
+        ),
+        ("providers: {a/b: {base_url: http://x}}", "providers: the name `a/b` must not be empty and must not"),
+        ("defaults: {modle: x}", "defaults.modle is not a known key; did you mean `model`?"),
+        ("server: {port: 1}", "server: this version does not support it yet (found a mapping); remove it"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line_without_secrets(home: Home, text: str, line: str) -> None:
+    path = write(home, "config.yaml", text)
+    with pytest.raises(ConfigError) as caught:
+        home.config()
+    assert str(caught.value).startswith(f"{path}: {line}")
+    assert "\n" not in str(caught.value)
+    assert "12345" not in str(caught.value)
+
+
+# ── Agents ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_agent_file_with_everything_that_this_version_obeys(home: Home) -> None:
+    agent_file(
+        home,
+        """
+        name: a
+        provider: p
+        model: m
+        model_settings: {max_tokens: null, temperature: 0.5, reasoning: low}
+        persona: |
+          You are brief.
+        tools: [add, "file_*"]
+        output: {type: object, properties: {when: {const: 2024-01-01}}}
+        limits: {max_steps: null, max_continuations: 0, deadline: 10m, stuck_steps: 3, cost: null}
+        budget_hints: true
+        retry: {attempts: 0, base_ms: 10, schedule: linear}
+        loop: {doom_loop: strict, final_marker: DONE}
+        fallbacks: []
+        quotas: {max_llm_tokens_per_hour: null, credits: null}
+        heartbeat: null
+        """,
+    )
+    spec = home.agent("a")
+    assert spec.limits == Limits(max_steps=None, max_continuations=0, deadline="10m", stuck_steps=3)
+    assert spec.persona == "You are brief.\n"
+    assert spec.output == {"type": "object", "properties": {"when": {"const": "2024-01-01"}}}
+    assert home.agents() == ["a"]
+
+
+ACCEPTED = "name, model, provider, model_settings, persona, tools, output, limits, budget_hints, retry, loop"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "name is missing; accepted: text"),
+        ("name: a", "model is missing; accepted: text"),
+        ("just words", "found the text `just words`; accepted: a mapping with the keys name, model"),
+        ("name: a\nmodel: [x", "line 2, column 10: it is not valid YAML: expected ',' or ']', but got"),
+        ("name: a\n\tmodel: x", "line 2, column 1: it is not valid YAML: found character '\\t' that cannot"),
+        ("name: a\nmodel: !!python/object:os.system x", "line 2, column 8: it is not valid YAML: could not deter"),
+        ("name: a\nmodel: x\nname: b", "line 3: the key `name` stands there twice; remove one"),
+        ("name: a\nmodel: x\non: 1", "line 3: the key `on` is not text; put it in quotes"),
+        ("name: a\nmodel: x\n? [k]\n: 1", "line 3: the key `…` is not text; put it in quotes"),
+        (b"name: \xff\xfe", "byte 7 is not UTF-8; save the file as UTF-8"),
+        (b"name: a\x00", "it is not valid YAML: special characters are not allowed (character 8)"),
+        (b"x" * 1_000_001, "it is larger than 1 MB; shorten it"),
+        ("[" * 5000, "it is not valid YAML: maximum recursion depth exceeded"),
+        ("name: a\nmodel: x\noutput: &o {self: *o}", "it is nested too deeply, or an alias (*) contains itself"),
+        (
+            "{name: a, model: x, persoan: hi}",
+            f"persoan is not a known key; did you mean `persona`? acc: {ACCEPTED}",
+        ),
+        ("{name: a, model: x, xyz: hi}", f"xyz is not a known key; accepted: {ACCEPTED}"),
+        ("{name: a, model: null}", "model: found null; accepted: text"),
+        ("{name: a, model: ''}", "model must not be empty"),
+        ("{name: a b, model: x}", "name `a b` must be 1 to 64 letters"),
+        ("{name: b, model: x}", "name: found `b`; accepted: `a`, as its folder is called"),
+        ("{name: a, model: x, tools: bash}", "tools: found the text `bash`; accepted: a list of text"),
+        ("{name: a, model: x, tools: [t, 1]}", "tools[1]: found the number 1; accepted: text"),
+        ("{name: a, model: x, budget_hints: 'on'}", "budget_hints: found the text `on`; accepted: true or false"),
+        (
+            "{name: a, model: x, limits: 3}",
+            "limits: found the number 3; accepted: a mapping with the keys max_steps",
+        ),
+        (
+            "{name: a, model: x, limits: {max_steps: fifty}}",
+            "limits.max_steps: found the text `fifty`; accepted: a whole number or null",
+        ),
+        ("{name: a, model: x, limits: {max_steps: yes}}", "limits.max_steps: found true; accepted: a whole"),
+        ("{name: a, model: x, limits: {max_steps: 0}}", "limits.max_steps must be above 0, found 0"),
+        ("{name: a, model: x, limits: {deadline: 10x}}", "limits.deadline: `10x` is not a duration; accepted: sec"),
+        ("{name: a, model: x, limits: {deadline: .nan}}", "limits.deadline: found nan; accepted: a finite number"),
+        (
+            "{name: a, model: x, limits: {max_step: 1}}",
+            "limits.max_step is not a known key; did you mean `max_steps`",
+        ),
+        (
+            "{name: a, model: x, retry: {schedule: random}}",
+            "retry.schedule: found the text `random`; accepted: exponential or linear",
+        ),
+        (
+            "{name: a, model: x, retry: {attempts: -1}}",
+            "retry.attempts and base_ms must be 0 or more; found the number -1",
+        ),
+        ("{name: a, model: x, budget: own}", "budget: this version does not support it yet (found the text `own`)"),
+        ("{name: a, model: x, fallbacks: [y]}", "fallbacks: this version does not support it yet (found a list)"),
+        (
+            "{name: a, model: x, limits: {cost: 1}}",
+            "limits.cost: this version does not support it yet (found the number 1); remove it",
+        ),
+    ],
+)
+def test_a_wrong_agent_file_is_one_line(home: Home, text: str | bytes, line: str) -> None:
+    path = agent_file(home, text)
+    before = path.read_bytes()
+    with pytest.raises(ConfigError) as caught:
+        home.agent("a")
+    assert str(caught.value).startswith(f"{path}: {line.replace('acc: ', 'accepted: ')}")
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_in_the_place_of_a_file_is_one_line(home: Home) -> None:
+    (home.path / "agents" / "a" / "config.yaml").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        home.agent("a")
+
+
+def test_an_unknown_agent_is_told_with_the_nearest_one(home: Home) -> None:
+    agent_file(home, "{name: writer, model: x}", "writer")
+    with pytest.raises(UsageError, match="No agent is called `writter`; did you mean `writer`"):
+        home.agent("writter")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../a", "/etc", "a/../a", "a/", "a\x00b"])
+def test_no_name_of_an_agent_leads_out_of_its_folder(home: Home, name: str) -> None:
+    agent_file(home, "{name: a, model: x}")
+    write(home, "config.yaml", "{}")
+    with pytest.raises(UsageError, match="No agent is called"):
+        home.agent(name)
+
+
+# ── The default agent ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_default_agent_is_made_on_first_use_with_the_default_model(home: Home) -> None:
+    write(home, "config.yaml", "defaults: {provider: p, model: 'm: #1'}")
+    assert home.agent("default") == AgentSpec("default", "m: #1", "p")
+    folder = home.path / "agents" / "default"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [file.name for file in folder.iterdir()] == ["config.yaml"]
+    write(home, "config.yaml", "defaults: {model: other}")
+    assert home.agent("default").model == "m: #1"
+
+
+def test_without_a_default_model_no_default_agent_is_made(home: Home) -> None:
+    with pytest.raises(UsageError, match=r"No model is set\. Name one for this run with -m"):
+        home.agent("default")
+    assert home.agent("default", model="p/m") == AgentSpec("default", "p/m")
+    assert not home.path.exists()

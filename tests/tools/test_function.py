@@ -1,0 +1,239 @@
+"""A typed function becomes a tool."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import Meta, Struct
+
+from treadle.domain.identity import RunId, SessionId
+from treadle.ports.tool import InvalidArguments, Tool, ToolContext
+from treadle.tools.function import tool
+
+CONTEXT = ToolContext(RunId("run_1"), SessionId("ses_1"), "c1", "run_1:c1", lambda text: None)
+
+
+class Point(Struct):
+    x: int
+    y: int = 0
+
+
+@tool(effect="read", repeatable=True)
+async def add(a: int, b: int = 2) -> int:
+    """Add two numbers.
+
+    Whole ones.
+
+    Args:
+        a: The first number.
+        b (int): The second,
+            which may be left out.
+
+    Returns:
+        The sum.
+    """
+    return a + b
+
+
+def run(made: Tool, arguments: str = "{}") -> str:
+    return asyncio.run(made.run(made.parse(arguments), CONTEXT))
+
+
+def invalid(made: Tool, arguments: str) -> str:
+    with pytest.raises(InvalidArguments) as raised:
+        made.parse(arguments)
+    return str(raised.value)
+
+
+def test_the_declaration() -> None:
+    spec = add.spec
+    assert (spec.name, spec.effect, spec.repeatable, spec.concurrent) == ("add", "read", True, True)
+    assert spec.description == "Add two numbers.\n\nWhole ones.\n\nReturns:\n    The sum."
+    assert spec.schema == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer", "description": "The first number."},
+            "b": {"type": "integer", "description": "The second, which may be left out.", "default": 2},
+        },
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+
+
+def test_what_is_not_said_is_taken_to_be_the_worst() -> None:
+    @tool
+    def plain() -> None: ...
+
+    assert (plain.spec.effect, plain.spec.repeatable, plain.spec.concurrent) == ("external", False, False)
+    assert (plain.spec.name, plain.spec.description) == ("plain", "")
+
+
+def test_everything_can_be_said() -> None:
+    made = tool(parallel=True, interactive=True, poller=True, timeout=3, name="other-name", description="Does it.")(
+        lambda: "x"
+    )
+    spec = made.spec
+    assert (spec.parallel, spec.interactive, spec.poller, spec.timeout) == (True, True, True, 3)
+    assert (spec.name, spec.description) == ("other-name", "Does it.")
+
+
+def test_it_is_still_the_function() -> None:
+    assert asyncio.run(add(1, b=5)) == 6
+    assert inspect.signature(add).parameters["b"].default == 2
+
+
+def test_it_runs() -> None:
+    assert run(add, '{"a": 1}') == "3"
+    assert run(add, '{"a": 1, "b": 1}') == "2"
+
+
+def test_a_sync_function_runs_in_a_thread_with_its_context() -> None:
+    colour = ContextVar("colour", default="none")
+
+    @tool
+    def where() -> str:
+        return f"{colour.get()} {threading.current_thread() is threading.main_thread()}"
+
+    async def call() -> str:
+        colour.set("green")
+        return await where.run(where.parse(""), CONTEXT)
+
+    assert asyncio.run(call()) == "green False"
+
+
+def test_the_context_is_handed_in_and_not_shown() -> None:
+    @tool
+    async def whoami(context: ToolContext, greeting: str = "I am") -> str:
+        return f"{greeting} {context.call_id}"
+
+    assert list(whoami.spec.schema["properties"]) == ["greeting"]
+    assert run(whoami) == "I am c1"
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [("plain", "plain"), (None, ""), (1.5, "1.5"), ([1, "ü"], '[1,"ü"]'), (Point(1), '{"x":1,"y":0}')],
+)
+def test_results(result: Any, text: str) -> None:
+    @tool
+    async def give() -> Any:
+        return result
+
+    assert run(give) == text
+
+
+def test_a_result_that_is_no_json() -> None:
+    @tool
+    async def give() -> object:
+        return object()
+
+    with pytest.raises(TypeError, match="tool `give` returned what is not text and not JSON"):
+        run(give)
+
+
+def test_rich_types_and_defaults() -> None:
+    fallback = [1, 2]
+
+    @tool
+    def draw(
+        points: list[Point],
+        mode: Literal["fast", "fine"] = "fast",
+        width: Annotated[int, Meta(ge=1, description="In pixels.")] = 1,
+        tags: list[int] = fallback,
+        marker: Any = threading,
+    ) -> list[Any]:
+        """Draw.
+
+        Args:
+            width: Not used: the annotation says it already.
+        """
+        return [points, mode, width, tags is fallback, marker is threading]
+
+    assert run(draw, '{"points": [{"x": 1}]}') == '[[{"x":1,"y":0}],"fast",1,true,true]'
+    schema = draw.spec.schema
+    assert schema["properties"]["mode"] == {"enum": ["fast", "fine"], "default": "fast"}
+    assert schema["properties"]["width"]["description"] == "In pixels."
+    assert schema["properties"]["tags"]["default"] == [1, 2]
+    assert "default" not in schema["properties"]["marker"]
+    assert schema["properties"]["points"] == {"type": "array", "items": {"$ref": "#/$defs/Point"}}
+    assert list(schema["$defs"]) == ["Point"]
+    assert invalid(draw, '{"points": [{"x": 1}, {"x": "1"}]}').startswith("`points[1].x` must be int, got str. ")
+    assert invalid(draw, '{"points": [{}]}').startswith("missing parameter `x` in `points[0]`. ")
+    assert invalid(draw, '{"points": [], "width": 0}').startswith("`width` must be int >= 1. ")
+    assert invalid(draw, '{"points": [], "mode": "x"}') == (
+        "`mode`: invalid enum value 'x'. draw takes: points (array of object, required), "
+        'mode ("fast" or "fine"), width (int), tags (array of int), marker (any).'
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ('{"a": "1"}', "`a` must be int, got str. add takes: a (int, required), b (int)."),
+        ('{"a": 1, "c": 2}', "unknown parameter `c`. add takes: a (int, required), b (int)."),
+        ("{}", "missing parameter `a`. add takes: a (int, required), b (int)."),
+        ("", "missing parameter `a`. "),
+        ("[1]", "the arguments must be object, got array. "),
+        ('{"a": 1', "the arguments are not JSON (Input data was truncated). "),
+        ('{"a": 1} x', "the arguments are not JSON (JSON is malformed: trailing characters (byte 10)). "),
+        ("{a: 1}", "the arguments are not JSON ("),
+        ('{"a": "\ud800"}', "the arguments are not JSON ("),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments: str, words: str) -> None:
+    assert invalid(add, arguments).startswith(words)
+
+
+def test_arguments_that_are_nested_too_deeply() -> None:
+    @tool
+    def anything(value: Any) -> None: ...
+
+    assert invalid(anything, '{"value": ' + "[" * 100_000).startswith(
+        "the arguments are not JSON (maximum recursion"
+    )
+
+
+def test_a_tool_without_parameters_says_so() -> None:
+    @tool
+    def now() -> str:
+        return "now"
+
+    assert invalid(now, '{"zone": "utc"}') == "unknown parameter `zone`. now takes no parameters: send {}."
+
+
+def positional_only(a: int, /) -> None: ...
+def any_positional(*a: int) -> None: ...
+def any_keyword(**a: int) -> None: ...
+def unreadable(a: threading.Thread) -> None: ...
+async def generator() -> AsyncIterator[int]:
+    yield 1
+
+
+def written(source: str) -> Callable[..., Any]:
+    """A function `odd` that a type checker would not let through."""
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)
+    return namespace["odd"]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (positional_only, "tool `positional_only`: parameter `a` is positional-only"),
+        (any_positional, "tool `any_positional`: parameter `a` takes any number of positional values"),
+        (any_keyword, "tool `any_keyword`: parameter `a` takes any keyword"),
+        (written("def odd(a): ..."), "tool `odd`: parameter `a` has no annotation"),
+        (unreadable, "type cannot be read from JSON: type <class 'threading.Thread'>"),
+        (written("def odd(a: 'Nowhere'): ..."), "tool `odd`: an annotation cannot be resolved"),
+        (generator, "tool `generator` is a generator"),
+        (lambda: None, "a tool cannot be called `<lambda>`"),
+    ],
+)
+def test_signatures_that_no_json_object_can_fill(function: Callable[..., Any], words: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        tool(function)
+    assert words in str(raised.value)
