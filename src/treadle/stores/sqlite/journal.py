@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.envelope import VERSION, Draft, Event, Origin, decode_data
-from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
+from treadle.domain.envelope import Draft, Event, Origin, decode_data
+from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import RunEnd
 from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
@@ -21,25 +21,13 @@ from treadle.ports.journal import (
     Release,
     RunRecord,
 )
-from treadle.stores.sqlite.connection import Database, load_statements
+from treadle.stores.sqlite.connection import Database
+from treadle.stores.sqlite.group import SQL, Group, RunRow, unknown
 from treadle.stores.sqlite.writer import Writer
 
-SQL = load_statements()
 NO_LIMIT = -1
 _encode = msgspec.json.Encoder().encode
 _decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
-
-
-class Row(msgspec.Struct, frozen=True, gc=False):
-    """What an append must know of its run."""
-
-    id: int
-    origin: Origin
-    outcome: str | None
-    sequence: int
-    epoch: int
-    worker: str | None
-    lease_until: Instant | None
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -62,24 +50,15 @@ class SqliteJournal:
     # ── Journal ──
 
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
-        def work(db: Database) -> RunId | None:
-            if key is not None and (found := db.execute(SQL["run_of_submission"], (key,)).fetchone()):
+        def work(group: Group) -> RunId | None:
+            if key is not None and (found := group.db.execute(SQL["run_of_submission"], (key,)).fetchone()):
                 return RunId(str(found[0]))
             now = self._clock.now()
-            db.execute(
+            group.db.execute(
                 SQL["insert_run"],
-                (
-                    origin.run_id,
-                    origin.session_id,
-                    origin.agent_id,
-                    origin.parent_run_id,
-                    key,
-                    now,
-                    len(events),
-                    now,
-                ),
+                (origin.run_id, origin.session_id, origin.agent_id, origin.parent_run_id, key, now, now),
             )
-            _insert(db, db.last_insert_rowid(), 1, events)
+            group.append(group.run(origin.run_id), events)
             return None
 
         def then(existing: RunId | None) -> None:
@@ -90,66 +69,72 @@ class SqliteJournal:
         return await self._writer.write(work, then, patient=False) or origin.run_id
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
-        def work(db: Database) -> tuple[Row, list[Any], list[Any]]:
-            row, now = _row(db, run_id), self._clock.now()
+        def work(group: Group) -> tuple[Origin, int, bool, list[Any], list[Any]]:
+            row, now, db = group.run(run_id), self._clock.now(), group.db
             if row.outcome is not None:
                 raise NotClaimable(f"{run_id} has ended.")
-            if row.worker is not None and (row.lease_until or 0) > now:
+            recovering = row.worker is not None
+            if recovering and (row.lease_until or 0) > now:
                 raise NotClaimable(f"{run_id} is owned by {row.worker}.")
             if earlier := db.execute(SQL["earlier_unfinished"], (row.origin.session_id, row.id)).fetchone():
                 raise NotClaimable(f"{run_id} waits for {earlier[0]}, which is before it in its session.")
-            db.execute(SQL["open_epoch"], (row.epoch + 1, worker, now + LEASE_SECONDS, row.id))
+            row.epoch, row.worker, row.lease_until = row.epoch + 1, worker, now + LEASE_SECONDS
+            db.execute(SQL["open_epoch"], (row.epoch, worker, row.lease_until, row.id))
+            group.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
-            return row, events, db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
+            said = db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
+            return row.origin, row.epoch, recovering, events, said
 
-        row, events, said = await self._writer.write(work, _nothing, patient=True)
+        origin, epoch, recovering, events, said = await self._writer.write(work, _nothing, True, run_id)
         return Claim(
-            row.origin,
-            row.epoch + 1,
-            tuple(_event(row.origin, record) for record in events),
+            origin,
+            epoch,
+            tuple(_event(origin, record) for record in events),
             tuple(message for record in said for message in _decode_said(record[0])),
-            recovering=row.worker is not None,
+            recovering,
         )
 
     async def advance(self, advance: Advance) -> Advanced:
-        return (await self._writer.write(partial(self._advance, advance), self._publish, patient=True)).advanced
+        work = partial(self._advance, advance)
+        return (await self._writer.write(work, self._publish, True, advance.run_id)).advanced
 
-    def _advance(self, advance: Advance, db: Database) -> "Appended":
-        row = _row(db, advance.run_id)
+    def _advance(self, advance: Advance, group: Group) -> "Appended":
+        row = group.run(advance.run_id)
         if row.epoch != advance.epoch or row.outcome is not None:
             raise Fenced(f"{advance.run_id} is in other hands: epoch {row.epoch}, not {advance.epoch}.")
         delivered: tuple[Event, ...] = ()
         if row.sequence > advance.seen:
-            found = db.execute(SQL["events_after"], (row.id, advance.seen, NO_LIMIT))
+            group.flush()
+            found = group.db.execute(SQL["events_after"], (row.id, advance.seen, NO_LIMIT))
             delivered = tuple(_event(row.origin, record) for record in found)
         accepted = not delivered
         drafts = advance.facts + advance.intents if accepted else advance.facts
-        sequence = row.sequence + len(drafts)
-        _insert(db, row.id, row.sequence + 1, drafts)
+        group.append(row, drafts)
         wake: tuple[RunId, Instant] | None = None
         if accepted and advance.release is not None:
-            wake = self._let_go(db, row, sequence, drafts, advance.release)
-        elif drafts:
-            db.execute(SQL["moved_on"], (sequence, row.id))
-        return Appended(row.origin, drafts, Advanced(accepted, delivered, sequence), wake)
+            wake = self._let_go(group, row, drafts, advance.release)
+        return Appended(row.origin, drafts, Advanced(accepted, delivered, row.sequence), wake)
 
     def _let_go(
-        self, db: Database, row: Row, sequence: int, drafts: tuple[Draft, ...], release: Release
+        self, group: Group, row: RunRow, drafts: tuple[Draft, ...], release: Release
     ) -> tuple[RunId, Instant] | None:
         """Give the run up, ended or not; return which run should be looked at next, and when."""
+        db, session = group.db, row.origin.session_id
+        row.worker = row.lease_until = None
         last = drafts[-1].data if drafts else None
         if not isinstance(last, RunEnd):
             status = None if release.waiting_for is None else "waiting"
-            db.execute(SQL["let_go"], (sequence, status, None, release.waiting_for, release.wake_at, row.id))
+            db.execute(SQL["let_go"], (status, None, release.waiting_for, release.wake_at, row.id))
             return None if release.wake_at is None else (row.origin.run_id, release.wake_at)
-        db.execute(SQL["let_go"], (sequence, last.status, last.outcome, None, None, row.id))
-        db.execute(SQL["insert_said"], (row.origin.session_id, row.id, _encode(release.said or ())))
-        following = db.execute(SQL["later_unfinished"], (row.origin.session_id, row.id)).fetchone()
+        row.outcome = last.outcome
+        db.execute(SQL["let_go"], (last.status, last.outcome, None, None, row.id))
+        db.execute(SQL["insert_said"], (session, row.id, _encode(release.said or ())))
+        following = db.execute(SQL["later_unfinished"], (session, row.id)).fetchone()
         if following is None:
             return None
         now = self._clock.now()
-        db.execute(SQL["wake_next"], (now, following[0]))
-        return RunId(str(following[0])), now
+        db.execute(SQL["wake"], (now, following[0]))
+        return RunId(str(following[1])), now
 
     def _publish(self, appended: "Appended") -> None:
         advanced, drafts = appended.advanced, appended.drafts
@@ -158,17 +143,16 @@ class SqliteJournal:
             self._publisher.wake(*appended.wake)
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        def work(db: Database) -> tuple[Origin, int | None, bool]:
-            row = _row(db, run_id)
+        def work(group: Group) -> tuple[Origin, int | None, bool]:
+            row, db = group.run(run_id), group.db
             if found := db.execute(SQL["delivery"], (row.id, key)).fetchone():
                 return row.origin, int(found[0]), False
             if row.outcome is not None:
                 return row.origin, None, False
-            sequence = row.sequence + 1
-            _insert(db, row.id, sequence, (event,))
-            db.execute(SQL["insert_delivery"], (row.id, key, sequence))
-            db.execute(SQL["delivered"], (sequence, self._clock.now(), row.id))
-            return row.origin, sequence, True
+            group.append(row, (event,))
+            db.execute(SQL["insert_delivery"], (row.id, key, row.sequence))
+            db.execute(SQL["wake"], (self._clock.now(), row.id))
+            return row.origin, row.sequence, True
 
         def then(result: tuple[Origin, int | None, bool]) -> None:
             origin, sequence, new = result
@@ -177,15 +161,15 @@ class SqliteJournal:
                 self._publisher.delivered(run_id)
                 self._publisher.wake(run_id, self._clock.now())
 
-        return (await self._writer.write(work, then, patient=False))[1]
+        return (await self._writer.write(work, then, False, run_id))[1]
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
-        def work(db: Database) -> tuple[Row, list[Any]]:
-            row = _row(db, run_id)
-            return row, db.execute(SQL["events_after"], (row.id, after, limit)).fetchall()
+        def work(db: Database) -> tuple[Origin, list[Any]]:
+            row = Group(db).run(run_id)
+            return row.origin, db.execute(SQL["events_after"], (row.id, after, limit)).fetchall()
 
-        row, found = await self._writer.read(work)
-        return [_event(row.origin, record) for record in found]
+        origin, found = await self._writer.read(work)
+        return [_event(origin, record) for record in found]
 
     # ── Wakes ──
 
@@ -196,22 +180,22 @@ class SqliteJournal:
         )
 
     async def renew(self, worker: str) -> Sequence[RunId]:
-        def work(db: Database) -> list[RunId]:
+        def work(group: Group) -> list[RunId]:
             until = self._clock.now() + LEASE_SECONDS
-            return [RunId(str(row[0])) for row in db.execute(SQL["renew"], (until, worker))]
+            return [RunId(str(row[0])) for row in group.db.execute(SQL["renew"], (until, worker))]
 
         return await self._writer.write(work, _nothing, patient=True)
 
     async def void_leases(self) -> None:
         """For a process that has just become the only owner of the database: whoever held a lease is dead."""
-        await self._writer.write(lambda db: db.execute(SQL["void_leases"]).fetchall(), _nothing, patient=True)
+        await self._writer.write(lambda group: group.db.execute(SQL["void_leases"]), _nothing, patient=True)
 
     # ── Runs ──
 
     async def record(self, run_id: RunId) -> RunRecord:
         found = await self._writer.read(lambda db: db.execute(SQL["record"], (run_id,)).fetchone())
         if found is None:
-            raise _unknown(run_id)
+            raise unknown(run_id)
         return _record(found)
 
     async def newest(self, limit: int = 50) -> Sequence[RunRecord]:
@@ -226,10 +210,10 @@ class SqliteJournal:
         return await self._writer.read(work)
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
-        def work(db: Database) -> AgentId:
-            if found := db.execute(SQL["agent"], (name,)).fetchone():
+        def work(group: Group) -> AgentId:
+            if found := group.db.execute(SQL["agent"], (name,)).fetchone():
                 return AgentId(str(found[0]))
-            db.execute(SQL["insert_agent"], (proposed, name))
+            group.db.execute(SQL["insert_agent"], (proposed, name))
             return proposed
 
         return await self._writer.write(work, _nothing, patient=False)
@@ -240,28 +224,6 @@ class SqliteJournal:
 
 def _nothing(_: object) -> None:
     """Nobody need be told."""
-
-
-def _row(db: Database, run_id: RunId) -> Row:
-    found = db.execute(SQL["run"], (run_id,)).fetchone()
-    if found is None:
-        raise _unknown(run_id)
-    id_, session_id, agent_id, parent, outcome, sequence, epoch, worker, lease_until = found
-    return Row(id_, Origin(run_id, session_id, agent_id, parent), outcome, sequence, epoch, worker, lease_until)
-
-
-def _unknown(run_id: RunId) -> UnknownRun:
-    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
-
-
-def _insert(db: Database, run: int, first: int, drafts: Sequence[Draft]) -> None:
-    db.executemany(
-        SQL["insert_event"],
-        [
-            (run, first + offset, made.event_id, made.timestamp, made.type, VERSION, made.raw)
-            for offset, made in enumerate(drafts)
-        ],
-    )
 
 
 def _event(origin: Origin, record: Any) -> Event:

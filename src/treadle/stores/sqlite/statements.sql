@@ -1,24 +1,32 @@
 -- name: insert_run
 INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, sequence, epoch, wake_at)
-VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, 0, ?);
+VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, 0, ?);
 
 -- name: run_of_submission
 SELECT run_id FROM runs WHERE submission_key = ?;
 
 -- name: run
-SELECT id, session_id, agent_id, parent_run_id, outcome, sequence, epoch, worker, lease_until FROM runs WHERE run_id = ?;
+SELECT id, run_id, session_id, agent_id, parent_run_id, outcome, sequence, epoch, worker, lease_until
+FROM runs WHERE run_id = ?;
+
+-- name: runs_of
+SELECT id, run_id, session_id, agent_id, parent_run_id, outcome, sequence, epoch, worker, lease_until
+FROM runs WHERE run_id IN (SELECT value FROM json_each(?));
 
 -- name: earlier_unfinished
 SELECT run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id < ? LIMIT 1;
 
 -- name: later_unfinished
-SELECT run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id > ? ORDER BY id LIMIT 1;
+SELECT id, run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id > ? ORDER BY id LIMIT 1;
 
 -- name: open_epoch
 UPDATE runs SET epoch = ?, worker = ?, lease_until = ?, status = 'running', waiting_for = NULL WHERE id = ?;
 
--- name: insert_event
-INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) VALUES (?, ?, ?, ?, ?, ?, ?);
+-- name: insert_events
+INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) VALUES
+
+-- name: move_runs
+UPDATE runs SET sequence = moved.column2 FROM (VALUES :moved) AS moved WHERE id = moved.column1;
 
 -- name: events_after
 SELECT sequence, event_id, timestamp, type, version, data FROM events
@@ -30,18 +38,12 @@ SELECT messages FROM said WHERE session_id = ? AND run < ? ORDER BY run;
 -- name: insert_said
 INSERT INTO said (session_id, run, messages) VALUES (?, ?, ?);
 
--- name: moved_on
-UPDATE runs SET sequence = ? WHERE id = ?;
-
 -- name: let_go
-UPDATE runs SET sequence = ?, status = coalesce(?, status), outcome = ?, waiting_for = ?, wake_at = ?, worker = NULL, lease_until = NULL
+UPDATE runs SET status = coalesce(?, status), outcome = ?, waiting_for = ?, wake_at = ?, worker = NULL, lease_until = NULL
 WHERE id = ?;
 
--- name: wake_next
-UPDATE runs SET wake_at = ? WHERE run_id = ?;
-
--- name: delivered
-UPDATE runs SET sequence = ?, wake_at = ? WHERE id = ?;
+-- name: wake
+UPDATE runs SET wake_at = ? WHERE id = ?;
 
 -- name: delivery
 SELECT sequence FROM deliveries WHERE run = ? AND key = ?;

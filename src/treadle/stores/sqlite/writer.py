@@ -9,20 +9,24 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 import apsw
 
 from treadle.domain.errors import StoreError, StoreFull, StoreLost, TreadleError
+from treadle.domain.identity import RunId
 from treadle.stores.sqlite.connection import Database, explain
+from treadle.stores.sqlite.group import Group
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-Work = Callable[[Database], Result]
+Work = Callable[[Group], Result]
+"""Part of a transaction. It may be run again when the transaction has to be."""
+Look = Callable[[Database], Result]
 
 RETRY_SECONDS = 0.5
 """How long to wait before a group that found the disk full or the database locked is tried again."""
@@ -31,12 +35,14 @@ RETRY_SECONDS = 0.5
 class Writer(Protocol):
     """Runs work inside the next group commit, or as a read of what is committed."""
 
-    def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
+    def write(
+        self, work: Work[Result], then: Callable[[Result], None], patient: bool, run_id: RunId | None = None
+    ) -> "asyncio.Future[Result]":
         """Do the work in the next transaction; after its commit call `then`, on the event loop and in the order of
         commits. Patient work waits when the disk is full; the other is refused with StoreFull."""
         ...
 
-    def read(self, work: Work[Result]) -> "asyncio.Future[Result]": ...
+    def read(self, look: Look[Result]) -> "asyncio.Future[Result]": ...
 
     async def close(self) -> None: ...
 
@@ -48,6 +54,7 @@ class Item:
     work: Work[Any]
     then: Callable[[Any], None]
     patient: bool
+    run_id: RunId | None
     future: "asyncio.Future[Any]"
     result: Any = None
     error: BaseException | None = None
@@ -62,28 +69,35 @@ class Item:
             self.future.set_exception(self.error)
 
 
-def commit_group(connection: Database, group: Sequence[Item]) -> None:
-    """Run a group in one transaction. Work that raises is undone alone. Raises when nothing was committed."""
-    connection.execute("BEGIN IMMEDIATE")
+def commit_group(database: Database, items: Sequence[Item]) -> None:
+    """Run all the work in one transaction. Work that refuses fails alone. Raises when nothing was committed."""
     try:
-        for item in group:
-            _run_alone(connection, item)
-        connection.execute("COMMIT")
+        _commit_together(database, items)
+    except apsw.ConstraintError as error:  # not a refusal but a fault, and it has left traces
+        if len(items) == 1:
+            items[0].error = error
+        else:
+            for item in items:
+                commit_group(database, (item,))
+
+
+def _commit_together(database: Database, items: Sequence[Item]) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        group = Group(database)
+        group.preload(item.run_id for item in items if item.run_id is not None)
+        for item in items:
+            item.error = None
+            try:
+                item.result = item.work(group)
+            except TreadleError as refusal:
+                item.error = refusal
+        group.flush()
+        database.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(apsw.Error):
-            connection.execute("ROLLBACK")
+            database.execute("ROLLBACK")
         raise
-
-
-def _run_alone(connection: Database, item: Item) -> None:
-    item.error = None
-    connection.execute("SAVEPOINT item")
-    try:
-        item.result = item.work(connection)
-    except (TreadleError, apsw.ConstraintError) as error:
-        connection.execute("ROLLBACK TO item")
-        item.error = error
-    connection.execute("RELEASE item")
 
 
 class ThreadWriter:
@@ -100,50 +114,50 @@ class ThreadWriter:
         self._path = path
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Item] = deque()
-        self._ready = threading.Semaphore(0)
+        self._queue: SimpleQueue[Item | None] = SimpleQueue()
         self._lost: StoreLost | None = None
         self._closing = False
         self._reader = _Reader(reader, self._loop)
         self._thread = threading.Thread(target=self._serve, name="treadle-writer", daemon=True)
         self._thread.start()
 
-    def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
+    def write(
+        self, work: Work[Result], then: Callable[[Result], None], patient: bool, run_id: RunId | None = None
+    ) -> "asyncio.Future[Result]":
         future: asyncio.Future[Result] = self._loop.create_future()
         if self._lost is not None:
             future.set_exception(self._lost)
         elif self._closing:
             future.set_exception(StoreError(f"The database {self._path} has been closed."))
         else:
-            self._queue.append(Item(work, then, patient, future))
-            self._ready.release()
+            self._queue.put(Item(work, then, patient, run_id, future))
         return future
 
-    def read(self, work: Work[Result]) -> "asyncio.Future[Result]":
-        return self._reader.read(work)
+    def read(self, look: Look[Result]) -> "asyncio.Future[Result]":
+        return self._reader.read(look)
 
     async def close(self) -> None:
         if not self._closing:
             self._closing = True
-            self._ready.release()
+            self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
             await self._reader.close()
             self._connection.close()
 
     def _serve(self) -> None:
-        while True:
-            self._ready.acquire()
-            group = self._take()
-            if group:
-                self._commit(group)
-            elif self._closing:
-                return
+        while (first := self._queue.get()) is not None:
+            self._commit([first, *self._take()])
 
     def _take(self) -> list[Item]:
-        group: list[Item] = []
-        while self._queue:
-            group.append(self._queue.popleft())
-        return group
+        """All that is waiting. The word to stop, which comes last, is put back."""
+        items: list[Item] = []
+        while not self._queue.empty():
+            item = self._queue.get()
+            if item is None:
+                self._queue.put(None)
+                break
+            items.append(item)
+        return items
 
     def _commit(self, group: list[Item]) -> None:
         while group:
@@ -198,35 +212,37 @@ class _Reader:
     def __init__(self, connection: Database, loop: asyncio.AbstractEventLoop) -> None:
         self._connection = connection
         self._loop = loop
-        self._queue: deque[Item | None] = deque()
-        self._ready = threading.Semaphore(0)
+        self._queue: SimpleQueue[tuple[Look[Any], asyncio.Future[Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="treadle-reader", daemon=True)
         self._thread.start()
 
-    def read(self, work: Work[Result]) -> "asyncio.Future[Result]":
+    def read(self, look: Look[Result]) -> "asyncio.Future[Result]":
         future: asyncio.Future[Result] = self._loop.create_future()
-        self._queue.append(Item(work, lambda _: None, False, future))
-        self._ready.release()
+        self._queue.put((look, future))
         return future
 
     async def close(self) -> None:
-        self._queue.append(None)
-        self._ready.release()
+        self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         self._connection.close()
 
     def _serve(self) -> None:
-        while True:
-            self._ready.acquire()
-            item = self._queue.popleft()
-            if item is None:
-                return
+        while (wanted := self._queue.get()) is not None:
+            look, future = wanted
             try:
-                item.result = item.work(self._connection)
-            except BaseException as error:
-                item.error = error
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(item.settle)
+                answer, error = look(self._connection), None
+            except BaseException as raised:
+                answer, error = None, raised
+            with contextlib.suppress(RuntimeError):  # the event loop has gone, and the asker with it
+                self._loop.call_soon_threadsafe(_answer, future, answer, error)
+
+
+def _answer(future: "asyncio.Future[Any]", answer: Any, error: BaseException | None) -> None:
+    if not future.done():
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error)
 
 
 class InlineWriter:
@@ -237,18 +253,20 @@ class InlineWriter:
         self.connection = connection
         self._group: list[Item] = []
 
-    def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
+    def write(
+        self, work: Work[Result], then: Callable[[Result], None], patient: bool, run_id: RunId | None = None
+    ) -> "asyncio.Future[Result]":
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         if not self._group:
             loop.call_soon(self.commit)
-        self._group.append(Item(work, then, patient, future))
+        self._group.append(Item(work, then, patient, run_id, future))
         return future
 
-    def read(self, work: Work[Result]) -> "asyncio.Future[Result]":
+    def read(self, look: Look[Result]) -> "asyncio.Future[Result]":
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         try:
-            future.set_result(work(self.connection))
+            future.set_result(look(self.connection))
         except TreadleError as error:
             future.set_exception(error)
         return future
