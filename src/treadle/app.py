@@ -128,13 +128,13 @@ class Engine:
 
     async def wait(self, run_id: str, output: type[Any] | None = None) -> Result:
         """The result of a run, whenever it ends; `output` is the type to read the answer as."""
-        record, end = await self.service.wait(RunId(run_id))
+        origin, end = await self.service.wait(RunId(run_id))
         value = None
         if end.outcome == "completed":
             value = _output(end.text, output)
         return Result(
-            record.origin.run_id,
-            record.origin.session_id,
+            origin.run_id,
+            origin.session_id,
             end.status,
             end.outcome,
             end.text,

@@ -5,7 +5,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, NoReturn
 
+import jsonschema_rs
 import yaml
 from msgspec import Struct
 
@@ -109,6 +111,8 @@ class Home(Struct, frozen=True):
         spec = read_struct(path, AgentSpec, LATER_AGENT_KEYS)
         if spec.name != name:
             raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
+        if spec.output is not None:
+            _refuse_wrong_schema(path, spec.output)
         return spec
 
     def _make_default_agent(self, model: str | None) -> AgentSpec:
@@ -141,6 +145,18 @@ def _default_agent_file(spec: AgentSpec) -> str:
         "# The agent that answers when no other is named. Treadle made this file; change it as you like.\n"
         + yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
     )
+
+
+def _refuse_wrong_schema(path: Path, schema: dict[str, Any]) -> None:
+    try:
+        jsonschema_rs.validator_for(schema, retriever=_refuse_reference)
+    except jsonschema_rs.ValidationError as error:
+        where = ".".join(("output", *map(str, error.instance_path)))
+        raise ConfigError(f"{path}: {where}: it is not a JSON Schema: {error.message}") from None
+
+
+def _refuse_reference(uri: str) -> NoReturn:
+    raise ValueError("a schema must not refer to another document")
 
 
 def _is_there(path: Path) -> bool:

@@ -22,8 +22,8 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.engine.hub import BACKLOG, Hub, reset
-from treadle.ports.clock import Clock, Ids, event_id
+from treadle.engine.hub import BACKLOG, End, Hub, reset
+from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Journal, RunRecord, Runs
 from treadle.ports.model import Models
 from treadle.ports.tool import Toolbox
@@ -81,7 +81,7 @@ class Service:
         )
         first = (RunQueued(submission.agent, submission.resumed_from), UserMessage(submission.message))
         now = self._clock.now()
-        drafts = tuple(draft(event_id(self._ids), now, data) for data in first)
+        drafts = tuple(draft(self._ids("evt"), now, data) for data in first)
         run_id = await self._journal.submit(origin, drafts, submission.key)
         if run_id == origin.run_id:
             return Ticket(run_id, origin.session_id)
@@ -135,24 +135,24 @@ class Service:
         return sequence
 
     async def _deliver(self, run_id: RunId, event: EventData, key: str | None) -> int | None:
-        made = draft(event_id(self._ids), self._clock.now(), event)
+        made = draft(self._ids("evt"), self._clock.now(), event)
         return await self._journal.deliver(run_id, made, key or made.event_id)
 
     # ── What happens ──
 
-    async def wait(self, run_id: RunId) -> tuple[RunRecord, RunEnd]:
-        """The end of a run, whenever it comes."""
+    async def wait(self, run_id: RunId) -> End:
+        """The end of a run, whenever it comes, and whose it is."""
         end = self._hub.end_of(run_id)
         try:
-            record = await self._runs.record(run_id)
-            if record.outcome is None:
-                await end
+            if not self._hub.is_unfinished(run_id):
                 record = await self._runs.record(run_id)
+                if record.outcome is not None:
+                    last = (await self._journal.read(run_id, after=record.sequence - 1))[-1]
+                    assert isinstance(last.data, RunEnd), f"the last event of {run_id} is {last.type}, not its end"
+                    return record.origin, last.data
+            return await end
         finally:
-            end.cancel()
-        last = (await self._journal.read(run_id, after=record.sequence - 1))[-1]
-        assert isinstance(last.data, RunEnd), f"the last event of {run_id} is {last.type}, not its end"
-        return record, last.data
+            self._hub.forget_end(run_id, end)
 
     async def events(self, run_id: RunId, after: int = 0, backlog: int = BACKLOG) -> AsyncGenerator[Event, None]:
         """Everything durable after a sequence, what is being said now, and then all that follows, as it happens.

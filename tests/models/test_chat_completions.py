@@ -83,12 +83,11 @@ def test_calls_are_merged_by_index() -> None:
             ]
         )
     )
-    assert events[1:-1] == [
-        CallDelta(0, "add", ""),
-        CallDelta(0, "add", '{"a"'),
-        CallDelta(1, "now", ""),
-        CallDelta(0, "add", ":1}"),
-    ]
+    shown: dict[tuple[int, str], str] = {}
+    for event in events:  # how many there are depends on how the network cuts the stream
+        if isinstance(event, CallDelta):
+            shown[event.index, event.name] = shown.get((event.index, event.name), "") + event.arguments
+    assert shown == {(0, "add"): '{"a":1}', (1, "now"): ""}
     last = events[-1]
     assert isinstance(last, Completed)
     assert last.stop == "tool_use"

@@ -50,7 +50,8 @@ def test_fragments_make_the_calls_they_were_cut_from(sent: tuple[list[ToolUse], 
     shown = [""] * len(calls)
     for start in range(0, len(fragments), per_chunk):
         chunk = {"choices": [{"delta": {"tool_calls": fragments[start : start + per_chunk]}}]}
-        for event in reply.take(decode(json.dumps(chunk).encode())):
+        reply.take(decode(json.dumps(chunk).encode()))
+        for event in reply.news():
             assert isinstance(event, CallDelta)
             assert event.name == calls[event.index].name
             shown[event.index] += event.arguments

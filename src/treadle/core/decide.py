@@ -52,7 +52,7 @@ Step = CallModel | RunTools | Wait | Finish
 
 def decide(state: RunState, now: Instant) -> Step:
     """The next step of a run that has started and not ended."""
-    stop = strictest(guard(state, now) for guard in guards.ALWAYS)
+    stop = strictest(guards.ALWAYS, state, now)
     if isinstance(stop, Stop):
         return _finish(state, stop)
     if state.open_calls and state.interrupted is None:
@@ -62,7 +62,7 @@ def decide(state: RunState, now: Instant) -> Step:
     if state.failure is not None:
         return Finish(_model_error(state))
     if state.reply is not None and not state.calls:
-        verdict = strictest(guard(state, now) for guard in guards.ANSWER)
+        verdict = strictest(guards.ANSWER, state, now)
         if isinstance(verdict, Stop):
             return _finish(state, verdict)
         if verdict is not None:
@@ -73,7 +73,7 @@ def decide(state: RunState, now: Instant) -> Step:
 
 
 def _call_model(state: RunState, now: Instant, events: tuple[EventData, ...] = ()) -> CallModel | Finish:
-    verdict = strictest(guard(state, now) for guard in guards.PACE)
+    verdict = strictest(guards.PACE, state, now)
     if isinstance(verdict, Stop):
         return _finish(state, verdict)
     if verdict is not None:

@@ -131,7 +131,7 @@ def _normalised(key: str) -> str:
 def _repeats_in_cycles(recent: deque[str]) -> bool:
     """Whether the latest calls are the same two, three or four, in the same order, three times over."""
     for period in (2, 3, 4):
-        if len(recent) >= 3 * period:
+        if len(recent) >= 3 * period and recent[-1] == recent[-1 - period]:
             tail = list(recent)[-3 * period :]
             if tail == tail[:period] * 3 and len(set(tail)) > 1:
                 return True

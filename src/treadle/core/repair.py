@@ -5,7 +5,7 @@ unique id and exactly one result, in the order of the calls, right behind them. 
 this is about what is sent."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from treadle.domain.messages import Message, Part, Text, Thinking, ToolResult, ToolUse
 from treadle.ports.model import Conversation
@@ -17,7 +17,9 @@ _UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
 
 def sendable(text: str) -> str:
     """The text without lone surrogates and NUL, which providers reject or cannot decode."""
-    return _UNSENDABLE.sub("\ufffd", text) if _UNSENDABLE.search(text) else text
+    if text.isascii() and "\0" not in text:  # nearly always, and nearly free
+        return text
+    return _UNSENDABLE.sub("\ufffd", text)
 
 
 class Transcript:
@@ -63,9 +65,9 @@ class Transcript:
 
     def _unique(self, use: ToolUse) -> ToolUse:
         wanted = use.call_id or "call"
-        sent = next(name for name in _variants(wanted) if name not in self._ids)
+        sent = _free(wanted, self._ids)
         self._ids.add(sent)
-        asked = next(name for name in _variants(use.call_id) if name not in self._awaiting)
+        asked = _free(use.call_id, self._awaiting)
         self._awaiting[asked] = sent
         return use if sent == use.call_id else ToolUse(sent, use.name, use.arguments)
 
@@ -73,8 +75,7 @@ class Transcript:
         results: dict[str, ToolResult] = {}
         for part in parts:
             if isinstance(part, ToolResult):
-                given = next((name for name in _variants(part.call_id) if name not in results), part.call_id)
-                results.setdefault(given, part)
+                results[_free(part.call_id, results)] = part
         answers: list[Part] = []
         for asked, sent in self._awaiting.items():
             found = results.get(asked)
@@ -96,26 +97,27 @@ def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
     return tuple(transcript.messages)
 
 
-def unique_call_ids(parts: tuple[Part, ...], taken: Iterable[str], prefix: str) -> tuple[Part, ...]:
+def unique_call_ids(parts: tuple[Part, ...], taken: set[str], prefix: str) -> tuple[Part, ...]:
     """The parts of a reply with a call id that is new to the run for every call, as it came where it can be."""
-    used = set(taken)
+    used: set[str] = set()
     unique: list[Part] = []
     for index, part in enumerate(parts):
         if isinstance(part, ToolUse):
             wanted = part.call_id or f"{prefix}_{index}"
-            call_id = next(name for name in _variants(wanted) if name not in used)
+            call_id = _free(wanted, used, taken)
             used.add(call_id)
             part = part if call_id == part.call_id else ToolUse(call_id, part.name, part.arguments)
         unique.append(part)
     return tuple(unique)
 
 
-def _variants(name: str) -> Iterable[str]:
-    yield name
-    number = 2
-    while True:
-        yield f"{name}_{number}"
+def _free(name: str, *taken: Container[str]) -> str:
+    """The name, or the first of its numbered variants, that is in none of these."""
+    candidate, number = name, 1
+    while any(candidate in names for names in taken):
         number += 1
+        candidate = f"{name}_{number}"
+    return candidate
 
 
 def _clean(parts: tuple[Part, ...], *kinds: type[Part]) -> tuple[Part, ...]:
@@ -125,7 +127,8 @@ def _clean(parts: tuple[Part, ...], *kinds: type[Part]) -> tuple[Part, ...]:
         match part:
             case Text(text):
                 if text.strip():
-                    kept.append(part if _UNSENDABLE.search(text) is None else Text(sendable(text)))
+                    sent = sendable(text)
+                    kept.append(part if sent == text else Text(sent))
             case Thinking() | ToolUse():
                 if isinstance(part, kinds):
                     kept.append(part)

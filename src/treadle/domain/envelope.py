@@ -124,7 +124,7 @@ def from_json(line: bytes) -> Event:
     wire = _wire_decoder.decode(line)
     raw = bytes(wire.data)
     return Event(
-        EventId(wire.event_id),
+        wire.event_id,
         wire.timestamp.timestamp(),
         Origin(
             RunId(wire.run_id),

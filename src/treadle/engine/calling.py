@@ -85,18 +85,10 @@ class Attempt:
             self._show(AttemptReset(self._sequence, self._number))
         async with aclosing(client.stream(self._request)) as stream:
             async for event in stream:
-                match event:
-                    case TextDelta(text):
-                        self._heard(text)
-                    case ReasoningDelta(text):
-                        self._show(ThinkingDelta(self._sequence, self._number, self._reasoned, text))
-                        self._reasoned += len(text)
-                    case CallDelta(index, name, arguments):
-                        offset = self._argued.get(index, 0)
-                        self._argued[index] = offset + len(arguments)
-                        self._show(ToolCallDelta(self._sequence, self._number, index, offset, name, arguments))
-                    case Completed() | Failed():
-                        self._end = event
+                if isinstance(event, Completed | Failed):
+                    self._end = event
+                else:
+                    self._heard(event)
 
     def so_far(self) -> Token:
         """The text until now, for a reader who comes late."""
@@ -138,12 +130,27 @@ class Attempt:
         retry = retry_after(state, error, failed.retry_after, self._deps.clock.now(), self._deps.chance())
         return (error,) if retry is None else (error, retry)
 
-    def _heard(self, text: str) -> None:
-        if self._first_token_ms is None:
-            self._first_token_ms = self._elapsed_ms()
-        self._text.append(text)
-        self._show(Token(self._sequence, self._number, self._length, text))
-        self._length += len(text)
+    def _heard(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
+        """Keep what was said, and show it to whoever is listening."""
+        shown = self._deps.hub.listened_to(self._log.origin.run_id)
+        if isinstance(delta, TextDelta):
+            if self._first_token_ms is None:
+                self._first_token_ms = self._elapsed_ms()
+            if shown:
+                self._show(Token(self._sequence, self._number, self._length, delta.text))
+            self._text.append(delta.text)
+            self._length += len(delta.text)
+        elif shown:
+            self._show(self._fragment(delta))
+
+    def _fragment(self, delta: ReasoningDelta | CallDelta) -> EventData:
+        """A piece of reasoning, or of a call, with its offset among those that were shown."""
+        if isinstance(delta, ReasoningDelta):
+            offset, self._reasoned = self._reasoned, self._reasoned + len(delta.text)
+            return ThinkingDelta(self._sequence, self._number, offset, delta.text)
+        offset = self._argued.get(delta.index, 0)
+        self._argued[delta.index] = offset + len(delta.arguments)
+        return ToolCallDelta(self._sequence, self._number, delta.index, offset, delta.name, delta.arguments)
 
     def _show(self, data: EventData) -> None:
         self._log.live(data, self._sequence)

@@ -11,7 +11,9 @@ from treadle.domain.envelope import Draft, Event, Origin, draft
 from treadle.domain.errors import StoreLost
 from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.identity import Instant, RunId
-from treadle.ports.clock import Clock, Ids, event_id
+from treadle.ports.clock import Clock, Ids
+
+End = tuple[Origin, RunEnd]
 
 BACKLOG = 10_000
 """How many events a reader may be behind before it is cut off."""
@@ -79,7 +81,9 @@ class Hub:
         self._ids = ids
         self.on_wake = on_wake
         self._readers: dict[RunId, list[Subscription]] = {}
-        self._ends: dict[RunId, list[asyncio.Future[None]]] = {}
+        self._ends: dict[RunId, list[asyncio.Future[End]]] = {}
+        self._unfinished: set[RunId] = set()
+        """Runs that were submitted here and have not ended."""
         self._owners: dict[RunId, Callable[[], None]] = {}
         self._speech: dict[RunId, Speech] = {}
 
@@ -92,10 +96,13 @@ class Hub:
                 event = Event(made.event_id, made.timestamp, origin, first + offset, made.type, made.data, made.raw)
                 for reader in tuple(readers):
                     reader.offer(event)
-        if drafts and type(drafts[-1].data) is RunEnd:
+        if first == 1:
+            self._unfinished.add(origin.run_id)
+        if drafts and isinstance(end := drafts[-1].data, RunEnd):
+            self._unfinished.discard(origin.run_id)
             for waiter in self._ends.pop(origin.run_id, ()):
                 if not waiter.done():
-                    waiter.set_result(None)
+                    waiter.set_result((origin, end))
 
     def delivered(self, run_id: RunId) -> None:
         owner = self._owners.get(run_id)
@@ -115,6 +122,10 @@ class Hub:
                 reader.fail(error)
 
     # ── What workers tell and ask ──
+
+    def listened_to(self, run_id: RunId) -> bool:
+        """Whether anybody would see a live event of this run."""
+        return run_id in self._readers
 
     def live(self, origin: Origin, sequence: int, data: EventData) -> None:
         """Show a live event to whoever is listening now."""
@@ -153,11 +164,22 @@ class Hub:
         if not readers:
             self._readers.pop(run_id, None)
 
-    def end_of(self, run_id: RunId) -> "asyncio.Future[None]":
-        """Done when the end of the run has been committed after this call."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def end_of(self, run_id: RunId) -> "asyncio.Future[End]":
+        """Done when the end of the run is committed; never, if that was before this call."""
+        waiter: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._ends.setdefault(run_id, []).append(waiter)
         return waiter
+
+    def forget_end(self, run_id: RunId, waiter: "asyncio.Future[End]") -> None:
+        waiters = self._ends.get(run_id, [])
+        if waiter in waiters:
+            waiters.remove(waiter)
+        if not waiters:
+            self._ends.pop(run_id, None)
+
+    def is_unfinished(self, run_id: RunId) -> bool:
+        """Whether it is known here, without asking the journal, that the run has not ended."""
+        return run_id in self._unfinished
 
     def text_in_flight(self, run_id: RunId) -> Token | None:
         speech = self._speech.get(run_id)
@@ -165,7 +187,7 @@ class Hub:
 
     def event(self, origin: Origin, sequence: int, data: EventData) -> Event:
         """A live event for one reader."""
-        made = draft(event_id(self._ids), self._clock.now(), data)
+        made = draft(self._ids("evt"), self._clock.now(), data)
         return Event(made.event_id, made.timestamp, origin, sequence, made.type, data, made.raw)
 
 

@@ -13,7 +13,6 @@ from treadle.domain.errors import Fenced
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.identity import Instant, RunId
 from treadle.engine.deps import Deps
-from treadle.ports.clock import event_id
 from treadle.ports.journal import ANY, Advance, Claim, Release
 
 logger = logging.getLogger(__name__)
@@ -164,7 +163,7 @@ class Log:
             )
 
     def _draft(self, data: EventData, now: Instant) -> Draft:
-        return draft(event_id(self._deps.ids), now, data)
+        return draft(self._deps.ids("evt"), now, data)
 
 
 @asynccontextmanager

@@ -46,8 +46,9 @@ class ChatCompletions:
                     chunk = decode(payload)
                     if chunk.error:
                         raise CallFailed(failures.in_stream(self._endpoint, request.model, chunk.error))
-                    for event in reply.take(chunk):
-                        yield event
+                    reply.take(chunk)
+                for event in reply.news():
+                    yield event
             last = reply.completed(len(body))
             await call.finish()
         except (CallFailed, Unusable, EventTooLarge) as error:
@@ -71,13 +72,14 @@ class ChatCompletions:
 
 def encode_request(request: ModelRequest) -> bytes:
     """The body of a request, from bytes that are kept wherever the request has them."""
-    preamble = request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble)
-    messages = b"".join([preamble, *request.conversation.encoded_as(WIRE_FORMAT, _encode_message)])
-    return b'{"model":%b,%b]%b}' % (
-        _encoder.encode(request.model),
-        messages.removesuffix(b","),
-        _encode_options(request),
-    )
+    pieces = [b'{"model":', _encoder.encode(request.model), b","]
+    pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
+    first = len(pieces)
+    pieces += request.conversation.encoded_as(WIRE_FORMAT, _encode_message)
+    if len(pieces) > first and not request.preamble.system:
+        pieces[first] = pieces[first].removeprefix(b",")  # nothing stands before it
+    pieces += (b"]", _encode_options(request), b"}")
+    return b"".join(pieces)  # the one copy of the conversation
 
 
 def _encode_preamble(preamble: Preamble) -> bytes:
@@ -92,7 +94,7 @@ def _encode_preamble(preamble: Preamble) -> bytes:
             for tool in preamble.tools
         ]
         head += b'"tools":%b,' % _encode(tools)
-    system = _encode({"role": "system", "content": preamble.system}) + b"," if preamble.system else b""
+    system = _encode({"role": "system", "content": preamble.system}) if preamble.system else b""
     return head + b'"messages":[' + system
 
 
@@ -111,8 +113,7 @@ def _encode_options(request: ModelRequest) -> bytes:
 
 
 def _encode_message(message: Message) -> bytes:
-    """The wire messages of one message, with a comma after each; nothing for one that this format has no words
-    for."""
+    """The wire messages of one message, a comma before each; nothing for one that this format has no words for."""
     match message.role:
         case "user":
             wire = [{"role": "user", "content": _user_content(message)}]
@@ -124,7 +125,7 @@ def _encode_message(message: Message) -> bytes:
                 for part in message.parts
                 if isinstance(part, ToolResult)
             ]
-    return b"".join([_encode(item) + b"," for item in wire])
+    return b"".join([b"," + _encode(item) for item in wire])
 
 
 def _user_content(message: Message) -> str | list[dict[str, Any]]:

@@ -87,13 +87,14 @@ def decode(payload: bytes) -> Chunk:
 class _Call:
     """A call as far as it has come."""
 
-    __slots__ = ("arguments", "id", "index", "name")
+    __slots__ = ("arguments", "id", "index", "name", "shown")
 
     def __init__(self, index: int | None) -> None:
         self.index = index  # the provider's; ours is the place in the list
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.shown = 0  # how many pieces of the arguments
 
 
 class Reply:
@@ -105,35 +106,50 @@ class Reply:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[_Call] = []
+        self._fresh_calls: dict[int, None] = {}
+        self._text_shown = 0
+        self._reasoning_shown = 0
         self._refused = False
         self._usage: _Usage | None = None
         self.finish_reason: str | None = None
 
-    def take(self, chunk: Chunk) -> list[ModelEvent]:
-        """Add a chunk; what it brought, to be shown."""
+    def take(self, chunk: Chunk) -> None:
+        """Add a chunk."""
         if chunk.usage is not None:
             self._usage = chunk.usage
         if not chunk.choices:
-            return []
+            return
         choice = chunk.choices[0]
         if choice.finish_reason:
             self.finish_reason = choice.finish_reason
         delta = choice.delta or choice.message
         if delta is None:
-            return []
-        events: list[ModelEvent] = []
-        if reasoning := delta.reasoning_content or delta.reasoning:
-            self._reasoning.append(reasoning)
-            events.append(ReasoningDelta(reasoning))
+            return
         if text := delta.content:
             self._text.append(text)
-            events.append(TextDelta(text))
+        if reasoning := delta.reasoning_content or delta.reasoning:
+            self._reasoning.append(reasoning)
         if delta.refusal:
             self._refused = True
             self._text.append(delta.refusal)
-            events.append(TextDelta(delta.refusal))
         if delta.tool_calls:
-            events.extend(self._merge(fragment) for fragment in delta.tool_calls)
+            for fragment in delta.tool_calls:
+                self._merge(fragment)
+
+    def news(self) -> list[ModelEvent]:
+        """What has come since the last time, to be shown. What came together is shown together."""
+        events: list[ModelEvent] = []
+        if len(self._reasoning) > self._reasoning_shown:
+            events.append(ReasoningDelta("".join(self._reasoning[self._reasoning_shown :])))
+            self._reasoning_shown = len(self._reasoning)
+        if len(self._text) > self._text_shown:
+            events.append(TextDelta("".join(self._text[self._text_shown :])))
+            self._text_shown = len(self._text)
+        for place in self._fresh_calls:
+            call = self._calls[place]
+            events.append(CallDelta(place, call.name, "".join(call.arguments[call.shown :])))
+            call.shown = len(call.arguments)
+        self._fresh_calls.clear()
         return events
 
     def completed(self, sent_bytes: int) -> Completed:
@@ -174,7 +190,7 @@ class Reply:
 
     # ── Calls ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _merge(self, fragment: _Fragment) -> CallDelta:
+    def _merge(self, fragment: _Fragment) -> None:
         function = fragment.function or _Function()
         arguments = function.arguments or ""
         if isinstance(arguments, dict):
@@ -185,7 +201,7 @@ class Reply:
         call.name = call.name or function.name or ""
         if arguments:
             call.arguments.append(arguments)
-        return CallDelta(place, call.name, arguments)
+        self._fresh_calls[place] = None
 
     def _place(self, fragment: _Fragment, name: str, arguments: str) -> int:
         """Which call a fragment belongs to. Its index says so, where the provider sends one that can be

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from treadle.domain.identity import EventId, Instant, Prefix
+from treadle.domain.identity import Instant, Prefix
 
 
 class Clock(Protocol):
@@ -19,7 +19,3 @@ class Ids(Protocol):
     def __call__(self, prefix: Prefix) -> str:
         """A new id: the prefix, an underscore and a UUIDv7. Ids made later sort later."""
         ...
-
-
-def event_id(ids: Ids) -> EventId:
-    return EventId(ids("evt"))

@@ -34,15 +34,13 @@ Verdict = Warn | Block | Stop
 Guard = Callable[[RunState, Instant], Warn | Stop | None]
 
 
-def strictest(verdicts: Iterable[Warn | Stop | None]) -> Warn | Stop | None:
-    """The first Stop; else every warning in one; else nothing."""
+def strictest(guards: Iterable[Guard], state: RunState, now: Instant) -> Warn | Stop | None:
+    """What these guards say together: the first Stop; else every warning in one; else nothing."""
     events: list[EventData] = []
-    for verdict in verdicts:
-        match verdict:
-            case Stop():
-                return verdict
-            case Warn():
-                events.extend(verdict.events)
-            case None:
-                pass
+    for guard in guards:
+        verdict = guard(state, now)
+        if isinstance(verdict, Stop):
+            return verdict
+        if verdict is not None:
+            events += verdict.events
     return Warn(tuple(events)) if events else None

@@ -9,7 +9,7 @@ import msgspec
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
 from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import RunEnd
-from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
+from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
@@ -228,9 +228,7 @@ def _nothing(_: object) -> None:
 
 def _event(origin: Origin, record: Any) -> Event:
     sequence, event_id, timestamp, type_, version, raw = record
-    return Event(
-        EventId(event_id), timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version
-    )
+    return Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
 
 
 def _record(row: Any) -> RunRecord:
