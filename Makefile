@@ -10,7 +10,7 @@ CORES  := $(shell nproc 2>/dev/null || echo 2)
 .PHONY: demo test lint check-types bench simulate clean
 
 demo: $(READY)
-	@$(BIN)/python -m treadle.demo
+	@$(BIN)/python -m treadle.surfaces.demo
 
 test: lint
 	$(BIN)/pytest -n $(CORES) --dist worksteal

@@ -4,7 +4,7 @@ It speaks raw HTTP on purpose, so that it can misbehave in ways that no server l
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 Framing = Literal["chunked", "length", "close"]
@@ -50,10 +50,14 @@ class Request(NamedTuple):
         return json.loads(self.body)
 
 
-class FakeEndpoint:
-    """`async with FakeEndpoint(behaviour, ...) as server`. A request beyond the script gets a 599."""
+Policy = Callable[[Request], Behaviour]
 
-    def __init__(self, *script: Behaviour) -> None:
+
+class FakeEndpoint:
+    """`async with FakeEndpoint(behaviour, ...) as server`. A request beyond the script gets a 599, or what a policy
+    makes of it."""
+
+    def __init__(self, *script: Behaviour, policy: Policy | None = None) -> None:
         self.requests: list[Request] = []
         self.connections = 0
         self.asked = asyncio.Event()
@@ -62,6 +66,7 @@ class FakeEndpoint:
         """The client has let go of a connection."""
         self.go_on = asyncio.Event()
         self._script = list(script)
+        self._policy = policy
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -91,14 +96,18 @@ class FakeEndpoint:
             while request := await _read_request(reader):
                 self.requests.append(request)
                 self.asked.set()
-                behaviour = self._script.pop(0) if self._script else Answer([b"the script is at its end"], 599)
-                if not await self._perform(behaviour, reader, writer):
+                if not await self._perform(self._next(request), reader, writer):
                     break
         except ConnectionError:
             pass
         finally:
             self.left.set()
             writer.close()
+
+    def _next(self, request: Request) -> Behaviour:
+        if self._script:
+            return self._script.pop(0)
+        return Answer([b"the script is at its end"], 599) if self._policy is None else self._policy(request)
 
     async def _perform(
         self, behaviour: Behaviour, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -188,6 +197,11 @@ def usage(prompt: int = 10, completion: int = 5, cached: int = 0) -> bytes:
 def says(text: str) -> Answer:
     """A plain and proper answer."""
     return Answer([delta(role="assistant", content=""), delta(content=text), delta(finish="stop"), usage(), DONE])
+
+
+def calls(*fragments: Any) -> Answer:
+    """An answer that asks for these calls."""
+    return Answer([delta(role="assistant", tool_calls=list(fragments)), delta(finish="tool_calls"), usage(), DONE])
 
 
 def refuses(status: int, body: Any, **headers: str) -> Answer:

@@ -55,6 +55,8 @@ class Silence(Struct, frozen=True):
 
 
 ScriptStep = Reply | Failure | Silence
+LateStep = Callable[[ModelRequest], ScriptStep]
+"""A step that depends on what the model is asked: on the result of a tool, say."""
 
 
 def say(text: str, **more: Any) -> Reply:
@@ -76,7 +78,7 @@ class ScriptedModel:
     A request that the script does not foresee is an AssertionError, and so is, at `finish`, a step that was never
     asked for. `requests` keeps what was asked, as values that do not change any more."""
 
-    def __init__(self, *script: ScriptStep) -> None:
+    def __init__(self, *script: ScriptStep | LateStep) -> None:
         self._script = list(script)
         self.requests: list[ModelRequest] = []
 
@@ -86,7 +88,8 @@ class ScriptedModel:
         number = len(self.requests)
         if not self._script:
             raise AssertionError(f"request {number} is not in the script, which ended before it")
-        step = self._script.pop(0)
+        planned = self._script.pop(0)
+        step = planned if isinstance(planned, Reply | Failure | Silence) else planned(request)
         if isinstance(step, Reply) and step.check is not None:
             step.check(request)
         async for event in perform(step):
@@ -108,7 +111,7 @@ class ScriptedModel:
 class FunctionModel:
     """Answers each request with whatever a function makes of it: for runs whose order is not known beforehand."""
 
-    def __init__(self, answer: Callable[[ModelRequest], ScriptStep]) -> None:
+    def __init__(self, answer: LateStep) -> None:
         self._answer = answer
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:

@@ -59,7 +59,8 @@ class Following(Struct, frozen=True):
         match event.data:
             case RunEnd() as end:
                 if end.status != "completed":
-                    self.printer.note(f"treadle: {end.outcome}: {end.reason} {end.next}".rstrip())
+                    said = " ".join(f"{part.rstrip('.')}." for part in (end.reason, end.next) if part)
+                    self.printer.note(f"treadle: {end.outcome}: {said}")
                 return exit_code_of(end.outcome)
             case RunWaiting("interrupted") if event.sequence > since:
                 new_message = f'treadle run --session {event.session_id}{self.resume_options} "…"'

@@ -13,7 +13,6 @@ from treadle.domain.events import (
     LlmRetry,
     RunEnd,
     StepEnd,
-    StreamReset,
     Token,
 )
 from treadle.domain.messages import Text
@@ -73,9 +72,11 @@ class Transcript:
         self._terminal = out.isatty()
         self._attempt = (0, 0)
         self._shown = 0
-        """How much of the reply has been printed."""
+        """How much of the reply that is being written has been printed."""
         self._held = ""
         """What has been said and not been printed yet."""
+        self._whole = True
+        """Whether what is held is the end of its reply."""
         self._mid_line = False
         self._failure = ""
 
@@ -83,16 +84,21 @@ class Transcript:
         match event.data:
             case Token() as token:
                 self._hear(token)
-            case LlmResponse(parts=parts):
-                self._whole_reply("".join(part.text for part in parts if isinstance(part, Text)))
-            case RunEnd(outcome="silent"):
-                self._held = ""
+            case AttemptReset():
+                self._forget()
             case LlmError(message=message):
-                self._failure, self._held, self._shown = message, "", 0
+                self._failure = message
+                self._forget()
             case LlmRetry(delay_ms=delay_ms):
                 self.note(f"{self._failure} Trying again in {delay_ms / 1000:.1f} s.")
-            case data:
-                self._other(data)
+            case LlmResponse(parts=parts):
+                self._replied("".join(part.text for part in parts if isinstance(part, Text)))
+            case RunEnd(outcome="silent"):
+                self._forget()
+            case data if event.durable and not isinstance(data, StepEnd):
+                self._tell(data)
+            case _:
+                pass
 
     def note(self, line: str) -> None:
         self._break_line()
@@ -103,35 +109,38 @@ class Transcript:
             return
         if self._attempt != (token.request, token.attempt):
             self._attempt = (token.request, token.attempt)
-            self._shown, self._held = 0, ""
+            self._forget()
             self._break_line()
+        self._whole = False
         self._held += token.text[max(0, self._shown + len(self._held) - token.offset) :]
         if self._shown or len(self._held) > SHORT:
+            self._shown += len(self._held)
             self._print_held()
 
-    def _whole_reply(self, text: str) -> None:
-        self._held = text[self._shown :] if text.strip() else ""
-        if self._shown or len(text) > SHORT:
+    def _replied(self, text: str) -> None:
+        certain = self._shown > 0 or len(text) > SHORT
+        self._held, self._whole = text[self._shown :] if text.strip() else "", True
+        self._shown = 0
+        if certain:
             self._print_held()
             self._break_line()
-        self._shown = 0
 
-    def _other(self, data: EventData) -> None:
-        if isinstance(data, StepEnd | StreamReset):
-            return
-        if isinstance(data, AttemptReset):
-            self._held, self._shown = "", 0
-        self._print_held()
-        self._break_line()
+    def _tell(self, data: EventData) -> None:
+        """Something happened that shows a short reply before it to have been meant."""
+        if self._whole:
+            self._print_held()
+            self._break_line()
         if line := activity(data):
-            note(line)
+            self.note(line)
+
+    def _forget(self) -> None:
+        self._held, self._shown = "", 0
 
     def _print_held(self) -> None:
         if self._held:
             self._out.write(inert(self._held) if self._terminal else self._held)
             self._out.flush()
             self._mid_line = not self._held.endswith("\n")
-            self._shown += len(self._held)
             self._held = ""
 
     def _break_line(self) -> None:

@@ -52,6 +52,8 @@ def _explain(error: Exception) -> int:
 
 
 def _set_up_output() -> None:
+    sys.stdout = sys.stdout or _nowhere()  # where the caller has closed one, Python has None
+    sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -59,6 +61,10 @@ def _set_up_output() -> None:
     if not os.environ.get(DEBUG):
         handler.setFormatter(_OneLine())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def _nowhere() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO())
 
 
 class _OneLine(logging.Formatter):

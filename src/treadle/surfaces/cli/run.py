@@ -77,7 +77,7 @@ def _agent(home: Home, request: Request) -> AgentSpec:
 def read_message(argument: str) -> str:
     """The message itself; `-` stands for standard input."""
     if argument == "-":
-        data = sys.stdin.buffer.read(_MOST_BYTES)
+        data = sys.stdin.buffer.read(_MOST_BYTES) if sys.stdin else b""
         if len(data) == _MOST_BYTES:
             raise SizeLimitExceeded(
                 f"The message on standard input has more than {MESSAGE_LIMIT} characters, the most that are taken. "

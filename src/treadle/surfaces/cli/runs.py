@@ -14,7 +14,14 @@ from msgspec import Struct
 from treadle.app import Engine
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState
-from treadle.domain.events import RunQueued, RunWaiting, UserMessage
+from treadle.domain.events import (
+    MessageSteered,
+    ResumeRequested,
+    RunInterrupted,
+    RunQueued,
+    RunWaiting,
+    UserMessage,
+)
 from treadle.domain.identity import RunId
 from treadle.home import Home
 from treadle.library import Result
@@ -147,9 +154,11 @@ async def resume_run(run_id: str, base_url: str | None, json: bool) -> int:
         async with engine:
             record = await engine.service.run(RunId(run_id))
             await _refuse_behind_parked(engine, record)
-            asked = await engine.service.resume(record.origin.run_id)
+            since = record.sequence
+            if await _waits_for_somebody(engine, record):
+                since = await engine.service.resume(record.origin.run_id)
             following = Following(engine, printer(json), stop, options)
-            code = await following.run(record.origin.run_id, after=record.sequence, since=asked)
+            code = await following.run(record.origin.run_id, after=record.sequence, since=since)
             await following.see_off_others(record.origin.run_id)
             return code
 
@@ -169,6 +178,23 @@ async def cancel_run(run_id: str, json: bool) -> int:
     else:
         print(f"{run_id} {record.outcome}")
     return 0
+
+
+async def _waits_for_somebody(engine: Engine, record: RunRecord) -> bool:
+    """Whether the run must be asked to go on: it has ended (which the answer will say), it is parked, or its
+    process was gone before it could be."""
+    if record.outcome is not None or record.waiting_for in PARKED:
+        return True
+    interrupted = False
+    async for event in _stored(engine, record):
+        match event.data:
+            case RunInterrupted():
+                interrupted = True
+            case ResumeRequested() | MessageSteered():
+                interrupted = False
+            case _:
+                pass
+    return interrupted
 
 
 async def _refuse_behind_parked(engine: Engine, record: RunRecord) -> None:

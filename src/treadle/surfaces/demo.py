@@ -1,0 +1,157 @@
+"""`make demo`: an agent run with real tool calls, in a process that is killed in the middle, and its end.
+
+The model here is the public scripted one: its replies are written down below. Everything else is real."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import treadle
+from treadle.domain.events import RunEnd
+from treadle.domain.messages import ToolResult
+from treadle.ports.model import ModelRequest
+from treadle.ports.tool import Tool
+from treadle.surfaces.cli.printing import Transcript
+from treadle.testing.models import Reply, ScriptedModel, ask, call, say
+
+TASK = "Which module of treadle.core is the longest? Write it to a report."
+SOURCES = Path(treadle.__file__).parent / "core"
+
+
+# ── The tools: real ones ───────────────────────────────────────────────────────────────────────────
+
+
+@treadle.tool(effect="read", repeatable=True)
+def list_modules() -> list[str]:
+    "The modules of treadle.core."
+    return sorted(path.name for path in SOURCES.glob("*.py") if path.name != "__init__.py")
+
+
+@treadle.tool(effect="read", repeatable=True)
+def count_lines(module: str) -> int:
+    "Count the lines of a module."
+    return len((SOURCES / module).read_text().splitlines())
+
+
+def reporting(report: Path, killed: bool) -> list[Tool]:
+    @treadle.tool(effect="write", repeatable=False)
+    def write_report(text: str) -> str:
+        "Append to the report."
+        with report.open("a") as file:
+            file.write(text + "\n")
+        if killed:
+            os.kill(os.getpid(), signal.SIGKILL)  # pull the plug: the line is written, and nobody knows
+        return "written"
+
+    @treadle.tool(effect="read", repeatable=True)
+    def read_report() -> str:
+        "Read the report."
+        return report.read_text()
+
+    return [list_modules, count_lines, write_report, read_report]
+
+
+# ── The model: a script ────────────────────────────────────────────────────────────────────────────
+
+
+def results(request: ModelRequest) -> list[str]:
+    """What the latest tool calls brought."""
+    return [part.content for part in request.conversation.messages[-1].parts if isinstance(part, ToolResult)]
+
+
+def count_each(request: ModelRequest) -> Reply:
+    modules = [name.strip('"') for name in results(request)[0].strip("[]").split(",")]
+    return ask(
+        *(call("count_lines", f"count_{name}", module=name) for name in modules), text="I will count them all."
+    )
+
+
+def report_longest(request: ModelRequest) -> Reply:
+    calls = request.conversation.messages[-2].calls
+    lines, longest = max(
+        (int(count), use.call_id.removeprefix("count_")) for count, use in zip(results(request), calls, strict=True)
+    )
+    return ask(call("write_report", text=f"{longest} is the longest, with {lines} lines."))
+
+
+def check_report(request: ModelRequest) -> Reply:
+    return ask(
+        call("read_report"), text="It is not known whether that was written, so I look before I write again."
+    )
+
+
+def conclude(request: ModelRequest) -> Reply:
+    written = results(request)[0].splitlines()
+    return say(f"The report holds {len(written)} line: {written[0]}")
+
+
+FIRST_HALF = (ask(call("list_modules")), count_each, report_longest)
+SECOND_HALF = (check_report, conclude)
+
+
+# ── The two processes ──────────────────────────────────────────────────────────────────────────────
+
+
+async def first_half(folder: Path) -> None:
+    """A process that does not live to see the end of its run."""
+    agent = treadle.Agent(
+        name="demo",
+        model="scripted/model",
+        tools=reporting(folder / "report.txt", killed=True),
+        persona="Be brief.",
+    )
+    async with treadle.Engine(f"sqlite:///{folder}/demo.db") as engine:
+        engine.add_model("scripted", ScriptedModel(*FIRST_HALF))
+        transcript = Transcript(sys.stdout)
+        async for event in engine.stream(agent, TASK):
+            transcript.show(event)
+
+
+async def second_half(folder: Path) -> None:
+    """Another process opens the same database; the run goes on by itself."""
+    with ScriptedModel(*SECOND_HALF) as model:
+        async with treadle.Engine(f"sqlite:///{folder}/demo.db") as engine:
+            [run] = await engine.service.unfinished()
+            engine.add_model("scripted", model)
+            engine.add_tools(*reporting(folder / "report.txt", killed=False))
+            transcript = Transcript(sys.stdout)
+            async for event in engine.events(run.origin.run_id, after=run.sequence):
+                transcript.show(event)
+                if isinstance(event.data, RunEnd):
+                    summary(event, folder)
+
+
+def summary(event: treadle.Event, folder: Path) -> None:
+    assert isinstance(event.data, RunEnd)
+    end = event.data
+    used = end.metrics
+    print(
+        f"\n{end.outcome}: {used.steps} steps, {used.model_calls} model calls, {used.actions} tool calls, "
+        f"{event.sequence} events in the journal, {used.duration_ms} ms."
+    )
+    lines = (folder / "report.txt").read_text().splitlines()
+    print(f"The process was killed with the line already written; the report has {len(lines)} line, not two.")
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        asyncio.run(first_half(Path(sys.argv[1])))
+        return
+    print("A run of an agent with real tools. The model is a SCRIPT: its replies are fixed, no provider is asked.")
+    print(f"\n> {TASK}\n", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        child = subprocess.run([sys.executable, "-m", "treadle.surfaces.demo", name], check=False)
+        if child.returncode != -signal.SIGKILL:
+            sys.exit(f"the first process was to be killed, and ended with {child.returncode}")
+        print(
+            "\n  ✗ kill -9, in the middle of write_report. Another process opens the same database:\n", flush=True
+        )
+        asyncio.run(second_half(Path(name)))
+
+
+if __name__ == "__main__":
+    main()
