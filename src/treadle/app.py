@@ -12,7 +12,7 @@ import msgspec
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
-from treadle.domain.errors import UsageError
+from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.events import SteerMode, StreamReset
 from treadle.domain.identity import Instant, RunId, SessionId
 from treadle.domain.messages import user
@@ -21,7 +21,16 @@ from treadle.engine.deps import Deps, ToolTimeouts
 from treadle.engine.hub import Hub
 from treadle.engine.loop import advance
 from treadle.home import Home
-from treadle.library import Agent, Callbacks, Options, Result, implementations, overridden, same_tool
+from treadle.library import (
+    Agent,
+    Callbacks,
+    Options,
+    Result,
+    attached,
+    implementations,
+    overridden,
+    same_tool,
+)
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.model import Model
@@ -190,7 +199,7 @@ class Engine:
         return await service.submit(
             Submission(
                 overridden(spec, options),
-                user(message, *options.get("attachments", ())),
+                user(message, *map(attached, options.get("attachments", ()))),
                 None if session is None else SessionId(session),
                 options.get("key"),
             )
@@ -236,12 +245,14 @@ class _Parts:
     def __init__(
         self,
         lock: DatabaseLock | None,
+        hub: Hub,
         journal: SqliteJournal,
         dispatcher: LocalDispatcher,
         service: Service,
         clock: Clock,
     ) -> None:
         self._lock = lock
+        self._hub = hub
         self._clock = clock
         self._journal = journal
         self.dispatcher = dispatcher
@@ -268,7 +279,7 @@ class _Parts:
             if lock is not None:
                 lock.release()
             raise
-        return cls(lock, journal, dispatcher, service, clock)
+        return cls(lock, hub, journal, dispatcher, service, clock)
 
     def look_again(self) -> None:
         task = asyncio.get_running_loop().create_task(self._look_again())
@@ -285,6 +296,7 @@ class _Parts:
             task.cancel()
         try:
             await self.dispatcher.stop()
+            self._hub.lost(StoreError("The engine was closed; open it again to go on."))
             await self._journal.close()
         finally:
             if self._lock is not None:

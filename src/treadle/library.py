@@ -1,6 +1,8 @@
 """What a program that embeds Treadle handles: an agent, the result of a run, callbacks over its events."""
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import msgspec
@@ -8,16 +10,25 @@ from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec, Limits, Loop, ModelSettings, Retry
 from treadle.domain.envelope import Event
-from treadle.domain.errors import ConfigError
+from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import LlmResponse, ThinkingDelta, Token
 from treadle.domain.identity import RunId, SessionId
-from treadle.domain.messages import Image, Thinking
+from treadle.domain.messages import Image, Text, Thinking
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.ports.tool import Tool
 from treadle.tools.function import tool as as_tool
 
 ToolLike = Tool | Callable[..., Any] | str
 """A tool, a typed function, or the name (or glob) of tools that the engine knows."""
+
+
+PICTURES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
 
 
 class Agent:
@@ -103,9 +114,26 @@ class Options(TypedDict):
     deadline: NotRequired[float | str | None]
     tools: NotRequired[Sequence[ToolLike] | None]
     output: NotRequired[type[Any] | Mapping[str, Any] | None]
-    attachments: NotRequired[Sequence[Image]]
+    attachments: NotRequired[Sequence[Image | Path]]
+    """Pictures, and files that hold a picture or text."""
     key: NotRequired[str | None]
     """An idempotency key: the same one again finds the same run."""
+
+
+def attached(attachment: Image | Path) -> Image | Text:
+    """What an attachment adds to a message. Raises UsageError for a file that is neither a picture nor text."""
+    if isinstance(attachment, Image):
+        return attachment
+    try:
+        content = attachment.read_bytes()
+        if (media_type := PICTURES.get(attachment.suffix.lower())) is not None:
+            return Image(media_type, b64encode(content).decode())
+        return Text(f"\n\nAttached file {attachment.name}:\n{content.decode()}")
+    except OSError as error:
+        raise UsageError(f"The attachment {attachment} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        kinds = ", ".join(PICTURES)
+        raise UsageError(f"The attachment {attachment} is neither UTF-8 text nor a picture ({kinds}).") from None
 
 
 def overridden(spec: AgentSpec, options: Options) -> AgentSpec:

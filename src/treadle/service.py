@@ -92,7 +92,7 @@ class Service:
         if length > MESSAGE_LIMIT:
             raise SizeLimitExceeded(
                 f"The message has {length} characters; at most {MESSAGE_LIMIT} are taken. "
-                "Attach the rest as a file, or send it in parts."
+                "Send it in parts, or give the agent a tool that reads it."
             )
         self._models.resolve(submission.agent.model, submission.agent.provider)
         self._tools.select(submission.agent.tools)

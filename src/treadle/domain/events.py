@@ -195,7 +195,7 @@ class LlmResponse(EventData, frozen=True):
 
 ModelErrorKind = Literal[
     "unreachable", "timeout", "rate_limited", "overloaded", "server", "auth", "not_found", "invalid_request",
-    "billing", "malformed", "interrupted",
+    "billing", "malformed", "adapter",
 ]  # fmt: skip
 
 

@@ -64,6 +64,6 @@ class Message(Struct, frozen=True):
         return tuple(part for part in self.parts if isinstance(part, ToolUse))
 
 
-def user(text: str, *attachments: Image) -> Message:
+def user(text: str, *attachments: Text | Image) -> Message:
     """A message from a person, with what they attached to it."""
     return Message("user", (Text(text), *attachments))

@@ -1,5 +1,6 @@
 """One model call: the stream, read to its end or to where it was cut, and what is put on record of it."""
 
+import logging
 from contextlib import aclosing
 
 from treadle.core.context import project
@@ -30,6 +31,8 @@ from treadle.ports.model import (
     ReasoningDelta,
     TextDelta,
 )
+
+logger = logging.getLogger(__name__)
 
 
 def asked(state: RunState, tools_offered: bool) -> tuple[EventData, ...]:
@@ -83,12 +86,20 @@ class Attempt:
     async def read(self, client: Model) -> None:
         if self._number > 1:
             self._show(AttemptReset(self._sequence, self._number))
-        async with aclosing(client.stream(self._request)) as stream:
-            async for event in stream:
-                if isinstance(event, Completed | Failed):
-                    self._end = event
-                else:
-                    self._heard(event)
+        try:
+            async with aclosing(client.stream(self._request)) as stream:
+                async for event in stream:
+                    if isinstance(event, Completed | Failed):
+                        self._end = event
+                    else:
+                        self._heard(event)
+            if self._end is None:
+                self._end = Failed(
+                    "adapter", "The model's stream ended without saying how. Mend its adapter.", False
+                )
+        except Exception as fault:  # adapters may be anybody's; a provider's errors are values, not exceptions
+            logger.exception("the model adapter for %s failed", self._request.model)
+            self._end = Failed("adapter", f"The model adapter failed: {type(fault).__name__}: {fault}.", False)
 
     def so_far(self) -> Token:
         """The text until now, for a reader who comes late."""

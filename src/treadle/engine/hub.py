@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from treadle.domain.envelope import Draft, Event, Origin, draft
-from treadle.domain.errors import StoreLost
+from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.identity import Instant, RunId
 from treadle.ports.clock import Clock, Ids
@@ -37,7 +37,7 @@ class Subscription:
         self._events: deque[Event] = deque()
         self._ready = asyncio.Event()
         self._cut = False
-        self._error: StoreLost | None = None
+        self._error: StoreError | None = None
 
     def __enter__(self) -> "Subscription":
         return self
@@ -55,7 +55,7 @@ class Subscription:
             self._events.append(event)
         self._ready.set()
 
-    def fail(self, error: StoreLost) -> None:
+    def fail(self, error: StoreError) -> None:
         self._error = error
         self._ready.set()
 
@@ -112,7 +112,7 @@ class Hub:
     def wake(self, run_id: RunId, at: Instant) -> None:
         self.on_wake(run_id, at)
 
-    def lost(self, error: StoreLost) -> None:
+    def lost(self, error: StoreError) -> None:
         for waiters in self._ends.values():
             for waiter in waiters:
                 if not waiter.done():
@@ -146,9 +146,11 @@ class Hub:
         """Have the owner of a run told whenever something is delivered to it."""
         self._owners[run_id] = tell
 
-    def let_go(self, run_id: RunId) -> None:
-        self._owners.pop(run_id, None)
-        self._speech.pop(run_id, None)
+    def let_go(self, run_id: RunId, tell: Callable[[], None]) -> None:
+        """The owner that was to be told so is one no more."""
+        if self._owners.get(run_id) == tell:
+            del self._owners[run_id]
+            self._speech.pop(run_id, None)
 
     # ── What readers ask ──
 

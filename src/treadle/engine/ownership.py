@@ -34,8 +34,8 @@ class Interruption:
             self._interrupted = True
             self._task.cancel()
 
-    def asked_for(self) -> bool:
-        """Whether the cancellation that was caught is ours alone; if so it is taken back."""
+    def take_back(self) -> bool:
+        """Undo the cancellation. True when there was one and nobody else has cancelled the task."""
         return self._interrupted and self._task is not None and self._task.uncancel() == 0
 
 
@@ -53,8 +53,9 @@ class Log:
         self._released = False
         self._committing = asyncio.Lock()
         self._interruption: Interruption | None = None
+        self._delivered = False
         self._listening: asyncio.Task[None] | None = None
-        deps.hub.on_delivery(claim.origin.run_id, self._on_delivery)
+        deps.hub.on_delivery(claim.origin.run_id, self.on_delivery)
 
     def record(self, *facts: EventData) -> None:
         """What has happened. It is folded now and committed with whatever is committed next."""
@@ -94,32 +95,45 @@ class Log:
         if until is not None:
             loop, seconds = asyncio.get_running_loop(), until - self._deps.clock.now()
             timer = loop.call_later(max(0.0, seconds), interruption.interrupt)
+        if self._delivered:
+            self._listen()
         try:
             await work
-            return True
         except asyncio.CancelledError:
-            if interruption.asked_for():
+            if interruption.take_back():
                 return False
             raise
+        else:
+            interruption.take_back()  # from work that was done all the same
+            return True
         finally:
             self._interruption = None
             if timer is not None:
                 timer.cancel()
 
-    def _on_delivery(self) -> None:
+    def on_delivery(self) -> None:
         """Something was delivered. If work is under way, fold it and see whether the work must stop."""
-        if self._interruption is not None and self._listening is None:
-            self._listening = asyncio.ensure_future(self._listen())
+        self._delivered = True
+        if self._interruption is not None:
+            self._listen()
+
+    def _listen(self) -> None:
+        if self._listening is None:
+            self._listening = asyncio.ensure_future(self._fold_deliveries())
             self._listening.add_done_callback(self._listened)
 
-    async def _listen(self) -> None:
-        async with self._committing:
-            delivered = await self._deps.journal.read(self.origin.run_id, after=self._seen)
-            if self._interruption is None:
-                return  # the owner is deciding; what it has not seen, its next commit will find
-            self._fold(delivered)
-            if self._interruption.wish(self.state):
-                self._interruption.interrupt()
+    async def _fold_deliveries(self) -> None:
+        while self._delivered:
+            async with self._committing:
+                if self._interruption is None:
+                    return  # the owner is deciding; what it has not seen, its next commit will find
+                self._delivered = False
+                delivered = await self._deps.journal.read(self.origin.run_id, after=self._seen)
+                if self._interruption is None:
+                    return
+                self._fold(delivered)
+                if self._interruption.wish(self.state):
+                    self._interruption.interrupt()
 
     def _listened(self, task: "asyncio.Task[None]") -> None:
         self._listening = None
@@ -180,4 +194,4 @@ async def own(run_id: RunId, deps: Deps) -> AsyncGenerator[Log, None]:
     except Fenced:
         log.live(RunFenced(log.epoch), log.state.sequence)
     finally:
-        deps.hub.let_go(run_id)
+        deps.hub.let_go(run_id, log.on_delivery)

@@ -41,6 +41,8 @@ def prepare(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Ready],
         except InvalidArguments as error:
             text = f"`{call.name}` was not run: {error}"
             refused.append(ToolCallError(call.call_id, call.name, "invalid_arguments", text))
+        except Exception as raised:
+            refused.append(ToolCallError(call.call_id, call.name, "failed", _describe(call.name, raised)))
         else:
             key = f"{log.origin.run_id}/{call.call_id}"
             start = ToolCallStart(call.call_id, call.name, call.use.arguments, key, call.attempts + 1)

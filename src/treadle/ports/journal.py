@@ -11,7 +11,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from treadle.domain.envelope import Draft, Event, Origin
-from treadle.domain.errors import StoreLost
+from treadle.domain.errors import StoreError
 from treadle.domain.events import WaitReason
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
@@ -85,7 +85,7 @@ class Publisher(Protocol):
         """This run should be looked at, then."""
         ...
 
-    def lost(self, error: StoreLost) -> None:
+    def lost(self, error: StoreError) -> None:
         """Nothing can be made durable any more; whoever waits must be told."""
         ...
 

@@ -1,5 +1,6 @@
 """What can be typed: the commands, their arguments and their help. Each imports its work when it is called."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -70,7 +71,7 @@ def run(
     from treadle.surfaces.cli import process
     from treadle.surfaces.cli import run as command
 
-    process.perform(command.run(command.Request(message, agent, model, base_url, session, json)))
+    process.perform(partial(command.run, command.Request(message, agent, model, base_url, session, json)))
 
 
 @runs_app.command("list")
@@ -81,7 +82,7 @@ def list_runs(
     """List runs, the newest first."""
     from treadle.surfaces.cli import process, runs
 
-    process.perform(runs.list_runs(limit, json))
+    process.perform(partial(runs.list_runs, limit, json))
 
 
 @runs_app.command("show")
@@ -89,7 +90,7 @@ def show_run(run_id: RunArgument, json: Json = False) -> None:
     """Show one run: its state, and what came of it."""
     from treadle.surfaces.cli import process, runs
 
-    process.perform(runs.show_run(run_id, json))
+    process.perform(partial(runs.show_run, run_id, json))
 
 
 @runs_app.command("events")
@@ -102,7 +103,7 @@ def show_events(
     """Print the events of a run."""
     from treadle.surfaces.cli import process, runs
 
-    process.perform(runs.show_events(run_id, after, follow, json))
+    process.perform(partial(runs.show_events, run_id, after, follow, json))
 
 
 @runs_app.command("resume")
@@ -112,7 +113,7 @@ def resume_run(run_id: RunArgument, base_url: BaseUrl = None, json: Json = False
     The exit codes are those of `treadle run`."""
     from treadle.surfaces.cli import process, runs
 
-    process.perform(runs.resume_run(run_id, base_url, json))
+    process.perform(partial(runs.resume_run, run_id, base_url, json))
 
 
 @runs_app.command("cancel")
@@ -120,7 +121,7 @@ def cancel_run(run_id: RunArgument, json: Json = False) -> None:
     """End a run for good."""
     from treadle.surfaces.cli import process, runs
 
-    process.perform(runs.cancel_run(run_id, json))
+    process.perform(partial(runs.cancel_run, run_id, json))
 
 
 @agents_app.command("list")
@@ -128,7 +129,7 @@ def list_agents(json: Json = False) -> None:
     """List the agents."""
     from treadle.surfaces.cli import agents, process
 
-    process.perform(agents.list_agents(json))
+    process.perform(partial(agents.list_agents, json))
 
 
 @agents_app.command("show")
@@ -138,4 +139,4 @@ def show_agent(
     """Show an agent with all its settings."""
     from treadle.surfaces.cli import agents, process
 
-    process.perform(agents.show_agent(name, json))
+    process.perform(partial(agents.show_agent, name, json))

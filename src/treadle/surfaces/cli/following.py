@@ -37,14 +37,14 @@ class Following(Struct, frozen=True):
         try:
             async with aclosing(self.engine.events(run_id, after)) as events:
                 async for event in events:
-                    code = await self._show(event) or code
+                    code = self._show(event) or code
                     if (ended := self._ended(event, since)) is not None:
                         return code or ended
             return FAILED
         finally:
             interrupting.cancel()
 
-    async def _show(self, event: Event) -> int | None:
+    def _show(self, event: Event) -> int | None:
         """Print an event. When nobody reads any more, park the run, so that it does not go on unseen."""
         try:
             self.printer.show(event)
@@ -80,9 +80,9 @@ class Following(Struct, frozen=True):
 
     # ── The runs of earlier processes ──
 
-    async def announce(self) -> None:
-        """Say which runs are taken up again because the engine was opened."""
-        taken = _taken_up(await self.engine.service.unfinished())
+    async def announce(self, run_id: RunId | None = None) -> None:
+        """Say which runs beside this one are taken up again because the engine was opened."""
+        taken = [run for run in _taken_up(await self.engine.service.unfinished()) if run != run_id]
         if taken:
             runs = "run" if len(taken) == 1 else "runs"
             self.printer.note(f"taking up {len(taken)} unfinished {runs}: {', '.join(taken)}")

@@ -145,6 +145,6 @@ class Transcript:
 
     def _break_line(self) -> None:
         if self._mid_line:
+            self._mid_line = False  # first: when nobody reads any more, this must not be tried again
             self._out.write("\n")
             self._out.flush()
-            self._mid_line = False

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -17,11 +17,11 @@ FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 DEBUG = "TREADLE_DEBUG"
 
 
-def perform(command: Coroutine[Any, Any, int]) -> NoReturn:
+def perform(command: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
     """Run a command to its exit code. Whatever goes wrong is one line, unless TREADLE_DEBUG asks for more."""
     _set_up_output()
     try:
-        code = asyncio.run(command)
+        code = asyncio.run(command())
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Coroutine
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -30,8 +32,12 @@ class Request(Struct, frozen=True):
     json: bool = False
 
 
-async def run(request: Request) -> int:
-    message = read_message(request.message)
+def run(request: Request) -> Coroutine[Any, Any, int]:
+    # Standard input is read before there is an event loop: Ctrl-C would not get through to a loop that is blocked.
+    return _run(request, read_message(request.message))
+
+
+async def _run(request: Request, message: str) -> int:
     home = Home.from_environment(os.environ)
     agent = _agent(home, request)
     engine = Engine(home=home)
@@ -60,7 +66,10 @@ def printer(json: bool) -> Printer:
 
 def add_endpoint(engine: Engine, base_url: str) -> str:
     """Make the endpoint at a URL known for this process, and return the provider's name: its host and port."""
-    name = urlsplit(base_url).netloc.rpartition("@")[2] or base_url
+    try:
+        name = urlsplit(base_url).netloc.rpartition("@")[2] or base_url
+    except ValueError:
+        name = base_url  # the provider's own check says what is wrong with it
     engine.add_provider(name, base_url=base_url, api_key_env="OPENAI_API_KEY")
     return name
 

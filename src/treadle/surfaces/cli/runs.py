@@ -154,10 +154,11 @@ async def resume_run(run_id: str, base_url: str | None, json: bool) -> int:
         async with engine:
             record = await engine.service.run(RunId(run_id))
             await _refuse_behind_parked(engine, record)
+            following = Following(engine, printer(json), stop, options)
+            await following.announce(record.origin.run_id)
             since = record.sequence
             if await _waits_for_somebody(engine, record):
                 since = await engine.service.resume(record.origin.run_id)
-            following = Following(engine, printer(json), stop, options)
             code = await following.run(record.origin.run_id, after=record.sequence, since=since)
             await following.see_off_others(record.origin.run_id)
             return code

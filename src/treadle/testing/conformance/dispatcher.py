@@ -1,0 +1,334 @@
+"""Checks for implementers of `ports.dispatcher.Dispatcher`.
+
+They never sleep: they wait for something to happen, at most `PATIENCE` seconds of the loop's time. On a loop with
+virtual time, such as `treadle.testing.simulation.loop.SimulatedLoop`, they take no time at all."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from treadle.domain.errors import StoreLocked
+from treadle.domain.identity import Instant, RunId
+from treadle.ports.dispatcher import Dispatcher
+from treadle.ports.journal import Wakes
+
+PATIENCE = 60.0
+"""Seconds after which what should have happened is said to be missing."""
+
+ONE, TWO, THREE = RunId("run_1"), RunId("run_2"), RunId("run_3")
+
+
+class DispatcherHarness(Protocol):
+    """How a dispatcher is made."""
+
+    def make(self, wakes: Wakes, worker: str, concurrency: int) -> Dispatcher:
+        """A dispatcher that has not been started: it finds runs that nobody woke by `wakes`, renews the leases of
+        `worker`, and works on at most `concurrency` runs at a time."""
+        ...
+
+    def now(self) -> Instant:
+        """The wall clock that the dispatcher goes by."""
+        ...
+
+
+DispatcherCheck = Callable[[DispatcherHarness], Awaitable[None]]
+
+
+class ListedWakes:
+    """A store's wakes as the check sets them. Implements `ports.journal.Wakes`."""
+
+    def __init__(self) -> None:
+        self.due: list[RunId] = []
+        """What `runnable` names."""
+        self.owned: list[RunId] = []
+        """What `renew` names."""
+        self.failures = 0
+        """How many calls are yet to fail."""
+        self.renewed_for: set[str] = set()
+        self._swept = asyncio.Condition()
+        self._sweeps = 0
+
+    async def runnable(self, limit: int = 100) -> Sequence[RunId]:
+        """The runs in `due`."""
+        async with self._swept:
+            self._sweeps += 1
+            self._swept.notify_all()
+        self._fail()
+        return self.due[:limit]
+
+    async def renew(self, worker: str) -> Sequence[RunId]:
+        """The runs in `owned`."""
+        self.renewed_for.add(worker)
+        self._fail()
+        return list(self.owned)
+
+    async def sweeps(self, times: int) -> None:
+        """Wait until the dispatcher has looked so many times more, and the time after."""
+        async with self._swept:
+            until = self._sweeps + times + 1
+            await self._swept.wait_for(lambda: self._sweeps >= until)
+
+    def _fail(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise StoreLocked("The database is locked, for this check.")
+
+
+class Labour:
+    """Work that can be watched, held up and let go. Call it as `ports.dispatcher.Work`."""
+
+    def __init__(self) -> None:
+        self.done: list[RunId] = []
+        """The runs whose work came to its end, in order."""
+        self.active: Counter[RunId] = Counter()
+        self.most_at_once = 0
+        self.most_of_one = 0
+        self.cancelled: list[RunId] = []
+        self.may_end = asyncio.Event()
+        """Work goes on until this is set; it is, at first."""
+        self.may_end.set()
+        self._changed = asyncio.Condition()
+
+    async def __call__(self, run_id: RunId) -> None:
+        """Work on a run."""
+        self.active[run_id] += 1
+        self.most_at_once = max(self.most_at_once, self.active.total())
+        self.most_of_one = max(self.most_of_one, self.active[run_id])
+        try:
+            await self._tell()
+            await self.may_end.wait()
+            self.done.append(run_id)
+        except asyncio.CancelledError:
+            self.cancelled.append(run_id)
+            raise
+        finally:
+            self.active[run_id] -= 1
+        await self._tell()
+
+    async def until(self, met: Callable[[], bool]) -> None:
+        """Wait until the condition is met."""
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(met)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+class _Running:
+    """A started dispatcher over listed wakes."""
+
+    def __init__(self, harness: DispatcherHarness, concurrency: int = 100) -> None:
+        self.wakes = ListedWakes()
+        self.labour = Labour()
+        self.dispatcher = harness.make(self.wakes, "worker-1", concurrency)
+
+    async def __aenter__(self) -> "_Running":
+        await self.dispatcher.start(self.labour)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self.dispatcher.stop()
+
+
+async def a_woken_run_is_worked_on(harness: DispatcherHarness) -> None:
+    """A run that is woken is worked on, once."""
+    async with _Running(harness) as running:
+        running.dispatcher.wake(ONE, harness.now())
+        await running.labour.until(lambda: running.labour.done == [ONE])
+        await running.wakes.sweeps(1)
+        assert running.labour.done == [ONE]
+
+
+async def a_wake_while_active_is_not_lost(harness: DispatcherHarness) -> None:
+    """A run that is woken while it is being worked on is worked on again afterwards; many wakes are one."""
+    async with _Running(harness) as running:
+        labour = running.labour
+        labour.may_end.clear()
+        running.dispatcher.wake(ONE, harness.now())
+        await labour.until(lambda: labour.active[ONE] == 1)
+        for _ in range(5):
+            running.dispatcher.wake(ONE, harness.now())
+        labour.may_end.set()
+        await labour.until(lambda: labour.done == [ONE, ONE])
+        await running.wakes.sweeps(1)
+        assert labour.done == [ONE, ONE]
+        assert labour.most_of_one == 1
+
+
+async def a_wake_in_the_future_waits(harness: DispatcherHarness) -> None:
+    """A run that is woken for later is worked on then, not before; the order of waking does not matter."""
+    async with _Running(harness) as running:
+        began: dict[RunId, Instant] = {}
+        due = {ONE: harness.now() + 8, TWO: harness.now() + 1, THREE: harness.now()}
+        for run_id, at in due.items():
+            running.dispatcher.wake(run_id, at)
+        while len(began) < len(due):
+            await running.labour.until(lambda: len(running.labour.done) > len(began))
+            began[running.labour.done[-1]] = harness.now()
+        assert list(began) == [THREE, TWO, ONE]
+        for run_id, at in due.items():
+            assert began[run_id] >= at, f"{run_id} was begun {at - began[run_id]} s early"
+
+
+async def a_sweep_finds_what_nobody_woke(harness: DispatcherHarness) -> None:
+    """A run that is runnable is found although nobody woke it, at the start and later."""
+    async with _Running(harness) as running:
+        for run_id in (ONE, TWO):
+            running.wakes.due = [run_id]
+            await running.labour.until(lambda run_id=run_id: run_id in running.labour.done)
+            running.wakes.due = []
+
+
+async def a_sweep_that_fails_is_tried_again(harness: DispatcherHarness) -> None:
+    """A store that fails for a while costs time and nothing else."""
+    async with _Running(harness) as running:
+        running.wakes.failures = 3
+        running.wakes.due = [ONE]
+        await running.labour.until(lambda: ONE in running.labour.done)
+
+
+async def no_run_is_worked_on_twice_at_once(harness: DispatcherHarness) -> None:
+    """However often a run is woken and found, one piece of work at a time is done on it."""
+    async with _Running(harness) as running:
+        labour = running.labour
+        labour.may_end.clear()
+        running.wakes.due = [ONE, TWO]
+        running.dispatcher.wake(ONE, harness.now())
+        running.dispatcher.wake(ONE, harness.now() + 1)
+        async with asyncio.timeout(PATIENCE):
+            await running.wakes.sweeps(3)
+        running.dispatcher.wake(ONE, harness.now())
+        labour.may_end.set()
+        await labour.until(lambda: {ONE, TWO} <= set(labour.done))
+        assert labour.most_of_one == 1
+
+
+async def there_is_a_limit(harness: DispatcherHarness) -> None:
+    """No more runs are worked on at a time than there is room for; the others follow as room comes."""
+    async with _Running(harness, concurrency=2) as running:
+        labour = running.labour
+        labour.may_end.clear()
+        runs = [RunId(f"run_{number}") for number in range(7)]
+        for run_id in runs:
+            running.dispatcher.wake(run_id, harness.now())
+        await labour.until(lambda: labour.active.total() == 2)
+        labour.may_end.set()
+        await labour.until(lambda: len(labour.done) == len(runs))
+        assert sorted(labour.done) == runs
+        assert labour.most_at_once == 2
+
+
+async def work_that_raises_stops_nothing(harness: DispatcherHarness) -> None:
+    """Work that raises, or is cancelled from within, takes neither other runs nor its own next look with it."""
+    running = _Running(harness)
+    faults: list[BaseException] = [ValueError("a fault"), StoreLocked("a store"), asyncio.CancelledError()]
+
+    async def faulty(run_id: RunId) -> None:
+        if faults:
+            raise faults.pop()
+        await running.labour(run_id)
+
+    await running.dispatcher.start(faulty)
+    try:
+        for left in (2, 1, 0):
+            running.wakes.due = [ONE]
+            async with asyncio.timeout(PATIENCE):
+                while len(faults) > left:
+                    await running.wakes.sweeps(1)
+        running.dispatcher.wake(TWO, harness.now())
+        await running.labour.until(lambda: {ONE, TWO} <= set(running.labour.done))
+    finally:
+        await running.dispatcher.stop()
+
+
+async def leases_are_renewed_while_work_lasts(harness: DispatcherHarness) -> None:
+    """While a run is being worked on the leases of this worker are renewed, and the work goes on."""
+    async with _Running(harness) as running:
+        running.labour.may_end.clear()
+        running.wakes.owned = [ONE]
+        running.dispatcher.wake(ONE, harness.now())
+        await running.labour.until(lambda: running.labour.active[ONE] == 1)
+        async with asyncio.timeout(PATIENCE):
+            await running.wakes.sweeps(3)
+        assert running.wakes.renewed_for == {"worker-1"}
+        assert running.labour.active[ONE] == 1
+
+
+async def work_on_a_lost_run_is_stopped(harness: DispatcherHarness) -> None:
+    """When renewing does not name a run any more that it named before, work on it is cancelled: others own it.
+    Work on other runs goes on."""
+    async with _Running(harness) as running:
+        labour = running.labour
+        labour.may_end.clear()
+        running.wakes.owned = [ONE, TWO]
+        for run_id in (ONE, TWO):
+            running.dispatcher.wake(run_id, harness.now())
+        await labour.until(lambda: labour.active.total() == 2)
+        async with asyncio.timeout(PATIENCE):
+            await running.wakes.sweeps(2)
+            running.wakes.owned = [TWO]
+            await running.wakes.sweeps(2)
+        assert labour.cancelled == [ONE]
+        assert labour.active[TWO] == 1
+
+
+async def stopping_cancels_and_returns(harness: DispatcherHarness) -> None:
+    """`stop` cancels the work under way and returns when all of it has let go; nothing is begun after it, and no
+    task is left behind."""
+    before = asyncio.all_tasks()
+    running = _Running(harness, concurrency=2)
+    labour = running.labour
+    async with running:
+        labour.may_end.clear()
+        for run_id in (ONE, TWO, THREE):
+            running.dispatcher.wake(run_id, harness.now())
+        running.dispatcher.wake(RunId("run_later"), harness.now() + 5)
+        await labour.until(lambda: labour.active.total() == 2)
+    assert sorted(labour.cancelled) == [ONE, TWO]
+    assert labour.active.total() == 0
+    labour.may_end.set()
+    running.dispatcher.wake(THREE, harness.now())
+    assert asyncio.all_tasks() <= before, "a task was left behind"
+    assert labour.done == []
+
+
+async def stopping_waits_for_the_work_to_let_go(harness: DispatcherHarness) -> None:
+    """Work that takes its time to let go, to write down what it has, is waited for."""
+    running = _Running(harness)
+    began, written = asyncio.Event(), asyncio.Event()
+
+    async def work(run_id: RunId) -> None:
+        try:
+            began.set()
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            written.set()
+
+    await running.dispatcher.start(work)
+    running.dispatcher.wake(ONE, harness.now())
+    async with asyncio.timeout(PATIENCE):
+        await began.wait()
+        await running.dispatcher.stop()
+    assert written.is_set()
+
+
+CHECKS: Final[tuple[DispatcherCheck, ...]] = (
+    a_woken_run_is_worked_on,
+    a_wake_while_active_is_not_lost,
+    a_wake_in_the_future_waits,
+    a_sweep_finds_what_nobody_woke,
+    a_sweep_that_fails_is_tried_again,
+    no_run_is_worked_on_twice_at_once,
+    there_is_a_limit,
+    work_that_raises_stops_nothing,
+    leases_are_renewed_while_work_lasts,
+    work_on_a_lost_run_is_stopped,
+    stopping_cancels_and_returns,
+    stopping_waits_for_the_work_to_let_go,
+)
+"""Every check of this port."""

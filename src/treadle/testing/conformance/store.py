@@ -1,0 +1,193 @@
+"""What the checks of a store share: the harness that opens it, who is told of its commits, and things to append."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Draft, Event, Origin, draft
+from treadle.domain.errors import Fenced, NotClaimable, StoreLost, TreadleError, UnknownRun
+from treadle.domain.events import EventData, MessageSteered, RunEnd, RunQueued, StepStart, UserMessage
+from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
+from treadle.domain.messages import user
+from treadle.domain.runs import Metrics
+from treadle.ports.clock import Clock
+from treadle.ports.journal import Advance, Advanced, Claim, Journal, Publisher, Release, Runs, Wakes
+from treadle.testing.time import CountingIds, FakeClock
+
+
+class Store(Journal, Wakes, Runs, Protocol):
+    """The three ports that a store of runs implements."""
+
+
+class StoreHarness(Protocol):
+    """How a store is opened. One harness stands for one store, which is empty at first."""
+
+    def open(self, publisher: Publisher, clock: Clock) -> AbstractAsyncContextManager[Store]:
+        """The store as one process has it. Opened again, also while it is open, it is the same store as another
+        process has it. All that depends on the time, leases included, goes by `clock`."""
+        ...
+
+
+StoreCheck = Callable[[StoreHarness], Awaitable[None]]
+
+
+class Recorder:
+    """A publisher that remembers what it was told. Implements `ports.journal.Publisher`."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[RunId, int, str, bytes]] = []
+        """Every committed event, in the order in which it was told: run, sequence, type, data."""
+        self.deliveries: list[RunId] = []
+        self.wakes: list[tuple[RunId, Instant]] = []
+        self.errors: list[StoreLost] = []
+
+    def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        """Remember the events."""
+        self.events += [(origin.run_id, first + offset, made.type, made.raw) for offset, made in enumerate(drafts)]
+
+    def delivered(self, run_id: RunId) -> None:
+        """Remember the delivery."""
+        self.deliveries.append(run_id)
+
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        """Remember the wake."""
+        self.wakes.append((run_id, at))
+
+    def lost(self, error: StoreLost) -> None:
+        """Remember the loss."""
+        self.errors.append(error)
+
+    def told_of(self, run_id: RunId) -> list[tuple[int, str, bytes]]:
+        """What was told of one run."""
+        return [(sequence, type_, raw) for run, sequence, type_, raw in self.events if run == run_id]
+
+
+class Process:
+    """A store as one process has it, with the clock and the ids that all processes of a check share."""
+
+    def __init__(self, store: Store, told: Recorder, clock: FakeClock, ids: CountingIds, name: str) -> None:
+        self.store = store
+        self.told = told
+        self.clock = clock
+        self.name = name
+        self._ids = ids
+
+    def draft(self, data: EventData) -> Draft:
+        """An event to append."""
+        return draft(EventId(self._ids("evt")), self.clock.now(), data)
+
+    def origin(self, session: str | None = None) -> Origin:
+        """A new run, in a new session unless one is named."""
+        return Origin(
+            RunId(self._ids("run")), SessionId(session or self._ids("ses")), AgentId("agt_conformance"), None
+        )
+
+    async def submit(self, session: str | None = None, key: str | None = None) -> RunId:
+        """Submit a run with the two events that every run begins with."""
+        return await self.store.submit(self.origin(session), self.opening(), key)
+
+    def opening(self) -> tuple[Draft, ...]:
+        """The two events that every run begins with."""
+        agent = AgentSpec("conformance", "none")
+        return self.draft(RunQueued(agent)), self.draft(UserMessage(user("hello")))
+
+    async def claim(self, run_id: RunId) -> Claim:
+        """Claim a run in the name of this process."""
+        return await self.store.claim(run_id, self.name)
+
+    async def claimed(self, session: str | None = None) -> Claim:
+        """A new run, owned by this process."""
+        return await self.claim(await self.submit(session))
+
+    async def advance(
+        self,
+        claim: Claim,
+        seen: int,
+        facts: Sequence[EventData] = (),
+        intents: Sequence[EventData] = (),
+        release: Release | None = None,
+    ) -> Advanced:
+        """Append as the owner that the claim has made."""
+        return await self.store.advance(
+            Advance(
+                claim.origin.run_id,
+                claim.epoch,
+                seen,
+                tuple(self.draft(data) for data in facts),
+                tuple(self.draft(data) for data in intents),
+                release,
+            )
+        )
+
+    async def steer(self, run_id: RunId, text: str = "and another thing", key: str | None = None) -> int | None:
+        """Deliver a message."""
+        return await self.store.deliver(run_id, self.draft(MessageSteered(user(text), "queue")), key or text)
+
+    async def end(self, claim: Claim, seen: int, said: str = "done") -> Advanced:
+        """End a run, with one message for its session."""
+        return await self.advance(claim, seen, intents=[END], release=Release(said=(user(said),)))
+
+    async def types(self, run_id: RunId) -> list[str]:
+        """The types of all events of a run; checks that their sequences are gapless from 1."""
+        return [event.type for event in await self.gapless(run_id)]
+
+    async def gapless(self, run_id: RunId) -> Sequence[Event]:
+        """All events of a run; checks that their sequences are gapless from 1."""
+        events = await self.store.read(run_id)
+        assert [event.sequence for event in events] == list(range(1, len(events) + 1)), "a gap in the sequence"
+        return events
+
+
+END = RunEnd("completed", "completed", Metrics())
+OPENING = ["run_queued", "user_message"]
+"""The types of the events that every run of a check begins with."""
+
+
+def step(number: int) -> StepStart:
+    """Something small to append, told apart by its number."""
+    return StepStart(number)
+
+
+@asynccontextmanager
+async def one_process(harness: StoreHarness) -> AsyncGenerator[Process, None]:
+    """The store, open in one process."""
+    clock, told = FakeClock(), Recorder()
+    async with harness.open(told, clock) as store:
+        yield Process(store, told, clock, CountingIds(), "worker-1")
+
+
+@asynccontextmanager
+async def two_processes(harness: StoreHarness) -> AsyncGenerator[tuple[Process, Process], None]:
+    """The store, open in two processes at the same time."""
+    clock, ids, told = FakeClock(), CountingIds(), (Recorder(), Recorder())
+    async with harness.open(told[0], clock) as first, harness.open(told[1], clock) as second:
+        yield (
+            Process(first, told[0], clock, ids, "worker-1"),
+            Process(second, told[1], clock, ids, "worker-2"),
+        )
+
+
+async def refused(attempt: Awaitable[object], error: type[TreadleError]) -> str:
+    """Check that the attempt raises this error, with words in it; return them."""
+    try:
+        result = await attempt
+    except error as raised:
+        assert str(raised), f"{error.__name__} says nothing"
+        return str(raised)
+    raise AssertionError(f"expected {error.__name__}, got {result!r}")
+
+
+async def not_claimable(process: Process, run_id: RunId) -> None:
+    """Check that the run cannot be claimed now."""
+    await refused(process.claim(run_id), NotClaimable)
+
+
+async def fenced(attempt: Awaitable[object]) -> None:
+    """Check that the append is refused as one of a worker that does not own the run."""
+    await refused(attempt, Fenced)
+
+
+async def unknown(attempt: Awaitable[object]) -> None:
+    """Check that the run is said to be unknown."""
+    await refused(attempt, UnknownRun)

@@ -1,0 +1,187 @@
+"""Checks for implementers of `ports.journal.Wakes`, and of the wakes that a journal tells its publisher."""
+
+import asyncio
+from typing import Final
+
+from treadle.ports.journal import LEASE_SECONDS, Claim, Release
+from treadle.testing.conformance.store import (
+    StoreCheck,
+    StoreHarness,
+    fenced,
+    not_claimable,
+    one_process,
+    step,
+    two_processes,
+)
+
+
+async def a_submitted_run_is_runnable_at_once(harness: StoreHarness) -> None:
+    """A new run is due, for every process, and its own is told to look at it now. Once claimed it is not due."""
+    async with two_processes(harness) as (one, two):
+        run_id = await one.submit()
+        assert one.told.wakes == [(run_id, one.clock.now())]
+        assert list(await two.store.runnable()) == [run_id]
+        await one.claim(run_id)
+        assert list(await two.store.runnable()) == []
+
+
+async def what_is_due_at_once_does_not_depend_on_the_clock(harness: StoreHarness) -> None:
+    """Runs that are due at once stay so when the wall clock is set back: only timers may wait for it."""
+    async with one_process(harness) as process:
+        submitted = await process.submit()
+        claim = await process.claimed()
+        await process.advance(claim, 2, release=Release("interrupted"))
+        await process.steer(claim.origin.run_id)
+        process.clock.jump(-7200)
+        assert set(await process.store.runnable()) == {submitted, claim.origin.run_id}
+
+
+async def a_timer_is_kept(harness: StoreHarness) -> None:
+    """A run that is released with `wake_at` is due then and not before; its process is told when to look."""
+    async with two_processes(harness) as (one, two):
+        claim = await one.claimed()
+        run_id, at = claim.origin.run_id, one.clock.now() + 60
+        await one.advance(claim, 2, release=Release("retry", at))
+        assert one.told.wakes[-1] == (run_id, at)
+        assert (await two.store.record(run_id)).wake_at == at
+        one.clock.pass_time(59)
+        assert list(await two.store.runnable()) == []
+        one.clock.pass_time(1)
+        assert list(await two.store.runnable()) == [run_id]
+
+
+async def a_run_without_a_timer_waits_to_be_told(harness: StoreHarness) -> None:
+    """A run that is released without `wake_at` is due only once something is delivered to it."""
+    async with one_process(harness) as process:
+        claim = await process.claimed()
+        run_id = claim.origin.run_id
+        await process.advance(claim, 2, release=Release("interrupted"))
+        process.clock.pass_time(1e6)
+        assert list(await process.store.runnable()) == []
+        await process.steer(run_id)
+        assert process.told.wakes[-1] == (run_id, process.clock.now())
+        assert list(await process.store.runnable()) == [run_id]
+
+
+async def a_delivery_to_an_owned_run_tells_its_owner(harness: StoreHarness) -> None:
+    """A delivery while a worker owns the run does not make it anyone else's, and the publisher hears of it."""
+    async with one_process(harness) as process:
+        claim = await process.claimed()
+        await process.steer(claim.origin.run_id)
+        assert process.told.deliveries == [claim.origin.run_id]
+        assert list(await process.store.runnable()) == []
+        await not_claimable(process, claim.origin.run_id)
+
+
+async def a_delivery_is_not_forgotten_when_its_owner_dies(harness: StoreHarness) -> None:
+    """What was delivered while the run was owned is there for whoever takes over."""
+    async with two_processes(harness) as (one, two):
+        claim = await one.claimed()
+        await two.steer(claim.origin.run_id)
+        one.clock.pass_time(LEASE_SECONDS)
+        assert list(await two.store.runnable()) == [claim.origin.run_id]
+        assert (await two.claim(claim.origin.run_id)).events[-1].type == "message_steered"
+
+
+async def an_orphan_is_runnable(harness: StoreHarness) -> None:
+    """A run whose lease has run out is due, whatever timer it had before."""
+    async with one_process(harness) as process:
+        run_id = (await process.claimed()).origin.run_id
+        process.clock.pass_time(LEASE_SECONDS - 0.1)
+        assert list(await process.store.runnable()) == []
+        process.clock.pass_time(0.1)
+        assert list(await process.store.runnable()) == [run_id]
+
+
+async def only_the_first_of_a_session_is_runnable(harness: StoreHarness) -> None:
+    """A run behind another of its session is not due, and becomes so, with a wake, when that one ends."""
+    async with one_process(harness) as process:
+        first, second, third = [await process.submit("s") for _ in range(3)]
+        other = await process.submit("other")
+        assert set(await process.store.runnable()) == {first, other}
+        await process.steer(second)
+        assert set(await process.store.runnable()) == {first, other}
+        await process.end(await process.claim(first), 2)
+        assert process.told.wakes[-1] == (second, process.clock.now())
+        assert set(await process.store.runnable()) == {second, other}
+        await process.end(await process.claim(second), 3)
+        assert process.told.wakes[-1][0] == third
+        assert set(await process.store.runnable()) == {third, other}
+
+
+async def an_ended_run_is_never_runnable(harness: StoreHarness) -> None:
+    """Nothing makes a run due that has ended."""
+    async with one_process(harness) as process:
+        claim = await process.claimed()
+        await process.end(claim, 2)
+        await process.steer(claim.origin.run_id)
+        process.clock.pass_time(1e6)
+        assert list(await process.store.runnable()) == []
+
+
+async def at_most_so_many_are_named(harness: StoreHarness) -> None:
+    """`runnable` names at most `limit` runs, the oldest first, so that none waits for ever."""
+    async with one_process(harness) as process:
+        runs = [await process.submit() for _ in range(5)]
+        assert list(await process.store.runnable(3)) == runs[:3]
+        await process.claim(runs[0])
+        assert list(await process.store.runnable(3)) == runs[1:4]
+
+
+async def renewing_keeps_what_is_ours(harness: StoreHarness) -> None:
+    """`renew` extends the leases of this worker's runs and of nobody else's, and names them."""
+    async with two_processes(harness) as (one, two):
+        ours = {(await one.claimed()).origin.run_id for _ in range(3)}
+        theirs = (await two.claimed()).origin.run_id
+        one.clock.pass_time(LEASE_SECONDS - 1)
+        assert set(await one.store.renew("worker-1")) == ours
+        one.clock.pass_time(2)
+        assert list(await one.store.runnable()) == [theirs]
+        for run_id in ours:
+            await not_claimable(two, run_id)
+        assert list(await one.store.renew("worker-3")) == []
+
+
+async def what_was_lost_is_not_named(harness: StoreHarness) -> None:
+    """A run that was taken over, released or ended is not named by `renew` any more."""
+    async with two_processes(harness) as (one, two):
+        lost, released, ended, kept = [await one.claimed() for _ in range(4)]
+        await one.advance(released, 2, release=Release("interrupted"))
+        await one.end(ended, 2)
+        assert set(await one.store.renew("worker-1")) == {lost.origin.run_id, kept.origin.run_id}
+        one.clock.pass_time(LEASE_SECONDS)
+        await two.claim(lost.origin.run_id)
+        assert list(await one.store.renew("worker-1")) == [kept.origin.run_id]
+        await fenced(one.advance(lost, 2, [step(1)]))
+        assert (await one.advance(kept, 2, [step(1)])).accepted
+
+
+async def a_run_is_renewed_or_taken_over(harness: StoreHarness) -> None:
+    """When a lease that has run out is renewed and claimed by another at the same time, one of them has the run:
+    it is named by `renew`, or the claim takes place, and not both."""
+    async with one_process(harness) as process:
+        run_id = (await process.claimed()).origin.run_id
+        process.clock.pass_time(LEASE_SECONDS)
+        named, claim = await asyncio.gather(
+            process.store.renew("worker-1"), process.store.claim(run_id, "worker-2"), return_exceptions=True
+        )
+        taken_over = isinstance(claim, Claim)
+        assert named == ([] if taken_over else [run_id]), f"named by renew: {named}; taken over: {taken_over}"
+
+
+CHECKS: Final[tuple[StoreCheck, ...]] = (
+    a_submitted_run_is_runnable_at_once,
+    what_is_due_at_once_does_not_depend_on_the_clock,
+    a_timer_is_kept,
+    a_run_without_a_timer_waits_to_be_told,
+    a_delivery_to_an_owned_run_tells_its_owner,
+    a_delivery_is_not_forgotten_when_its_owner_dies,
+    an_orphan_is_runnable,
+    only_the_first_of_a_session_is_runnable,
+    an_ended_run_is_never_runnable,
+    at_most_so_many_are_named,
+    renewing_keeps_what_is_ours,
+    what_was_lost_is_not_named,
+    a_run_is_renewed_or_taken_over,
+)
+"""Every check of this port."""
