@@ -147,7 +147,7 @@ ACCEPTED = "name, model, provider, model_settings, persona, tools, output, limit
         (b"name: \xff\xfe", "byte 7 is not UTF-8; save the file as UTF-8"),
         (b"name: a\x00", "it is not valid YAML: special characters are not allowed (character 8)"),
         (b"x" * 1_000_001, "it is larger than 1 MB; shorten it"),
-        ("[" * 5000, "it is not valid YAML: maximum recursion depth exceeded"),
+        ("[" * 500, "it is not valid YAML: maximum recursion depth exceeded"),
         ("name: a\nmodel: x\noutput: &o {self: *o}", "it is nested too deeply, or an alias (*) contains itself"),
         (
             "{name: a, model: x, persoan: hi}",
@@ -184,6 +184,14 @@ ACCEPTED = "name, model, provider, model_settings, persona, tools, output, limit
         (
             "{name: a, model: x, retry: {attempts: -1}}",
             "retry.attempts and base_ms must be 0 or more; found the number -1",
+        ),
+        (
+            "{name: a, model: x, output: {type: thing}}",
+            'output: it is not a JSON Schema: at `type`: "thing" is not valid',
+        ),
+        (
+            "{name: a, model: x, output: {$ref: 'http://x/y'}}",
+            "output: it is not a JSON Schema: Resource 'http://x/y",
         ),
         ("{name: a, model: x, budget: own}", "budget: this version does not support it yet (found the text `own`)"),
         ("{name: a, model: x, fallbacks: [y]}", "fallbacks: this version does not support it yet (found a list)"),

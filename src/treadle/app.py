@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Unpack
 
@@ -36,7 +37,7 @@ from treadle.ports.clock import Clock, Ids
 from treadle.ports.model import Model
 from treadle.ports.tool import Tool
 from treadle.service import Service, Submission, Ticket
-from treadle.stores.sqlite.connection import open_database, open_reader
+from treadle.stores.sqlite.connection import open_database, open_reader, open_to_look
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter, Writer
@@ -178,17 +179,21 @@ class Engine:
 
         return asyncio.run(whole())
 
-    async def steer(self, run_id: str, message: str, mode: SteerMode = "queue") -> None:
-        await self.service.steer(RunId(run_id), user(message), mode)
+    async def steer(self, run_id: str, message: str, mode: SteerMode = "queue") -> int:
+        """Say something to a run under way, for its next step or at once; the sequence of that event."""
+        return await self.service.steer(RunId(run_id), user(message), mode)
 
-    async def interrupt(self, run_id: str) -> None:
-        await self.service.interrupt(RunId(run_id))
+    async def interrupt(self, run_id: str) -> int:
+        """Stop what is under way; the run waits until it is told to go on."""
+        return await self.service.interrupt(RunId(run_id))
 
-    async def resume(self, run_id: str) -> None:
-        await self.service.resume(RunId(run_id))
+    async def resume(self, run_id: str) -> int:
+        """Go on with a run that waits."""
+        return await self.service.resume(RunId(run_id))
 
-    async def cancel(self, run_id: str) -> None:
-        await self.service.cancel(RunId(run_id))
+    async def cancel(self, run_id: str) -> int:
+        """End a run."""
+        return await self.service.cancel(RunId(run_id))
 
     async def _submit(self, agent: Agent | AgentSpec, message: str, options: Options) -> Ticket:
         service = self.service
@@ -227,9 +232,10 @@ class Engine:
             raise UsageError("The engine is open already.")
         if self._database is None:
             self._home.ensure()
-        self._parts = await _Parts.open(
+        parts = self._parts = await _Parts.open(
             _path_of(self._database or self._home.database_url), self._models, self._tools, self._clock, self._ids
         )
+        parts.look_again()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -237,6 +243,19 @@ class Engine:
         if parts is not None:
             await parts.close()
         await self._models.close()
+
+
+@asynccontextmanager
+async def observe(database: str | None = None, *, home: Home | None = None) -> AsyncGenerator[Service, None]:
+    """Look at a database without owning it: nothing is worked on, and its owner, if it has one, goes on."""
+    where = database or (home or Home.from_environment(os.environ)).database_url
+    clock, ids = SystemClock(), TimeOrderedIds()
+    hub = Hub(clock, ids, lambda _run, _at: None)
+    journal = SqliteJournal(InlineWriter(open_to_look(_path_of(where))), hub, clock)
+    try:
+        yield Service(journal, journal, hub, ModelRegistry({}), ToolRegistry(), clock, ids)
+    finally:
+        await journal.close()
 
 
 class _Parts:

@@ -5,12 +5,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import jsonschema_rs
 import yaml
 from msgspec import Struct
 
+from treadle.core.guards.output import refuse_wrong_schema
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.providers import ProviderConfig
@@ -149,14 +149,9 @@ def _default_agent_file(spec: AgentSpec) -> str:
 
 def _refuse_wrong_schema(path: Path, schema: dict[str, Any]) -> None:
     try:
-        jsonschema_rs.validator_for(schema, retriever=_refuse_reference)
-    except jsonschema_rs.ValidationError as error:
-        where = ".".join(("output", *map(str, error.instance_path)))
-        raise ConfigError(f"{path}: {where}: it is not a JSON Schema: {error.message}") from None
-
-
-def _refuse_reference(uri: str) -> NoReturn:
-    raise ValueError("a schema must not refer to another document")
+        refuse_wrong_schema(schema)
+    except ValueError as error:
+        raise ConfigError(f"{path}: output: it is not a JSON Schema: {error}") from None
 
 
 def _is_there(path: Path) -> bool:

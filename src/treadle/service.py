@@ -4,9 +4,10 @@ from collections.abc import AsyncGenerator, Sequence
 
 from msgspec import Struct
 
+from treadle.core.guards.output import refuse_wrong_schema
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, Origin, draft
-from treadle.domain.errors import InvalidState, SizeLimitExceeded
+from treadle.domain.errors import InvalidState, SizeLimitExceeded, UsageError
 from treadle.domain.events import (
     CancelRequested,
     Delivery,
@@ -94,6 +95,13 @@ class Service:
                 f"The message has {length} characters; at most {MESSAGE_LIMIT} are taken. "
                 "Send it in parts, or give the agent a tool that reads it."
             )
+        if submission.agent.output is not None:
+            try:
+                refuse_wrong_schema(submission.agent.output)
+            except ValueError as error:
+                raise UsageError(
+                    f"The output of agent `{submission.agent.name}` is no JSON Schema: {error}"
+                ) from None
         self._models.resolve(submission.agent.model, submission.agent.provider)
         self._tools.select(submission.agent.tools)
 
@@ -161,10 +169,9 @@ class Service:
         with self._hub.subscribe(run_id, backlog) as live:
             origin = (await self._runs.record(run_id)).origin
             last, ended = after, False
-            while page := await self._journal.read(run_id, last, PAGE):
-                for event in page:
-                    last, ended = event.sequence, isinstance(event.data, RunEnd)
-                    yield event
+            async for event in self.stored(run_id, last):
+                last, ended = event.sequence, isinstance(event.data, RunEnd)
+                yield event
             caught_up = self._hub.text_in_flight(run_id)
             if caught_up is not None and caught_up.text:
                 yield self._hub.event(origin, caught_up.request, caught_up)
@@ -186,6 +193,14 @@ class Service:
                 yield event
                 if isinstance(event.data, RunEnd):
                     return
+
+    async def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+        """The events of a run that are in the journal now."""
+        last = after
+        while page := await self._journal.read(run_id, last, PAGE):
+            for event in page:
+                yield event
+            last = page[-1].sequence
 
     # ── What there is ──
 

@@ -198,12 +198,13 @@ def _delivered(state: RunState, data: e.Delivery) -> None:
         case e.MessageSteered(message, mode):
             state.inbox.append(message)
             state.steered = "interrupt" if "interrupt" in (mode, state.steered) else "queue"
-            state.interrupted = None
+            state.interrupted, state.unavailable = None, False
         case e.RunInterrupted(reason):
             state.interrupted = reason
         case e.ResumeRequested():
-            state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
-            state.interrupted = None
+            if state.interrupted is not None:
+                state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
+            state.interrupted, state.unavailable = None, False
         case e.CancelRequested(reason):
             state.cancelled = reason
 

@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from treadle.core.fold import fold, fold_all
 from treadle.core.state import RunState, fresh
 from treadle.domain.envelope import Draft, Event, draft
-from treadle.domain.errors import Fenced
+from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.identity import Instant, RunId
 from treadle.engine.deps import Deps
@@ -125,15 +125,14 @@ class Log:
     async def _fold_deliveries(self) -> None:
         while self._delivered:
             async with self._committing:
-                if self._interruption is None:
-                    return  # the owner is deciding; what it has not seen, its next commit will find
                 self._delivered = False
                 delivered = await self._deps.journal.read(self.origin.run_id, after=self._seen)
-                if self._interruption is None:
+                interruption = self._interruption
+                if interruption is None:  # the owner is deciding; what it has not seen, its next commit will find
                     return
                 self._fold(delivered)
-                if self._interruption.wish(self.state):
-                    self._interruption.interrupt()
+                if interruption.wish(self.state):
+                    interruption.interrupt()
 
     def _listened(self, task: "asyncio.Task[None]") -> None:
         self._listening = None
@@ -180,12 +179,25 @@ class Log:
         return draft(self._deps.ids("evt"), now, data)
 
 
+async def _claim(run_id: RunId, deps: Deps) -> Claim:
+    """Claim the run. A caller that is cancelled meanwhile leaves it as it was, and not in the hands of nobody."""
+    claiming = asyncio.ensure_future(deps.journal.claim(run_id, deps.worker))
+    try:
+        return await asyncio.shield(claiming)
+    except asyncio.CancelledError:
+        with suppress(NotClaimable, Fenced):
+            claim = await claiming
+            due = Release(wake_at=deps.clock.now())
+            await deps.journal.advance(Advance(run_id, claim.epoch, ANY, release=due))
+        raise
+
+
 @asynccontextmanager
 async def own(run_id: RunId, deps: Deps) -> AsyncGenerator[Log, None]:
     """Hold a run, fenced by its epoch. Raises NotClaimable when it is not to be had.
 
     A worker that finds itself fenced leaves quietly: the run is in other hands."""
-    log = Log(await deps.journal.claim(run_id, deps.worker), deps)
+    log = Log(await _claim(run_id, deps), deps)
     try:
         try:
             yield log

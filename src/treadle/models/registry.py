@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.providers import ProviderConfig
-from treadle.models.chat_completions import ChatCompletions
 from treadle.models.endpoint import Endpoint
 from treadle.models.presets import presets
-from treadle.models.transport import Connections
 from treadle.ports.model import Model, Resolved
+
+if TYPE_CHECKING:
+    from treadle.models.transport import Connections
 
 
 class _Ready(NamedTuple):
@@ -29,7 +30,7 @@ class ModelRegistry:
         self._default = default_provider
         self._configs = presets(environment)
         self._ready: dict[str, _Ready] = {}
-        self._connections = Connections()
+        self._connections: Connections | None = None
 
     def add(self, name: str, config: ProviderConfig) -> None:
         """Make a provider known under a name."""
@@ -53,7 +54,8 @@ class ModelRegistry:
         return Resolved(name, model_id, ready.api_mode, reason, ready.client)
 
     async def close(self) -> None:
-        await self._connections.close()
+        if self._connections is not None:
+            await self._connections.close()
 
     def _split(self, model: str, provider: str | None) -> tuple[str, str, str]:
         """The provider, the id by which it knows the model, and how the provider was found."""
@@ -85,7 +87,12 @@ class ModelRegistry:
         )
 
     def _connect(self, name: str) -> _Ready:
+        # Imported when the first call is made: the HTTP client is half of what starting a command costs.
+        from treadle.models.chat_completions import ChatCompletions
+        from treadle.models.transport import Connections
+
         config = self._configs[name]
+        self._connections = self._connections or Connections()
         key, setting = self._key(name, config)
         endpoint = Endpoint(
             provider=name,

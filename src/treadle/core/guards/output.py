@@ -42,13 +42,28 @@ def mismatch(text: str, schema: dict[str, Any]) -> str | None:
     except (msgspec.DecodeError, UnicodeError) as error:
         return f"it is not JSON ({error})"
     try:
-        _validator(msgspec.json.encode(schema, order="sorted")).validate(value)
+        validator(msgspec.json.encode(schema, order="sorted")).validate(value)
     except jsonschema_rs.ValidationError as error:
         where = "/".join(str(step) for step in error.instance_path)
         return f"at `{where}`: {error.message}" if where else error.message
     return None
 
 
+def refuse_wrong_schema(schema: dict[str, Any]) -> None:
+    """Raise ValueError, with the reason, for what is not a JSON Schema that stands by itself."""
+    try:
+        validator(msgspec.json.encode(schema, order="sorted"))
+    except jsonschema_rs.ValidationError as error:
+        where = "/".join(str(step) for step in error.instance_path)
+        raise ValueError(f"at `{where}`: {error.message}" if where else error.message) from None
+    except jsonschema_rs.ReferencingError as error:
+        raise ValueError(str(error)) from None
+
+
 @lru_cache(maxsize=64)
-def _validator(schema: bytes) -> Any:
-    return jsonschema_rs.validator_for(msgspec.json.decode(schema))
+def validator(schema: bytes) -> Any:
+    return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=_refuse_reference)
+
+
+def _refuse_reference(uri: str) -> Any:
+    raise ValueError(f"a schema must not refer to another document ({uri})")

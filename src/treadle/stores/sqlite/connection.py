@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -63,6 +64,21 @@ def open_database(path: str) -> Database:
             _check(connection, path, died_on_it)
         prepare(connection)
         _migrate(connection)
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    return connection
+
+
+def open_to_look(path: str) -> Database:
+    """A connection that only reads, beside whoever owns the database. Where there is none yet, an empty one."""
+    if path == ":memory:" or not Path(path).exists():
+        return open_database(":memory:")
+    try:
+        connection = open_reader(path)
+        _refuse_newer(connection, path)
+        if _version(connection) < len(load_migrations()):
+            connection.close()
+            return open_database(":memory:")
     except apsw.Error as error:
         raise explain(error, path) from error
     return connection
@@ -146,5 +162,6 @@ def _migrate(connection: Database) -> None:
             connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            with suppress(apsw.Error):  # SQLite may have rolled back by itself; the first error is what matters
+                connection.execute("ROLLBACK")
             raise

@@ -11,8 +11,8 @@ def activity(data: e.EventData) -> str | None:
     match data:
         case e.ToolCallStart(name=name, arguments=arguments):
             return f"· {name} {one_line(arguments, WIDTH)}"
-        case e.ToolCallEnd(content=content, duration_ms=duration_ms):
-            return f"  {one_line(content, WIDTH) or '(nothing)'} · {duration_ms} ms"
+        case e.ToolCallEnd(name=name, content=content, duration_ms=duration_ms):
+            return f"  {name}: {one_line(content, WIDTH) or '(nothing)'} · {duration_ms} ms"
         case e.ToolCallError(name=name, kind=kind, content=content):
             return f"  {name} {kind}: {one_line(content, WIDTH)}"
         case e.ToolCallBlocked(name=name, guard=guard, content=content):

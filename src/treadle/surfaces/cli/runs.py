@@ -3,35 +3,36 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from treadle.app import Engine
-from treadle.domain.envelope import Event
+from treadle.app import Engine, observe
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import (
     MessageSteered,
     ResumeRequested,
+    RunEnd,
     RunInterrupted,
     RunQueued,
-    RunWaiting,
     UserMessage,
 )
 from treadle.domain.identity import RunId
 from treadle.home import Home
-from treadle.library import Result
 from treadle.ports.journal import RunRecord
+from treadle.service import Service
 from treadle.surfaces.cli.following import LOOK_SECONDS, PARKED, Following
-from treadle.surfaces.cli.printing import EventLines, JsonLines, Printer, note
+from treadle.surfaces.cli.printing import EventLines, JsonLines, note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.run import add_endpoint, printer
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import inert, one_line
+
+FOLLOW_SECONDS = 0.25
+"""How often the journal is looked at for a run that another process works on."""
 
 
 class RunView(Struct, frozen=True):
@@ -48,18 +49,12 @@ class RunView(Struct, frozen=True):
     events: int
 
 
-@asynccontextmanager
-async def opened() -> AsyncGenerator[Engine, None]:
-    async with Engine(home=Home.from_environment(os.environ)) as engine:
-        yield engine
-
-
 # ── Looking ──
 
 
 async def list_runs(limit: int, json: bool) -> int:
-    async with opened() as engine:
-        views = [await _view(engine, record) for record in await engine.service.runs(limit)]
+    async with observe() as service:
+        views = [await _view(service, record) for record in await service.runs(limit)]
     if json:
         for view in views:
             _print_json(view)
@@ -72,54 +67,40 @@ async def list_runs(limit: int, json: bool) -> int:
 
 
 async def show_run(run_id: str, json: bool) -> int:
-    async with opened() as engine:
-        record = await engine.service.run(RunId(run_id))
-        view = await _view(engine, record)
-        result = None if record.outcome is None else await engine.wait(run_id)
+    async with observe() as service:
+        record = await service.run(RunId(run_id))
+        view = await _view(service, record)
+        end = None if record.outcome is None else (await service.wait(record.origin.run_id))[1]
     if json:
-        _print_json(msgspec.to_builtins(view) | {"result": msgspec.to_builtins(result)})
+        _print_json(msgspec.to_builtins(view) | {"result": msgspec.to_builtins(end)})
     else:
-        _print_run(view, result)
+        _print_run(view, end)
     return 0
 
 
 async def show_events(run_id: str, after: int, follow: bool, json: bool) -> int:
     lines = JsonLines() if json else EventLines()
-    async with opened() as engine:
-        record = await engine.service.run(RunId(run_id))
-        async for event in _stored(engine, record, after):
-            lines.show(event)
-        if follow and record.waiting_for in PARKED:
-            note(f"it waits ({record.waiting_for}); go on with: treadle runs resume {run_id}")
-        elif follow and record.outcome is None:
-            await _follow(engine, record, lines)
-    return 0
+    async with observe() as service:
+        record = await service.run(RunId(run_id))
+        last = after
+        while True:
+            async for event in service.stored(record.origin.run_id, last):
+                lines.show(event)
+                last = event.sequence
+            record = await service.run(record.origin.run_id)
+            if record.sequence > last:
+                continue
+            if not follow or record.outcome is not None:
+                return 0
+            if record.waiting_for in PARKED:
+                note(f"it waits ({record.waiting_for}); go on with: treadle runs resume {run_id}")
+                return 0
+            await asyncio.sleep(FOLLOW_SECONDS)
 
 
-async def _follow(engine: Engine, record: RunRecord, lines: Printer) -> None:
-    """Show what happens after what is stored, until the run ends or waits for somebody."""
-    async with aclosing(engine.events(record.origin.run_id, record.sequence)) as events:
-        async for event in events:
-            lines.show(event)
-            if isinstance(event.data, RunWaiting) and event.data.reason in PARKED:
-                return
-
-
-async def _stored(engine: Engine, record: RunRecord, after: int = 0) -> AsyncGenerator[Event, None]:
-    """The events of a run that are stored now."""
-    if after >= record.sequence:
-        return
-    async with aclosing(engine.events(record.origin.run_id, after)) as events:
-        async for event in events:
-            if event.durable:
-                yield event
-                if event.sequence >= record.sequence:
-                    return
-
-
-async def _view(engine: Engine, record: RunRecord) -> RunView:
+async def _view(service: Service, record: RunRecord) -> RunView:
     agent = message = ""
-    async with aclosing(_stored(engine, record)) as events:
+    async with aclosing(service.stored(record.origin.run_id)) as events:
         async for event in events:
             match event.data:
                 case RunQueued(agent=spec):
@@ -165,13 +146,13 @@ async def resume_run(run_id: str, base_url: str | None, json: bool) -> int:
 
 
 async def cancel_run(run_id: str, json: bool) -> int:
-    async with opened() as engine:
+    async with Engine(home=Home.from_environment(os.environ)) as engine:
         await engine.cancel(run_id)
         record = await engine.service.run(RunId(run_id))
         while record.outcome is None and engine.busy:
             await asyncio.sleep(LOOK_SECONDS)
             record = await engine.service.run(RunId(run_id))
-        view = await _view(engine, record)
+        view = await _view(engine.service, record)
     if json:
         _print_json(view)
     elif record.outcome is None:
@@ -187,7 +168,7 @@ async def _waits_for_somebody(engine: Engine, record: RunRecord) -> bool:
     if record.outcome is not None or record.waiting_for in PARKED:
         return True
     interrupted = False
-    async for event in _stored(engine, record):
+    async for event in engine.service.stored(record.origin.run_id):
         match event.data:
             case RunInterrupted():
                 interrupted = True
@@ -223,7 +204,7 @@ def _row(view: RunView) -> tuple[str, ...]:
     return view.run_id, created, view.status, outcome, view.agent, view.message
 
 
-def _print_run(view: RunView, result: Result | None) -> None:
+def _print_run(view: RunView, result: RunEnd | None) -> None:
     for name, value in msgspec.structs.asdict(view).items():
         if value is not None:
             print(f"{name.replace('_', ' '):<12} {one_line(str(value))}")

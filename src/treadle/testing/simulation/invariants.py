@@ -11,6 +11,7 @@ from treadle.core.repair import repair
 from treadle.core.state import RunState, fresh
 from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.events import (
+    LlmError,
     LlmResponse,
     RunEnd,
     ToolCallBlocked,
@@ -23,12 +24,15 @@ from treadle.domain.messages import Message, ToolUse
 from treadle.testing.simulation.world import Violation, World
 
 REPEATABLE = ("look",)
+POSSIBLE = ("completed", "cancelled", "model_error")
 
 
 def check_journals(
     world: World, steered: list[tuple[RunId, str]], cancelled: set[RunId], sole: bool
 ) -> tuple[str, ...]:
     """Check everything; return how the runs ended."""
+    if world.violations:
+        raise Violation(world.violations[0])
     runs = world.disk.execute("SELECT id, run_id, session_id, agent_id FROM runs ORDER BY id").fetchall()
     history: dict[str, tuple[Message, ...]] = {}
     outcomes: list[str] = []
@@ -45,6 +49,8 @@ def check_journals(
         history[session_id] = (*before, *state.said)
         conversation[run_id] = state.said
         outcomes.append(str(state.outcome))
+        if state.outcome not in POSSIBLE:
+            raise Violation(f"{run_id} ended {state.outcome}, which nothing in the scenario leads to")
         if run_id in cancelled and state.outcome != "cancelled":
             raise Violation(f"{run_id}: a cancel was acknowledged and the run ended {state.outcome}")
     check_session_order(world)
@@ -80,6 +86,8 @@ def check_calls(run_id: RunId, events: list[Event]) -> None:
     results: Counter[str] = Counter()
     for event in events:
         match event.data:
+            case LlmError(kind="adapter"):
+                raise Violation(f"{run_id}: {event.data.message}")
             case LlmResponse(parts=parts):
                 asked += [part.call_id for part in parts if isinstance(part, ToolUse)]
             case ToolCallEnd() | ToolCallError() | ToolCallBlocked():

@@ -46,6 +46,8 @@ class World:
         self.processes: list[Process] = []
         self.effects: Counter[str] = Counter()
         """Idempotency key -> how often the tool took effect."""
+        self.violations: list[str] = []
+        """What was found wrong on the way, by those who cannot raise it."""
         self.at_risk: set[str] = set()
         """Idempotency keys of calls that were under way when a process died, or was told to stop."""
 
@@ -147,20 +149,22 @@ class SimulatedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         world = self._process.world
-        check_request(request)
+        world.violations += faults_of(request)
         await asyncio.sleep(world.delay())
         async for event in perform(world.policy(request, world)):
             await asyncio.sleep(world.delay() / 10)
             yield event
 
 
-def check_request(request: ModelRequest) -> None:
-    """No provider may find fault with the shape of a request."""
+def faults_of(request: ModelRequest) -> list[str]:
+    """What a provider could find fault with in the shape of a request."""
     messages = tuple(request.conversation.messages)
+    faults: list[str] = []
     if repair(messages) != messages:
-        raise Violation(f"a request is out of shape: {messages}")
+        faults.append(f"a request is out of shape: {messages}")
     if messages[-1].role == "assistant":
-        raise Violation("a request ends with the assistant's own words")
+        faults.append("a request ends with the assistant's own words")
+    return faults
 
 
 class SimulatedTools:

@@ -1,0 +1,89 @@
+"""The real `treadle` command, run in its own process with a home of its own."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any, NamedTuple
+
+Process = Popen[bytes]
+
+COMMAND = Path(sys.executable).with_name("treadle")
+PATIENCE = 30
+"""Seconds after which a command that should have ended is a failure."""
+
+READY_AT_ONCE = "retry: {attempts: 0}"
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        """What it said went wrong: one line, and nothing else."""
+        assert self.out == ""
+        assert self.err.startswith("treadle: "), self.err
+        assert self.err.count("\n") == 1, self.err
+        return self.err.removeprefix("treadle: ").rstrip()
+
+    @property
+    def json(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Shell:
+    """`await shell("run", "hello")` runs a command to its end; `start` leaves it running."""
+
+    def __init__(self, home: Path, url: str = "http://127.0.0.1:9/v1") -> None:
+        self.home = home
+        self.url = url
+        self.environment = {"PATH": os.environ["PATH"], "TREADLE_HOME": str(home), "HOME": str(home.parent)}
+
+    def configure(self) -> "Shell":
+        """A provider `fake`, and a default agent that does not try twice."""
+        self.write(
+            "config.yaml", f"{{providers: {{fake: {{base_url: '{self.url}'}}}}, defaults: {{model: fake/m}}}}"
+        )
+        self.write("agents/default/config.yaml", f"name: default\nmodel: fake/m\n{READY_AT_ONCE}\n")
+        return self
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def start(self, *arguments: str | bytes) -> Process:
+        return Popen([COMMAND, *arguments], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.environment)
+
+    def start_pipe(self, arguments: str, reader: str) -> Process:
+        """The command with its standard output read by another."""
+        line = f"set -o pipefail; {COMMAND} {arguments} | {reader}"
+        return Popen(["bash", "-c", line], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.environment)
+
+    async def __call__(self, *arguments: str | bytes, stdin: bytes = b"") -> Done:
+        return await finish(self.start(*arguments), stdin)
+
+
+async def finish(process: Process, stdin: bytes = b"") -> Done:
+    """Wait for the end of a command, while the endpoint it speaks to goes on in this thread."""
+    out, err = await asyncio.to_thread(process.communicate, stdin, PATIENCE)
+    assert b"Traceback" not in err, err.decode()
+    return Done(process.returncode, out.decode(), err.decode())
+
+
+async def until_token(process: Process) -> Any:
+    """Read a `run --json` up to the first word of the model, and return that event."""
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        while line := await asyncio.to_thread(process.stdout.readline):
+            event = json.loads(line)
+            if event["type"] == "token":
+                return event
+    raise AssertionError("the command ended without a word of the model")
