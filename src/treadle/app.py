@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Unpack
 
@@ -13,7 +13,7 @@ import msgspec
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
-from treadle.domain.errors import StoreError, UsageError
+from treadle.domain.errors import StoreError, StoreFull, UsageError
 from treadle.domain.events import SteerMode, StreamReset
 from treadle.domain.identity import Instant, RunId, SessionId
 from treadle.domain.messages import user
@@ -289,7 +289,8 @@ class _Parts:
 
             hub = Hub(clock, ids, wake)
             journal = SqliteJournal(_writer(path, hub), hub, clock)
-            await journal.void_leases()
+            with suppress(StoreFull):  # then they run out by themselves; what is there can be read meanwhile
+                await journal.void_leases()
             dispatcher = LocalDispatcher(journal, clock, worker)
             service = Service(journal, journal, hub, models, tools, clock, ids)
             deps = Deps(journal, hub, models, tools, clock, ids, random.random, worker, _timeouts())

@@ -70,6 +70,8 @@ class Service:
 
         Everything that can be known to be wrong is raised here, before anything is written."""
         self._check(submission)
+        if submission.key is not None and (known := await self._runs.submitted(submission.key)):
+            return Ticket(known, (await self._runs.record(known)).origin.session_id)
         if submission.session_id is not None and (waiting := await self._waiting(submission.session_id)):
             mode: SteerMode = "queue"
             event = MessageSteered(submission.message, mode)

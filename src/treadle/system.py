@@ -24,17 +24,23 @@ class TimeOrderedIds:
     Ids of one process are in order even when the clock steps back. They are names, not secrets."""
 
     def __init__(self) -> None:
-        self._last = 0
         self._chance = random.Random(secrets.randbits(128)).getrandbits
+        self._millisecond = 0
+        self._count = 0
+        self._head = ""
 
     def __call__(self, prefix: Prefix) -> str:
-        ticks = time.time_ns() * 4096 // 1_000_000  # 1/4096 of a millisecond
-        if ticks <= self._last:
-            ticks = self._last + 1
-        self._last = ticks
-        # 48 bits of time, version 7, 12 bits of time, variant 2, 62 bits of chance
-        high = (ticks >> 12 << 16) | 0x7000 | (ticks & 0xFFF)
-        return f"{prefix}_{high << 64 | 0x8000000000000000 | self._chance(62):032x}"
+        millisecond = time.time_ns() // 1_000_000
+        self._count += 1
+        if millisecond > self._millisecond:
+            self._begin(millisecond)
+        elif self._count > 0xFFF:
+            self._begin(self._millisecond + 1)
+        return f"{prefix}_{self._head}{self._count:03x}{0x8000000000000000 | self._chance(62):016x}"
+
+    def _begin(self, millisecond: int) -> None:
+        self._millisecond, self._count = millisecond, 0
+        self._head = f"{millisecond:012x}7"
 
 
 def worker_name() -> str:

@@ -75,8 +75,8 @@ def _lived(state: RunState, data: EventData, at: Instant) -> None:
             state.deadline = None if limit is None else at + limit
         case e.ModelResolved():
             state.model = data
-        case e.RunWaiting(reason):
-            state.status, state.unavailable = "waiting", reason == "unavailable"
+        case e.RunWaiting():
+            state.status, state.waiting = "waiting", data
         case e.RunRecovered():
             state.status = "running"
             state.recoveries += 1
@@ -88,7 +88,7 @@ def _lived(state: RunState, data: EventData, at: Instant) -> None:
 
 
 def _requested(state: RunState, data: e.LlmRequest, sequence: int) -> None:
-    state.status, state.unavailable = "running", False
+    state.status, state.waiting = "running", None
     if state.inbox:
         state.transcript.add(joined(state.inbox))
         state.inbox = []
@@ -149,7 +149,7 @@ def _spent(state: RunState, usage: Usage, duration_ms: int) -> None:
 
 
 def _call_started(state: RunState, data: e.ToolCallStart, sequence: int) -> None:
-    state.status, state.unavailable = "running", False
+    state.status, state.waiting = "running", None
     for call in state.calls:
         if call.call_id == data.call_id:
             call.phase = "started"
@@ -198,13 +198,13 @@ def _delivered(state: RunState, data: e.Delivery) -> None:
         case e.MessageSteered(message, mode):
             state.inbox.append(message)
             state.steered = "interrupt" if "interrupt" in (mode, state.steered) else "queue"
-            state.interrupted, state.unavailable = None, False
+            state.interrupted, state.waiting = None, None
         case e.RunInterrupted(reason):
             state.interrupted = reason
         case e.ResumeRequested():
             if state.interrupted is not None:
                 state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
-            state.interrupted, state.unavailable = None, False
+            state.interrupted, state.waiting = None, None
         case e.CancelRequested(reason):
             state.cancelled = reason
 

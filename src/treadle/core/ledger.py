@@ -117,7 +117,7 @@ def call_key(use: ToolUse) -> str:
     """What makes two calls the same: the tool and its arguments, however they were spelled."""
     try:
         arguments = msgspec.json.encode(msgspec.json.decode(use.arguments or "{}"), order="sorted").decode()
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         arguments = use.arguments
     if len(arguments) > LONG_ARGUMENTS:
         arguments = "#" + blake2b(arguments.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -104,7 +104,7 @@ def unique_call_ids(parts: tuple[Part, ...], taken: set[str], prefix: str) -> tu
     for index, part in enumerate(parts):
         if isinstance(part, ToolUse):
             wanted = part.call_id or f"{prefix}_{index}"
-            call_id = _free(wanted, used, taken)
+            call_id = _free(wanted, taken, used)
             used.add(call_id)
             part = part if call_id == part.call_id else ToolUse(call_id, part.name, part.arguments)
         unique.append(part)
@@ -114,9 +114,10 @@ def unique_call_ids(parts: tuple[Part, ...], taken: set[str], prefix: str) -> tu
 def _free(name: str, *taken: Container[str]) -> str:
     """The name, or the first of its numbered variants, that is in none of these."""
     candidate, number = name, 1
-    while any(candidate in names for names in taken):
-        number += 1
-        candidate = f"{name}_{number}"
+    for names in taken:
+        while candidate in names:
+            number += 1
+            candidate = f"{name}_{number}"
     return candidate
 
 

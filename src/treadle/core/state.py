@@ -11,6 +11,7 @@ from treadle.domain.events import (
     LlmResponse,
     ModelResolved,
     RecoveryStage,
+    RunWaiting,
     SteerMode,
 )
 from treadle.domain.identity import Instant
@@ -125,8 +126,8 @@ class RunState:
     """Takeovers after a crash, in a row, without anything done in between."""
     stopped: list[str] = field(default_factory=list[str])
     """Calls that were under way when the run was cancelled."""
-    unavailable: bool = False
-    """Something the run needs (a tool, a provider) was not to be had when it was last looked at."""
+    waiting: RunWaiting | None = None
+    """What the run was last said to wait for, until it goes on or somebody asks it to."""
 
     step: StepTally = field(default_factory=StepTally)
     tally: Tally = field(default_factory=Tally)

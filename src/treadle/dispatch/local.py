@@ -111,6 +111,8 @@ class LocalDispatcher:
                 await self._sweep()
             except StoreError as error:
                 logger.error("%s", error)
+            except Exception:
+                logger.exception("a sweep failed; it is tried again")
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def _sweep(self) -> None:
@@ -123,7 +125,7 @@ class LocalDispatcher:
 
     def _drop_lost(self, owned: Sequence[RunId]) -> None:
         """Stop work on runs that were ours at the last renewal and have been taken over since."""
-        for run_id in set(self._held) - set(owned):
+        for run_id in [run_id for run_id in self._held if run_id not in owned]:
             if self._active.get(run_id) is self._held[run_id]:
                 self._held[run_id].cancel()
         self._held = {run_id: self._active[run_id] for run_id in owned if run_id in self._active}

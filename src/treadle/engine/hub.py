@@ -82,6 +82,7 @@ class Hub:
         self.on_wake = on_wake
         self._readers: dict[RunId, list[Subscription]] = {}
         self._ends: dict[RunId, list[asyncio.Future[End]]] = {}
+        self._error: StoreError | None = None
         self._unfinished: set[RunId] = set()
         """Runs that were submitted here and have not ended."""
         self._owners: dict[RunId, Callable[[], None]] = {}
@@ -113,6 +114,7 @@ class Hub:
         self.on_wake(run_id, at)
 
     def lost(self, error: StoreError) -> None:
+        self._error = error
         for waiters in self._ends.values():
             for waiter in waiters:
                 if not waiter.done():
@@ -155,6 +157,8 @@ class Hub:
     # ── What readers ask ──
 
     def subscribe(self, run_id: RunId, backlog: int = BACKLOG) -> Subscription:
+        if self._error is not None:
+            raise self._error
         reader = Subscription(self, run_id, backlog)
         self._readers.setdefault(run_id, []).append(reader)
         return reader
@@ -168,6 +172,8 @@ class Hub:
 
     def end_of(self, run_id: RunId) -> "asyncio.Future[End]":
         """Done when the end of the run is committed; never, if that was before this call."""
+        if self._error is not None:
+            raise self._error
         waiter: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._ends.setdefault(run_id, []).append(waiter)
         return waiter

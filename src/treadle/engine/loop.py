@@ -118,10 +118,9 @@ def possible(step: Step, client: Model | Missing) -> Step:
 
 
 def waiting(wait: Wait, state: RunState) -> tuple[EventData, ...]:
-    """What is put on record of a wait; that something is missing is said once."""
-    if wait.reason == "unavailable" and state.unavailable:
-        return ()
-    return (RunWaiting(wait.reason, wait.detail, wait.wake_at),)
+    """What is put on record of a wait. Looking at a run that still waits for the same says nothing new."""
+    event = RunWaiting(wait.reason, wait.detail, wait.wake_at)
+    return () if event == state.waiting else (event,)
 
 
 def ending(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:

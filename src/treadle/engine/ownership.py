@@ -13,30 +13,16 @@ from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.identity import Instant, RunId
 from treadle.engine.deps import Deps
+from treadle.engine.interruption import Interruption
 from treadle.ports.journal import ANY, Advance, Claim, Release
 
 logger = logging.getLogger(__name__)
 
+PAUSE_AFTER_A_FAULT = 60.0
+"""Seconds before a run is looked at again whose journal could not be folded."""
+
 Wish = Callable[[RunState], bool]
 """Whether what others have asked for means that the work under way must stop."""
-
-
-class Interruption:
-    """Cancels the task that it was made in, once, so that this task can tell it from being cancelled by others."""
-
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
-        self._task = asyncio.current_task()
-        self._interrupted = False
-
-    def interrupt(self) -> None:
-        if not self._interrupted and self._task is not None:
-            self._interrupted = True
-            self._task.cancel()
-
-    def take_back(self) -> bool:
-        """Undo the cancellation. True when there was one and nobody else has cancelled the task."""
-        return self._interrupted and self._task is not None and self._task.uncancel() == 0
 
 
 class Log:
@@ -51,17 +37,19 @@ class Log:
         self._seen = claim.events[-1].sequence if claim.events else 0
         self._facts: list[Draft] = []
         self._released = False
+        self._folded = 0
+        """How many deliveries were folded: what a decision was made with."""
         self._committing = asyncio.Lock()
-        self._interruption: Interruption | None = None
+        self._under_way: tuple[Wish, Interruption] | None = None
         self._delivered = False
         self._listening: asyncio.Task[None] | None = None
         deps.hub.on_delivery(claim.origin.run_id, self.on_delivery)
 
     def record(self, *facts: EventData) -> None:
         """What has happened. It is folded now and committed with whatever is committed next."""
-        now = self._deps.clock.now()
+        now, ids = self._deps.clock.now(), self._deps.ids
         for data in facts:
-            self._facts.append(self._draft(data, now))
+            self._facts.append(draft(ids("evt"), now, data))
             fold(self.state, data, self.state.sequence + 1, now)
 
     async def intend(self, *intents: EventData) -> bool:
@@ -72,7 +60,9 @@ class Log:
     async def flush(self) -> None:
         """Commit what was recorded, now. A caller that is cancelled meanwhile changes nothing about it."""
         if self._facts:
-            await asyncio.shield(asyncio.ensure_future(self._commit(())))
+            committing = asyncio.ensure_future(self._commit(()))
+            committing.add_done_callback(_heard)
+            await asyncio.shield(committing)
 
     async def release(self, release: Release, *intents: EventData) -> bool:
         """Let go of the run with these last events. False, as for `intend`, when something was delivered."""
@@ -90,11 +80,8 @@ class Log:
         if wish(self.state):
             work.close()
             return False
-        interruption = self._interruption = Interruption(wish)
-        timer = None
-        if until is not None:
-            loop, seconds = asyncio.get_running_loop(), until - self._deps.clock.now()
-            timer = loop.call_later(max(0.0, seconds), interruption.interrupt)
+        interruption = Interruption(None if until is None else until - self._deps.clock.now())
+        self._under_way = (wish, interruption)
         if self._delivered:
             self._listen()
         try:
@@ -107,14 +94,13 @@ class Log:
             interruption.take_back()  # from work that was done all the same
             return True
         finally:
-            self._interruption = None
-            if timer is not None:
-                timer.cancel()
+            self._under_way = None
+            interruption.over()
 
     def on_delivery(self) -> None:
         """Something was delivered. If work is under way, fold it and see whether the work must stop."""
         self._delivered = True
-        if self._interruption is not None:
+        if self._under_way is not None:
             self._listen()
 
     def _listen(self) -> None:
@@ -127,11 +113,13 @@ class Log:
             async with self._committing:
                 self._delivered = False
                 delivered = await self._deps.journal.read(self.origin.run_id, after=self._seen)
-                interruption = self._interruption
-                if interruption is None:  # the owner is deciding; what it has not seen, its next commit will find
+                if (
+                    self._under_way is None
+                ):  # the owner is deciding; what it has not seen, its next commit will find
                     return
                 self._fold(delivered)
-                if interruption.wish(self.state):
+                wish, interruption = self._under_way
+                if wish(self.state):
                     interruption.interrupt()
 
     def _listened(self, task: "asyncio.Task[None]") -> None:
@@ -140,9 +128,12 @@ class Log:
             logger.error("run %s: a delivery could not be read: %s", self.origin.run_id, error)
 
     async def _commit(self, data: Sequence[EventData], release: Release | None = None) -> bool:
+        known = self._folded
         async with self._committing:  # calls that end side by side must not overtake each other
-            now = self._deps.clock.now()
-            intents = tuple(self._draft(item, now) for item in data)
+            if self._folded != known and (data or release is not None):
+                return False  # a delivery was folded while this waited for its turn: decide again
+            now, ids = self._deps.clock.now(), self._deps.ids
+            intents = tuple([draft(ids("evt"), now, item) for item in data])
             facts, self._facts = tuple(self._facts), []
             advanced = await self._deps.journal.advance(
                 Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release)
@@ -160,23 +151,22 @@ class Log:
             if event.sequence > self._seen:
                 fold(self.state, event.data, event.sequence, event.timestamp)
                 self._seen = event.sequence
+                self._folded += 1
 
     async def let_go(self) -> None:
         """Give the run back, unfinished and due at once, with all that was recorded."""
         if not self._released:
             self._released = True
-            await self._deps.journal.advance(
-                Advance(
-                    self.origin.run_id,
-                    self.epoch,
-                    ANY,
-                    tuple(self._facts),
-                    release=Release(wake_at=self._deps.clock.now()),
-                )
-            )
+            async with self._committing:  # a commit on its way comes first, and takes its own facts with it
+                facts, self._facts = tuple(self._facts), []
+                release = Release(wake_at=self._deps.clock.now())
+                await self._deps.journal.advance(Advance(self.origin.run_id, self.epoch, ANY, facts, (), release))
 
-    def _draft(self, data: EventData, now: Instant) -> Draft:
-        return draft(self._deps.ids("evt"), now, data)
+
+def _heard(task: "asyncio.Task[bool]") -> None:
+    """Take note of an error that nobody waits for any more: the next commit meets it too."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _claim(run_id: RunId, deps: Deps) -> Claim:
@@ -197,7 +187,13 @@ async def own(run_id: RunId, deps: Deps) -> AsyncGenerator[Log, None]:
     """Hold a run, fenced by its epoch. Raises NotClaimable when it is not to be had.
 
     A worker that finds itself fenced leaves quietly: the run is in other hands."""
-    log = Log(await _claim(run_id, deps), deps)
+    claim = await _claim(run_id, deps)
+    try:
+        log = Log(claim, deps)
+    except Exception:  # a journal that cannot be folded: leave it for a version that can
+        later = Release(wake_at=deps.clock.now() + PAUSE_AFTER_A_FAULT)
+        await deps.journal.advance(Advance(run_id, claim.epoch, ANY, release=later))
+        raise
     try:
         try:
             yield log

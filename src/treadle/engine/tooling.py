@@ -8,9 +8,11 @@ from msgspec import Struct
 
 from treadle.core.decide import OUTCOME_UNKNOWN
 from treadle.core.ledger import Call
+from treadle.core.repair import sendable
 from treadle.core.state import RunState
 from treadle.domain.events import EventData, ToolCallEnd, ToolCallError, ToolCallProgress, ToolCallStart
 from treadle.engine.deps import Deps
+from treadle.engine.interruption import Interruption
 from treadle.engine.ownership import Log
 from treadle.ports.tool import InvalidArguments, Tool, ToolContext
 
@@ -85,11 +87,14 @@ def _calls_unwanted(state: RunState) -> bool:
 
 
 async def _run_one(item: Ready, log: Log, deps: Deps) -> EventData:
-    call, began = item.call, deps.clock.monotonic()
+    call, began, loop = item.call, deps.clock.monotonic(), asyncio.get_running_loop()
     timeout = _timeout(item, deps)
     shown = 0
 
     def progress(text: str) -> None:
+        loop.call_soon_threadsafe(show, sendable(text))  # a tool may run in a thread
+
+    def show(text: str) -> None:
         nonlocal shown
         log.live(ToolCallProgress(call.started, call.call_id, shown, text), call.started)
         shown += len(text)
@@ -99,22 +104,27 @@ async def _run_one(item: Ready, log: Log, deps: Deps) -> EventData:
     )
 
     def error(kind: Any, text: str) -> ToolCallError:
-        return ToolCallError(call.call_id, call.name, kind, f"{text} {AFTER_AN_ERROR}", elapsed())
+        return ToolCallError(call.call_id, call.name, kind, f"{sendable(text)} {AFTER_AN_ERROR}", elapsed())
 
     def elapsed() -> int:
         return round((deps.clock.monotonic() - began) * 1000)
 
-    limit = asyncio.timeout(timeout)
+    limit = Interruption(timeout)
     try:
-        async with limit:
-            content = await item.tool.run(item.arguments, context)
-    except TimeoutError as raised:
-        if limit.expired():
+        content = await item.tool.run(item.arguments, context)
+    except asyncio.CancelledError:
+        if limit.take_back():
             return error("timeout", f"`{call.name}` did not end within {timeout:g} s and was stopped.")
-        return error("failed", _describe(call.name, raised))
+        if limit.from_within():
+            return error("failed", f"`{call.name}` cancelled itself.")
+        raise
     except Exception as raised:
         return error("failed", _describe(call.name, raised))
-    return ToolCallEnd(call.call_id, call.name, content, elapsed())
+    else:
+        limit.take_back()  # from a tool that ended all the same
+        return ToolCallEnd(call.call_id, call.name, sendable(content), elapsed())
+    finally:
+        limit.over()
 
 
 def _timeout(item: Ready, deps: Deps) -> float | None:

@@ -144,13 +144,14 @@ def _user_content(message: Message) -> str | list[dict[str, Any]]:
 
 def _assistant(message: Message) -> list[dict[str, Any]]:
     """Reasoning is not sent back: this format has no place for it."""
-    wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
-    if message.calls:
+    text, calls = message.text, message.calls
+    wire: dict[str, Any] = {"role": "assistant", "content": text or None}
+    if calls:
         wire["tool_calls"] = [
             {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.calls
+            for call in calls
         ]
-    return [wire] if message.text or message.calls else []
+    return [wire] if text or calls else []
 
 
 def _encode(value: Any) -> bytes:

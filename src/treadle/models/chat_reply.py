@@ -214,6 +214,8 @@ class Reply:
 
     def _latest(self, fragment: _Fragment) -> int | None:
         """The last call that the fragment may continue."""
+        if self._calls and fragment.index == self._calls[-1].index and fragment.index is not None:
+            return len(self._calls) - 1
         places = range(len(self._calls) - 1, -1, -1)
         if fragment.index is not None:
             return next((place for place in places if self._calls[place].index == fragment.index), None)

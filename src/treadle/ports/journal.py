@@ -156,6 +156,10 @@ class Runs(Protocol):
         """Runs that have not ended, of one session or of all, the oldest first."""
         ...
 
+    async def submitted(self, key: str) -> RunId | None:
+        """The run that a submission with this key made, or went to."""
+        ...
+
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
         """The id of the agent of that name: the one it has, else the proposed one, kept from now on."""
         ...

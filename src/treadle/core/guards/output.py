@@ -39,7 +39,7 @@ def mismatch(text: str, schema: dict[str, Any]) -> str | None:
     """What is wrong with an answer, or None when it fits."""
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return f"it is not JSON ({error})"
     try:
         validator(msgspec.json.encode(schema, order="sorted")).validate(value)

@@ -1,5 +1,6 @@
 """Opening a SQLite file: checked, migrated, and with a clear word when it is not fit to be used."""
 
+import glob
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -27,9 +28,11 @@ class Database(Protocol):
     def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Value]]) -> Rows: ...
     def last_insert_rowid(self) -> int: ...
     def set_busy_timeout(self, milliseconds: int) -> None: ...
+    def config(self, op: int, *args: int) -> int: ...
     def close(self) -> None: ...
 
 
+APPLICATION_ID = 0x5452444C
 BUSY_MS = 5000
 CHECKED_WHOLE_BELOW = 64 * 2**20
 """A larger file is checked only after a process has died on it: the check reads all of it."""
@@ -58,14 +61,24 @@ def open_database(path: str) -> Database:
     died_on_it = Path(f"{path}-wal").exists()
     try:
         connection = connect(path)
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    try:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what is refused is left as it is
         connection.set_busy_timeout(BUSY_MS)
+        _refuse_foreign(connection, path)
         _refuse_newer(connection, path)
         if path != ":memory:":
             _check(connection, path, died_on_it)
         prepare(connection)
         _migrate(connection)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except apsw.Error as error:
+        connection.close()
         raise explain(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -76,9 +89,12 @@ def open_to_look(path: str) -> Database:
     try:
         connection = open_reader(path)
         _refuse_newer(connection, path)
-        if _version(connection) < len(load_migrations()):
+        version = _version(connection)
+        if version == 0:
             connection.close()
             return open_database(":memory:")
+        if version < len(load_migrations()):
+            raise StoreError(f"The database {path} is of an older version; `treadle run` brings it up to date.")
     except apsw.Error as error:
         raise explain(error, path) from error
     return connection
@@ -115,6 +131,19 @@ def explain(error: apsw.Error, path: str) -> StoreError:
             return StoreError(f"The database {path} failed: {type(error).__name__}: {error}")
 
 
+def _refuse_foreign(connection: Database, path: str) -> None:
+    """A file of another program must not be made ours."""
+    found = connection.execute(
+        "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
+    )
+    application, tables = found.fetchone() or (0, 0)
+    if application != APPLICATION_ID and (application or tables):
+        raise StoreError(
+            f"{path} is a SQLite database of another program. Nothing was changed. Name another file in "
+            "TREADLE_DATABASE_URL."
+        )
+
+
 def _refuse_newer(connection: Database, path: str) -> None:
     found, known = _version(connection), len(load_migrations())
     if found > known:
@@ -138,7 +167,8 @@ def _check(connection: Database, path: str, died_on_it: bool) -> None:
 
 
 def _damaged(path: str, found: str) -> StoreDamaged:
-    backups = sorted(Path(path).parent.glob(f"{Path(path).name}*.bak"), key=lambda file: file.stat().st_mtime)
+    folder, name = Path(path).parent, glob.escape(Path(path).name)
+    backups = sorted(folder.glob(f"{name}*.bak"), key=lambda file: file.stat().st_mtime)
     back = (
         f"The newest backup beside it is {backups[-1]}: move the damaged file away, then copy the backup there."
         if backups

@@ -24,6 +24,7 @@ class RunRow:
 
     id: int
     origin: Origin
+    status: str
     outcome: str | None
     sequence: int
     epoch: int
@@ -57,6 +58,11 @@ class Group:
             row = self._keep(found)
         return row
 
+    def forget(self) -> None:
+        """Read rows anew: a statement has changed them."""
+        self.flush()
+        self._rows.clear()
+
     def append(self, row: RunRow, drafts: Sequence[Draft]) -> None:
         """Add events to a run. They are in the database after `flush`."""
         sequence, values = row.sequence, self._values
@@ -79,9 +85,9 @@ class Group:
         self._moved = {}
 
     def _keep(self, found: tuple[Any, ...]) -> RunRow:
-        id_, run_id, session_id, agent_id, parent, outcome, sequence, epoch, worker, lease_until = found
+        id_, run_id, session_id, agent_id, parent, status, outcome, sequence, epoch, worker, lease_until = found
         origin = Origin(run_id, session_id, agent_id, parent)
-        row = RunRow(id_, origin, outcome, sequence, epoch, worker, lease_until)
+        row = RunRow(id_, origin, status, outcome, sequence, epoch, worker, lease_until)
         self._rows[run_id] = row
         return row
 

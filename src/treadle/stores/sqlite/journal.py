@@ -26,6 +26,8 @@ from treadle.stores.sqlite.group import SQL, Group, RunRow, unknown
 from treadle.stores.sqlite.writer import Writer
 
 NO_LIMIT = -1
+AT_ONCE = 0.0
+"""For `wake_at`: due whatever the clock says, which may be set back."""
 _encode = msgspec.json.Encoder().encode
 _decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
 
@@ -56,7 +58,7 @@ class SqliteJournal:
             now = self._clock.now()
             group.db.execute(
                 SQL["insert_run"],
-                (origin.run_id, origin.session_id, origin.agent_id, origin.parent_run_id, key, now, now),
+                (origin.run_id, origin.session_id, origin.agent_id, origin.parent_run_id, key, now, AT_ONCE),
             )
             group.append(group.run(origin.run_id), events)
             return None
@@ -79,7 +81,9 @@ class SqliteJournal:
             if earlier := db.execute(SQL["earlier_unfinished"], (row.origin.session_id, row.id)).fetchone():
                 raise NotClaimable(f"{run_id} waits for {earlier[0]}, which is before it in its session.")
             row.epoch, row.worker, row.lease_until = row.epoch + 1, worker, now + LEASE_SECONDS
-            db.execute(SQL["open_epoch"], (row.epoch, worker, row.lease_until, row.id))
+            if row.status == "pending":  # one that waits may be looked at only to find that it still does
+                row.status = "running"
+            db.execute(SQL["open_epoch"], (row.epoch, worker, row.lease_until, row.status, row.id))
             group.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
             said = db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
@@ -100,7 +104,7 @@ class SqliteJournal:
 
     def _advance(self, advance: Advance, group: Group) -> "Appended":
         row = group.run(advance.run_id)
-        if row.epoch != advance.epoch or row.outcome is not None:
+        if row.epoch != advance.epoch or row.outcome is not None or row.worker is None:
             raise Fenced(f"{advance.run_id} is in other hands: epoch {row.epoch}, not {advance.epoch}.")
         delivered: tuple[Event, ...] = ()
         if row.sequence > advance.seen:
@@ -113,6 +117,9 @@ class SqliteJournal:
         wake: tuple[RunId, Instant] | None = None
         if accepted and advance.release is not None:
             wake = self._let_go(group, row, drafts, advance.release)
+        elif accepted and advance.intents and row.status != "running":
+            row.status = "running"
+            group.db.execute(SQL["go_on"], (row.id,))
         return Appended(row.origin, drafts, Advanced(accepted, delivered, row.sequence), wake)
 
     def _let_go(
@@ -123,17 +130,17 @@ class SqliteJournal:
         row.worker = row.lease_until = None
         last = drafts[-1].data if drafts else None
         if not isinstance(last, RunEnd):
-            status = None if release.waiting_for is None else "waiting"
-            db.execute(SQL["let_go"], (status, None, release.waiting_for, release.wake_at, row.id))
+            row.status = row.status if release.waiting_for is None else "waiting"
+            db.execute(SQL["let_go"], (row.status, release.waiting_for, release.wake_at, row.id))
             return None if release.wake_at is None else (row.origin.run_id, release.wake_at)
         row.outcome = last.outcome
-        db.execute(SQL["let_go"], (last.status, last.outcome, None, None, row.id))
+        db.execute(SQL["end_run"], (last.status, last.outcome, row.id))
         db.execute(SQL["insert_said"], (session, row.id, _encode(release.said or ())))
         following = db.execute(SQL["later_unfinished"], (session, row.id)).fetchone()
         if following is None:
             return None
         now = self._clock.now()
-        db.execute(SQL["wake"], (now, following[0]))
+        db.execute(SQL["wake"], (AT_ONCE, following[0]))
         return RunId(str(following[1])), now
 
     def _publish(self, appended: "Appended") -> None:
@@ -151,7 +158,7 @@ class SqliteJournal:
                 return row.origin, None, False
             group.append(row, (event,))
             db.execute(SQL["insert_delivery"], (row.id, key, row.sequence))
-            db.execute(SQL["wake"], (self._clock.now(), row.id))
+            db.execute(SQL["wake"], (AT_ONCE, row.id))
             return row.origin, row.sequence, True
 
         def then(result: tuple[Origin, int | None, bool]) -> None:
@@ -182,13 +189,14 @@ class SqliteJournal:
     async def renew(self, worker: str) -> Sequence[RunId]:
         def work(group: Group) -> list[RunId]:
             until = self._clock.now() + LEASE_SECONDS
+            group.forget()
             return [RunId(str(row[0])) for row in group.db.execute(SQL["renew"], (until, worker))]
 
         return await self._writer.write(work, _nothing, patient=True)
 
     async def void_leases(self) -> None:
         """For a process that has just become the only owner of the database: whoever held a lease is dead."""
-        await self._writer.write(lambda group: group.db.execute(SQL["void_leases"]), _nothing, patient=True)
+        await self._writer.write(lambda group: group.db.execute(SQL["void_leases"]), _nothing, patient=False)
 
     # ── Runs ──
 
@@ -208,6 +216,10 @@ class SqliteJournal:
             return [_record(row) for row in db.execute(SQL["unfinished_of_session"], (session_id,))]
 
         return await self._writer.read(work)
+
+    async def submitted(self, key: str) -> RunId | None:
+        found = await self._writer.read(lambda db: db.execute(SQL["submitted"], (key, key)).fetchone())
+        return None if found is None else RunId(str(found[0]))
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
         def work(group: Group) -> AgentId:

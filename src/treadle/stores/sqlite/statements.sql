@@ -6,11 +6,11 @@ VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, 0, ?);
 SELECT run_id FROM runs WHERE submission_key = ?;
 
 -- name: run
-SELECT id, run_id, session_id, agent_id, parent_run_id, outcome, sequence, epoch, worker, lease_until
+SELECT id, run_id, session_id, agent_id, parent_run_id, status, outcome, sequence, epoch, worker, lease_until
 FROM runs WHERE run_id = ?;
 
 -- name: runs_of
-SELECT id, run_id, session_id, agent_id, parent_run_id, outcome, sequence, epoch, worker, lease_until
+SELECT id, run_id, session_id, agent_id, parent_run_id, status, outcome, sequence, epoch, worker, lease_until
 FROM runs WHERE run_id IN (SELECT value FROM json_each(?));
 
 -- name: earlier_unfinished
@@ -20,7 +20,10 @@ SELECT run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id < ? LIMI
 SELECT id, run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id > ? ORDER BY id LIMIT 1;
 
 -- name: open_epoch
-UPDATE runs SET epoch = ?, worker = ?, lease_until = ?, status = 'running', waiting_for = NULL WHERE id = ?;
+UPDATE runs SET epoch = ?, worker = ?, lease_until = ?, status = ? WHERE id = ?;
+
+-- name: go_on
+UPDATE runs SET status = 'running', waiting_for = NULL WHERE id = ?;
 
 -- name: insert_events
 INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) VALUES
@@ -39,7 +42,11 @@ SELECT messages FROM said WHERE session_id = ? AND run < ? ORDER BY run;
 INSERT INTO said (session_id, run, messages) VALUES (?, ?, ?);
 
 -- name: let_go
-UPDATE runs SET status = coalesce(?, status), outcome = ?, waiting_for = ?, wake_at = ?, worker = NULL, lease_until = NULL
+UPDATE runs SET status = ?, waiting_for = coalesce(?, waiting_for), wake_at = ?, worker = NULL, lease_until = NULL
+WHERE id = ?;
+
+-- name: end_run
+UPDATE runs SET status = ?, outcome = ?, waiting_for = NULL, wake_at = NULL, worker = NULL, lease_until = NULL
 WHERE id = ?;
 
 -- name: wake
@@ -81,6 +88,12 @@ FROM runs WHERE outcome IS NULL ORDER BY id;
 -- name: unfinished_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, sequence, wake_at, waiting_for
 FROM runs WHERE outcome IS NULL AND session_id = ? ORDER BY id;
+
+-- name: submitted
+SELECT run_id FROM runs WHERE submission_key = ?
+UNION ALL
+SELECT runs.run_id FROM deliveries JOIN runs ON runs.id = deliveries.run WHERE deliveries.key = ?
+LIMIT 1;
 
 -- name: agent
 SELECT agent_id FROM agents WHERE name = ?;

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import apsw
 
-from treadle.domain.errors import StoreError, StoreFull, StoreLost, TreadleError
+from treadle.domain.errors import StoreError, StoreLost, TreadleError
 from treadle.domain.identity import RunId
 from treadle.stores.sqlite.connection import Database, explain
 from treadle.stores.sqlite.group import Group
@@ -30,6 +30,10 @@ Look = Callable[[Database], Result]
 
 RETRY_SECONDS = 0.5
 """How long to wait before a group that found the disk full or the database locked is tried again."""
+
+
+UNFIT = (apsw.ConstraintError, apsw.TooBigError, apsw.MismatchError, ValueError, TypeError, OverflowError)
+"""What says that one piece of work cannot be stored, and nothing about the disk. UnicodeEncodeError is one."""
 
 
 class Writer(Protocol):
@@ -73,7 +77,7 @@ def commit_group(database: Database, items: Sequence[Item]) -> None:
     """Run all the work in one transaction. Work that refuses fails alone. Raises when nothing was committed."""
     try:
         _commit_together(database, items)
-    except apsw.ConstraintError as error:  # not a refusal but a fault, and it has left traces
+    except UNFIT as error:  # not a refusal but a fault, and it has left traces
         if len(items) == 1:
             items[0].error = error
         else:
@@ -117,7 +121,7 @@ class ThreadWriter:
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
         self._lost: StoreLost | None = None
         self._closing = False
-        self._reader = _Reader(reader, self._loop)
+        self._reader = _Reader(reader, self._loop, path)
         self._thread = threading.Thread(target=self._serve, name="treadle-writer", daemon=True)
         self._thread.start()
 
@@ -146,7 +150,11 @@ class ThreadWriter:
 
     def _serve(self) -> None:
         while (first := self._queue.get()) is not None:
-            self._commit([first, *self._take()])
+            items = [first, *self._take()]
+            if self._lost is None:
+                self._commit(items)
+            else:
+                self._fail(items, self._lost)
 
     def _take(self) -> list[Item]:
         """All that is waiting. The word to stop, which comes last, is put back."""
@@ -164,15 +172,17 @@ class ThreadWriter:
             try:
                 commit_group(self._connection, group)
             except apsw.FullError as error:
-                group = self._refuse_new_work(group, explain(error, self._path))
-            except (apsw.BusyError, apsw.LockedError):
+                reason = explain(error, self._path)
+                group = self._refuse_new_work(group, reason)
+            except (apsw.BusyError, apsw.LockedError) as error:
+                reason = explain(error, self._path)
                 logger.warning("%s is locked by another program; waiting for it", self._path)
             except BaseException as error:
                 return self._lose(group, error)
             else:
                 return self._settle(group)
             if self._closing:
-                return self._fail(group, StoreFull(f"{self._path} was closed before there was room to write."))
+                return self._fail(group, reason)
             time.sleep(RETRY_SECONDS)
             group.extend(self._take())
         return None
@@ -209,7 +219,8 @@ def _settle_all(group: list[Item]) -> None:
 class _Reader:
     """Reads on a connection and a thread of its own, so that no commit waits for a reader."""
 
-    def __init__(self, connection: Database, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: Database, loop: asyncio.AbstractEventLoop, path: str) -> None:
+        self._path = path
         self._connection = connection
         self._loop = loop
         self._queue: SimpleQueue[tuple[Look[Any], asyncio.Future[Any]] | None] = SimpleQueue()
@@ -232,7 +243,7 @@ class _Reader:
             try:
                 answer, error = look(self._connection), None
             except BaseException as raised:
-                answer, error = None, raised
+                answer, error = None, explain(raised, self._path) if isinstance(raised, apsw.Error) else raised
             with contextlib.suppress(RuntimeError):  # the event loop has gone, and the asker with it
                 self._loop.call_soon_threadsafe(_answer, future, answer, error)
 

@@ -67,7 +67,7 @@ async def what_was_submitted_is_read_back(harness: StoreHarness) -> None:
 
 
 async def a_claim_opens_an_epoch(harness: StoreHarness) -> None:
-    """`claim` hands out all events so far and a higher epoch each time; the run is running then."""
+    """`claim` hands out all events so far and a higher epoch each time; a pending run is running then."""
     async with one_process(harness) as process:
         run_id = await process.submit()
         await process.steer(run_id)
@@ -119,7 +119,8 @@ async def an_expired_lease_lets_another_claim(harness: StoreHarness) -> None:
 
 
 async def a_released_run_can_be_claimed(harness: StoreHarness) -> None:
-    """A run that was let go of is anyone's at once, and is not being recovered."""
+    """A run that was let go of is anyone's at once, and is not being recovered. It waits until its new owner says
+    what it does next: it may be looked at only to find that it still must."""
     async with two_processes(harness) as (one, two):
         first = await one.claimed()
         await one.advance(first, 2, [step(1)], release=Release("retry", wake_at=one.clock.now() + 60))
@@ -127,6 +128,9 @@ async def a_released_run_can_be_claimed(harness: StoreHarness) -> None:
         assert (record.status, record.waiting_for) == ("waiting", "retry")
         second = await two.claim(first.origin.run_id)
         assert not second.recovering
+        record = await two.store.record(first.origin.run_id)
+        assert (record.status, record.waiting_for) == ("waiting", "retry")
+        await two.advance(second, 3, intents=[step(2)])
         record = await two.store.record(first.origin.run_id)
         assert (record.status, record.waiting_for) == ("running", None)
 
@@ -370,7 +374,7 @@ async def what_was_told_is_durable(harness: StoreHarness) -> None:
 
 
 async def many_runs_advance_side_by_side(harness: StoreHarness) -> None:
-    """A hundred runs, submitted, claimed, advanced, delivered to and ended at the same time, each come out whole."""
+    """A hundred runs, submitted, claimed, advanced, delivered to and ended side by side, each come out whole."""
     async with two_processes(harness) as (one, two):
 
         async def live(number: int) -> RunId:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Draft, Event, Origin, draft
-from treadle.domain.errors import Fenced, NotClaimable, StoreLost, TreadleError, UnknownRun
+from treadle.domain.errors import Fenced, NotClaimable, StoreError, TreadleError, UnknownRun
 from treadle.domain.events import EventData, MessageSteered, RunEnd, RunQueued, StepStart, UserMessage
 from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
 from treadle.domain.messages import user
@@ -40,7 +40,7 @@ class Recorder:
         """Every committed event, in the order in which it was told: run, sequence, type, data."""
         self.deliveries: list[RunId] = []
         self.wakes: list[tuple[RunId, Instant]] = []
-        self.errors: list[StoreLost] = []
+        self.errors: list[StoreError] = []
 
     def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         """Remember the events."""
@@ -54,7 +54,7 @@ class Recorder:
         """Remember the wake."""
         self.wakes.append((run_id, at))
 
-    def lost(self, error: StoreLost) -> None:
+    def lost(self, error: StoreError) -> None:
         """Remember the loss."""
         self.errors.append(error)
 
@@ -173,9 +173,11 @@ async def refused(attempt: Awaitable[object], error: type[TreadleError]) -> str:
     try:
         result = await attempt
     except error as raised:
-        assert str(raised), f"{error.__name__} says nothing"
-        return str(raised)
-    raise AssertionError(f"expected {error.__name__}, got {result!r}")
+        words = str(raised)
+    else:
+        raise AssertionError(f"expected {error.__name__}, got {result!r}")
+    assert words, f"{error.__name__} says nothing"
+    return words
 
 
 async def not_claimable(process: Process, run_id: RunId) -> None:

@@ -49,7 +49,7 @@ def check_journals(
         history[session_id] = (*before, *state.said)
         conversation[run_id] = state.said
         outcomes.append(str(state.outcome))
-        if state.outcome not in POSSIBLE:
+        if state.outcome not in POSSIBLE and (sole or state.outcome != "quarantined"):
             raise Violation(f"{run_id} ended {state.outcome}, which nothing in the scenario leads to")
         if run_id in cancelled and state.outcome != "cancelled":
             raise Violation(f"{run_id}: a cancel was acknowledged and the run ended {state.outcome}")

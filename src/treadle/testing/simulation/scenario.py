@@ -52,8 +52,8 @@ def simulate(schedule: Schedule) -> Report:
     loop.set_exception_handler(lambda _, context: faults.append(str(context.get("exception", context))))
     try:
         report = loop.run_until_complete(_Simulation(schedule, chance).run())
-        _drain(loop)
     finally:
+        _drain(loop)
         loop.close()
     if faults:
         raise Violation(f"unhandled in the background: {faults[0]}")
@@ -90,6 +90,7 @@ class _Simulation:
             people = [asyncio.ensure_future(self._person(number)) for number in range(3)]
             await asyncio.gather(*people)
             await self._until_all_ended()
+            await self._until_all_told()
         finally:
             keeper.cancel()
         for reader in self._readers:
@@ -196,6 +197,23 @@ class _Simulation:
             if loop.time() > give_up:
                 raise Violation(f"stuck: {unfinished[1]}")
             await asyncio.sleep(0.5)
+
+    async def _until_all_told(self) -> None:
+        """Every reader was given what the journal holds; all of it, unless the run went on in another process."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + PATIENCE
+        for stream in self._streams.values():
+            while self._schedule.workers == 1 and not stream.ended:
+                if loop.time() > give_up:
+                    raise Violation(f"{stream.run_id}: a reader was never told of the end, after {stream.last}")
+                await asyncio.sleep(0.5)
+            rows = self._world.disk.execute(
+                "SELECT event_id FROM events JOIN runs ON runs.id = run WHERE run_id = ? ORDER BY events.sequence",
+                (stream.run_id,),
+            )
+            held = [row[0] for row in rows]
+            if stream.given != held[: len(stream.given)]:
+                raise Violation(f"{stream.run_id}: a reader was given other events than the journal holds")
 
     # ── The model ──
 

@@ -71,7 +71,7 @@ class Process:
         self.world = world
         self.name = name
         self._sole = sole
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self.hub = Hub(world.clock, world.ids, self._wake)
         self.store = SqliteJournal(InlineWriter(world.disk), self.hub, world.clock)
         self.journal = FaultyJournal(self.store, plan, self._die, world.delay)
@@ -93,8 +93,8 @@ class Process:
         return asyncio.get_running_loop().create_task(work, context=context)
 
     def adopt(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def _wake(self, run_id: RunId, at: Instant) -> None:
         if not self.journal.dead:
@@ -102,7 +102,7 @@ class Process:
 
     def _die(self) -> None:
         self.world.at_risk |= under_way(self.world.disk)
-        for task in self._tasks:
+        for task in tuple(self._tasks):
             task.cancel()
 
 
@@ -219,6 +219,8 @@ class Stream:
     def __init__(self, run_id: RunId) -> None:
         self.run_id = run_id
         self.last = 0
+        self.given: list[str] = []
+        """The ids of the durable events that it was given."""
         self.ended = False
         self.process: Process | None = None
 
@@ -229,4 +231,5 @@ class Stream:
                 if event.sequence != self.last + 1:
                     raise Violation(f"{self.run_id}: a reader at {self.last} was given {event.sequence}")
                 self.last = event.sequence
+                self.given.append(event.event_id)
                 self.ended = event.type == "run_end"

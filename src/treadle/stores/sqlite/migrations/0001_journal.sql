@@ -1,3 +1,5 @@
+PRAGMA application_id = 0x5452444C;           -- "TRDL"
+
 -- A run, and what is derived from its events for lists and for the dispatcher.
 CREATE TABLE runs (
     id             INTEGER PRIMARY KEY,
@@ -41,6 +43,8 @@ CREATE TABLE deliveries (
     sequence INTEGER NOT NULL,
     PRIMARY KEY (run, key)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX deliveries_by_key ON deliveries (key);
 
 -- What each ended run added to the conversation of its session. Can be rebuilt from the events.
 CREATE TABLE said (

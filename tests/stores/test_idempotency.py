@@ -1,0 +1,61 @@
+"""The same request twice is one request, whatever its run has come to in between."""
+
+import asyncio
+from pathlib import Path
+
+from treadle import Agent, Engine
+from treadle.domain.identity import RunId
+from treadle.home import Home
+from treadle.ports.model import ModelRequest
+from treadle.testing.models import FunctionModel, ScriptStep, Silence, say
+
+AGENT = Agent(name="ada", model="fake/m-1")
+PATIENCE = 10
+
+
+def engine_in(folder: Path) -> Engine:
+    """An engine whose model thinks for ever, unless it is asked to go on."""
+
+    def answer(request: ModelRequest) -> ScriptStep:
+        return say("done") if "Go on" in request.conversation.messages[-1].text else Silence("hm")
+
+    engine = Engine(f"sqlite:///{folder / 'treadle.db'}", home=Home(folder))
+    engine.add_model("fake", FunctionModel(answer))
+    return engine
+
+
+async def waiting_run(engine: Engine, key: str | None = None) -> RunId:
+    """A run in the session `ses_1` that was interrupted and waits."""
+    run_id = await engine.submit(AGENT, "hello", session="ses_1", key=key)
+    await reaches(engine, run_id, "llm_request")
+    await engine.interrupt(run_id)
+    await reaches(engine, run_id, "run_waiting")
+    return run_id
+
+
+async def reaches(engine: Engine, run_id: str, type_: str) -> None:
+    async for event in engine.events(run_id):
+        if event.type == type_:
+            return
+
+
+def test_a_request_is_not_taken_for_a_new_message_to_its_own_run(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(PATIENCE), engine_in(tmp_path) as engine:
+            run_id = await waiting_run(engine, key="k")
+            before = (await engine.service.run(run_id)).sequence
+            assert await engine.submit(AGENT, "hello", session="ses_1", key="k") == run_id
+            assert (await engine.service.run(run_id)).sequence == before, "the message was taken twice"
+
+    asyncio.run(run())
+
+
+def test_a_request_that_went_to_a_waiting_run_is_known_after_its_end(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(PATIENCE), engine_in(tmp_path) as engine:
+            run_id = await waiting_run(engine)
+            assert await engine.submit(AGENT, "Go on, please", session="ses_1", key="k") == run_id
+            await engine.wait(run_id)
+            assert await engine.submit(AGENT, "Go on, please", session="ses_1", key="k") == run_id
+
+    asyncio.run(run())

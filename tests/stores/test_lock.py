@@ -1,0 +1,91 @@
+"""One process owns a SQLite database, and everyone else is told who."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.stores.processes import OWN_AN_ENGINE, holder, let_go
+from treadle import Engine
+from treadle.domain.errors import StoreError, StoreOwned
+from treadle.home import Home
+from treadle.stores.sqlite.lock import DatabaseLock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "treadle.db")
+
+
+def open_engine(path: str) -> None:
+    async def run() -> None:
+        async with Engine(f"sqlite:///{path}", home=Home(Path(path).parent)):
+            pass
+
+    asyncio.run(run())
+
+
+def test_a_second_engine_is_told_who_owns_the_database(path: str) -> None:
+    with holder(OWN_AN_ENGINE, path) as owner:
+        with pytest.raises(StoreOwned) as raised:
+            open_engine(path)
+        text = str(raised.value)
+        assert f"process {owner.pid} " in text
+        assert path in text
+        assert "\n" not in text
+        let_go(owner)
+        owner.wait(10)
+    open_engine(path)
+
+
+def test_a_second_engine_in_the_same_process_is_refused_too(path: str) -> None:
+    async def run() -> None:
+        home = Home(Path(path).parent)
+        async with Engine(f"sqlite:///{path}", home=home) as first:
+            with pytest.raises(StoreOwned, match=f"process {os.getpid()} "):
+                async with Engine(f"sqlite:///{path}", home=home):
+                    pass
+            assert await first.service.runs() == [], "the first goes on"
+        async with Engine(f"sqlite:///{path}", home=home):
+            pass
+
+    asyncio.run(run())
+
+
+def test_a_killed_owner_leaves_no_lock(path: str) -> None:
+    with holder(OWN_AN_ENGINE, path) as owner:
+        owner.send_signal(signal.SIGKILL)
+        owner.wait(10)
+        open_engine(path)
+
+
+def test_an_engine_that_cannot_open_leaves_no_lock(path: str) -> None:
+    Path(path).write_bytes(b"this is not a database" * 500)
+    with pytest.raises(StoreError, match="damaged"):
+        open_engine(path)
+    Path(path).unlink()
+    open_engine(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"{", b"\xff\xfe", b'{"pid":"x"}', b"[" * 4000])
+def test_a_lock_file_that_says_nothing_locks_all_the_same(path: str, content: bytes) -> None:
+    lock = DatabaseLock(path)
+    Path(f"{path}.lock").write_bytes(content)
+    with pytest.raises(StoreOwned, match="another process"):
+        DatabaseLock(path)
+    lock.release()
+    DatabaseLock(path).release()
+
+
+def test_a_lock_file_without_a_lock_owns_nothing(path: str) -> None:
+    """What a process that died has left there, or a copy of it."""
+    Path(f"{path}.lock").write_bytes(b'{"pid":1,"command":"init","since":0}')
+    open_engine(path)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as raised:
+        DatabaseLock(str(tmp_path / "nowhere" / "treadle.db"))
+    assert "cannot be written" in str(raised.value)

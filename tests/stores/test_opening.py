@@ -1,0 +1,232 @@
+"""Opening a SQLite file: made, migrated, or refused with one line that says what to do."""
+
+import asyncio
+import gc
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.stores.processes import HOLD_THE_WRITE_LOCK, KEEP_EVERYONE_OUT, holder
+from tests.testing.harnesses import opened
+from treadle.domain.errors import StoreDamaged, StoreError, StoreLocked, StoreNewer
+from treadle.stores.sqlite import connection as opening
+from treadle.stores.sqlite.connection import connect, load_migrations, open_database, open_reader
+from treadle.testing.conformance.store import OPENING, Process, Recorder
+from treadle.testing.time import CountingIds, FakeClock
+
+PAGE = 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "treadle.db")
+
+
+def value(path: str, sql: str) -> object:
+    database = open_reader(path)
+    try:
+        return database.execute(sql).fetchall()[0][0]
+    finally:
+        database.close()
+
+
+def one_line(error: StoreError) -> str:
+    text = str(error)
+    assert "\n" not in text
+    return text
+
+
+async def fill(path: str, runs: int = 200) -> list[str]:
+    """Write some runs the way an engine does."""
+    recorder, clock = Recorder(), FakeClock()
+    async with opened(path, recorder, clock) as journal:
+        process = Process(journal, recorder, clock, CountingIds(), "worker")
+        return [await process.submit() for _ in range(runs)]
+
+
+# ── Migrations ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_new_file_is_made_current(path: str) -> None:
+    open_database(path).close()
+    assert value(path, "PRAGMA user_version") == len(load_migrations())
+    assert value(path, "PRAGMA journal_mode") == "wal"
+    assert value(path, "SELECT count(*) FROM runs") == 0
+
+
+def test_opening_again_changes_nothing(path: str) -> None:
+    asyncio.run(fill(path, 3))
+    before = value(path, "SELECT group_concat(sql) FROM sqlite_schema")
+    open_database(path).close()
+    assert value(path, "SELECT group_concat(sql) FROM sqlite_schema") == before
+    assert value(path, "SELECT count(*) FROM events") == 6
+
+
+def test_an_empty_file_is_taken_for_new(path: str) -> None:
+    Path(path).touch()
+    open_database(path).close()
+    assert value(path, "PRAGMA user_version") == len(load_migrations())
+
+
+def test_writes_are_durable(path: str) -> None:
+    database = open_database(path)
+    assert database.execute("PRAGMA synchronous").fetchall() == [(2,)], "not FULL"
+    assert database.execute("PRAGMA foreign_keys").fetchall() == [(1,)]
+    database.close()
+
+
+def test_a_migration_is_whole_or_not_at_all(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migration that fails in its middle leaves the version before, which the version before can use."""
+    known = load_migrations()
+    monkeypatch.setattr(opening, "load_migrations", lambda: [*known, "CREATE TABLE half (x); SELECT nonsense;"])
+    with pytest.raises(StoreError):
+        open_database(path)
+    assert value(path, "PRAGMA user_version") == len(known)
+    assert value(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'half'") == 0
+    monkeypatch.setattr(opening, "load_migrations", lambda: [*known, "CREATE TABLE whole (x);"])
+    open_database(path).close()
+    assert value(path, "PRAGMA user_version") == len(known) + 1
+    assert value(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'whole'") == 1
+
+
+# ── Not fit to be used ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_newer_version_is_refused_and_left_alone(path: str) -> None:
+    asyncio.run(fill(path, 1))
+    database = connect(path)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    before = Path(path).read_bytes()
+    with pytest.raises(StoreNewer) as raised:
+        open_database(path)
+    assert "format 99" in one_line(raised.value)
+    assert path in str(raised.value)
+    assert Path(path).read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused(path: str) -> None:
+    content = random.Random(1).randbytes(50_000)
+    Path(path).write_bytes(content)
+    with pytest.raises(StoreDamaged) as raised:
+        open_database(path)
+    text = one_line(raised.value)
+    assert path in text
+    assert "no backup" in text
+    assert ".recover" in text
+    assert Path(path).read_bytes() == content
+
+
+def test_a_damaged_page_is_found_at_start(path: str) -> None:
+    asyncio.run(fill(path))
+    damage(path)
+    with pytest.raises(StoreDamaged) as raised:
+        open_database(path)
+    assert "Nothing was changed" in one_line(raised.value)
+
+
+def test_the_newest_backup_is_named(path: str) -> None:
+    asyncio.run(fill(path))
+    old, new = Path(f"{path}.1.bak"), Path(f"{path}.2.bak")
+    shutil.copy(path, new)
+    shutil.copy(path, old)
+    os.utime(old, (1, 1))
+    damage(path)
+    with pytest.raises(StoreDamaged) as raised:
+        open_database(path)
+    text = one_line(raised.value)
+    assert str(new) in text
+    assert str(old) not in text
+    Path(path).unlink()
+    shutil.copy(new, path)
+    open_database(path).close()
+
+
+def test_a_backup_is_found_beside_a_database_with_brackets_in_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "notes[1].db"
+    path.write_bytes(b"not a database" * 1000)
+    backup = tmp_path / "notes[1].db.bak"
+    backup.touch()
+    with pytest.raises(StoreDamaged, match="newest backup"):
+        open_database(str(path))
+
+
+def test_a_damaged_database_is_left_as_it_was(tmp_path: Path) -> None:
+    """Also what a process that died has left in the write-ahead log: whoever saves what can be saved needs it."""
+    path = str(tmp_path / "treadle.db")
+    asyncio.run(fill(path))
+    crashed = str(tmp_path / "crashed.db")
+
+    async def die() -> None:
+        recorder, clock, ids = Recorder(), FakeClock(), CountingIds()
+        for _ in range(1000):
+            ids("run")  # other ids than those in the file
+        async with opened(path, recorder, clock) as journal:
+            await Process(journal, recorder, clock, ids, "worker").submit(key="only in the log")
+            for suffix in ("", "-wal"):
+                shutil.copy(path + suffix, crashed + suffix)
+
+    asyncio.run(die())
+    damage(crashed)
+    before = Path(crashed).read_bytes(), Path(f"{crashed}-wal").read_bytes()
+    with pytest.raises(StoreDamaged, match="Nothing was changed"):
+        open_database(crashed)
+    gc.collect()
+    assert (Path(crashed).read_bytes(), Path(f"{crashed}-wal").read_bytes()) == before
+
+
+def damage(path: str) -> None:
+    """Overwrite a page in the middle."""
+    with open(path, "r+b") as file:
+        size = os.path.getsize(path)
+        assert size > 8 * PAGE
+        file.seek(size // 2 // PAGE * PAGE)
+        file.write(b"\xa5" * PAGE)
+
+
+def test_a_folder_is_not_a_database(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be opened"):
+        open_database(str(tmp_path))
+
+
+# ── Locked ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_locked_database_is_waited_for_then_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "BUSY_MS", 50)
+    with holder(KEEP_EVERYONE_OUT, path), pytest.raises(StoreLocked) as raised:
+        open_database(path)
+    text = one_line(raised.value)
+    assert path in text
+    assert "locked by another program" in text
+    open_database(path).close()
+
+
+def test_a_lock_that_is_given_up_in_time_goes_unnoticed(path: str) -> None:
+    open_database(path).close()
+    with holder(HOLD_THE_WRITE_LOCK, path) as process:
+
+        async def wait() -> None:
+            opened_then = asyncio.create_task(asyncio.to_thread(open_database, path))
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            (await opened_then).close()
+
+        asyncio.run(wait())
+
+
+def test_what_was_acknowledged_is_there_again(path: str) -> None:
+    runs = asyncio.run(fill(path, 5))
+
+    async def look() -> None:
+        recorder, clock = Recorder(), FakeClock()
+        async with opened(path, recorder, clock) as journal:
+            process = Process(journal, recorder, clock, CountingIds(), "worker")
+            assert [record.origin.run_id for record in await journal.unfinished()] == runs
+            assert [await process.types(record.origin.run_id) for record in await journal.newest(1)] == [OPENING]
+
+    asyncio.run(look())

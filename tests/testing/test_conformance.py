@@ -1,0 +1,65 @@
+"""Treadle's own stores, models and dispatcher keep the contracts that it publishes."""
+
+import asyncio
+import inspect
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.testing.harnesses import Function, InMemory, Local, OnFile, OverHttp, Scripted, simulated
+from treadle.testing.conformance import dispatcher, journal, model, runs, wakes
+from treadle.testing.conformance.dispatcher import DispatcherCheck
+from treadle.testing.conformance.model import ModelCheck, ModelHarness
+from treadle.testing.conformance.store import StoreCheck
+
+STORE_CHECKS = (*journal.CHECKS, *wakes.CHECKS, *runs.CHECKS)
+
+
+def named(checks: Iterable[Any]) -> list[Any]:
+    return [pytest.param(check, id=check.__name__) for check in checks]
+
+
+@pytest.mark.parametrize("check", named(STORE_CHECKS))
+def test_sqlite_on_a_file(check: StoreCheck, tmp_path: Path) -> None:
+    asyncio.run(_bounded(check, OnFile(tmp_path)))
+
+
+@pytest.mark.parametrize("check", named(STORE_CHECKS))
+def test_sqlite_in_memory(check: StoreCheck) -> None:
+    asyncio.run(_bounded(check, InMemory()))
+
+
+async def _bounded(check: StoreCheck, harness: OnFile | InMemory) -> None:
+    async with asyncio.timeout(60):
+        await check(harness)
+
+
+@pytest.mark.parametrize("harness", [Scripted(), Function(), OverHttp()], ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize("check", named(model.CHECKS))
+def test_models(check: ModelCheck, harness: ModelHarness) -> None:
+    asyncio.run(_checked(check, harness))
+
+
+async def _checked(check: ModelCheck, harness: ModelHarness) -> None:
+    await check(harness)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("check", named(dispatcher.CHECKS))
+def test_local_dispatcher(check: DispatcherCheck, seed: int) -> None:
+    async def checked() -> None:
+        await check(Local())
+
+    simulated(checked(), seed)
+
+
+@pytest.mark.parametrize("module", [journal, wakes, runs, model, dispatcher])
+def test_every_check_is_listed_and_states_its_contract(module: ModuleType) -> None:
+    functions = inspect.getmembers(module, inspect.iscoroutinefunction)
+    defined = {name for name, value in functions if value.__module__ == module.__name__ and name != "collect"}
+    assert {check.__name__ for check in module.CHECKS} == defined
+    assert len(module.CHECKS) == len(defined)
+    assert all(check.__doc__ for check in module.CHECKS)

@@ -1,0 +1,278 @@
+"""Engines that are broken on purpose, each in one way. If no schedule notices, an invariant is missing."""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from treadle.core import decide, fold
+from treadle.core.ledger import Call
+from treadle.core.state import RunState
+from treadle.domain import events as e
+from treadle.domain.envelope import Draft, Event, Origin
+from treadle.domain.errors import NotClaimable
+from treadle.domain.events import EventData
+from treadle.domain.identity import RunId
+from treadle.engine.hub import Hub
+from treadle.engine.ownership import Log
+from treadle.ports.journal import ANY, Advance, Advanced, Claim
+from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.testing.faults import FaultyJournal
+from treadle.testing.simulation.__main__ import schedule_of
+from treadle.testing.simulation.scenario import Schedule, simulate
+from treadle.testing.simulation.world import PROCESS, Process, Violation
+
+SCHEDULES = 300
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def here() -> Process:
+    process = PROCESS.get()
+    assert process is not None
+    return process
+
+
+def orphans_run_again(patch: pytest.MonkeyPatch) -> None:
+    """A call whose outcome is not known is run again, whatever its tool declares."""
+    judge = vars(decide)["_judge"]
+
+    def careless(state: RunState, call: Call) -> Any:
+        return None if call.phase == "started" and call.name in state.tools else judge(state, call)
+
+    patch.setattr(decide, "_judge", careless)
+
+
+def intents_are_always_accepted(patch: pytest.MonkeyPatch) -> None:
+    """An owner that has not seen what was delivered may go on as if it had."""
+    advance = FaultyJournal.advance
+
+    async def blind(self: FaultyJournal, wanted: Advance) -> Advanced:
+        return await advance(self, msgspec.structs.replace(wanted, seen=ANY))
+
+    patch.setattr(FaultyJournal, "advance", blind)
+
+
+def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    """Whoever appends is taken for the owner of today."""
+    advance = SqliteJournal.advance
+
+    async def unfenced(self: SqliteJournal, wanted: Advance) -> Advanced:
+        row = here().world.disk.execute("SELECT epoch FROM runs WHERE run_id = ?", (wanted.run_id,)).fetchone()
+        return await advance(self, msgspec.structs.replace(wanted, epoch=row[0] if row else wanted.epoch))
+
+    patch.setattr(SqliteJournal, "advance", unfenced)
+
+
+def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
+    """A run can be claimed while a healthy worker is on it, and that worker is not fenced."""
+    nobody_is_fenced(patch)
+    claim = FaultyJournal.claim
+
+    async def greedy(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:
+        here().world.disk.execute("UPDATE runs SET lease_until = 0 WHERE run_id = ?", (run_id,))
+        return await claim(self, run_id, worker)
+
+    patch.setattr(FaultyJournal, "claim", greedy)
+
+
+def steered_messages_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    delivered = vars(fold)["_delivered"]
+
+    def deaf(state: RunState, data: e.Delivery) -> None:
+        if not isinstance(data, e.MessageSteered):
+            delivered(state, data)
+
+    patch.setattr(fold, "_delivered", deaf)
+
+
+def cancels_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    delivered = vars(fold)["_delivered"]
+
+    def deaf(state: RunState, data: e.Delivery) -> None:
+        if not isinstance(data, e.CancelRequested):
+            delivered(state, data)
+
+    patch.setattr(fold, "_delivered", deaf)
+
+
+def results_are_recorded_twice(patch: pytest.MonkeyPatch) -> None:
+    record = Log.record
+
+    def stutter(self: Log, *facts: EventData) -> None:
+        record(self, *(fact for fact in facts for _ in range(2 if isinstance(fact, e.ToolCallEnd) else 1)))
+
+    patch.setattr(Log, "record", stutter)
+
+
+def results_are_lost(patch: pytest.MonkeyPatch) -> None:
+    record = Log.record
+
+    def forgetful(self: Log, *facts: EventData) -> None:
+        record(self, *facts)
+        here().world.effects.clear()
+
+    patch.setattr(Log, "record", forgetful)
+
+
+def tools_run_before_their_intent(patch: pytest.MonkeyPatch) -> None:
+    """The intent is not committed before the effect but together with the result."""
+    intend = Log.intend
+
+    async def hasty(self: Log, *intents: EventData) -> bool:
+        starts = [data for data in intents if isinstance(data, e.ToolCallStart)]
+        if not starts:
+            return await intend(self, *intents)
+        self.record(*intents)
+        return True
+
+    patch.setattr(Log, "intend", hasty)
+
+
+def sessions_are_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """A run does not wait for the one before it in its session."""
+    claim = FaultyJournal.claim
+
+    async def impatient(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:
+        disk = here().world.disk
+        disk.execute(
+            "UPDATE runs SET session_id = '!' || session_id "
+            "WHERE session_id = (SELECT session_id FROM runs WHERE run_id = ?1) AND run_id != ?1",
+            (run_id,),
+        )
+        try:
+            return await claim(self, run_id, worker)
+        finally:
+            disk.execute("UPDATE runs SET session_id = ltrim(session_id, '!')")
+
+    patch.setattr(FaultyJournal, "claim", impatient)
+
+
+def readers_miss_events(patch: pytest.MonkeyPatch) -> None:
+    """What a reader catches up on lacks its last event."""
+    read = FaultyJournal.read
+
+    async def short(self: FaultyJournal, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
+        return (await read(self, run_id, after, limit))[:-1]
+
+    patch.setattr(FaultyJournal, "read", short)
+
+
+def wakes_are_lost(patch: pytest.MonkeyPatch) -> None:
+    """Nobody is woken, and no sweep finds what is runnable."""
+
+    async def blind(self: FaultyJournal, limit: int = 100) -> Sequence[RunId]:
+        return []
+
+    patch.setattr(FaultyJournal, "runnable", blind)
+
+
+def readers_are_not_told_of_the_end(patch: pytest.MonkeyPatch) -> None:
+    committed = Hub.committed
+
+    def silent(self: Hub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        committed(self, origin, first, [made for made in drafts if made.type != "run_end"])
+
+    patch.setattr(Hub, "committed", silent)
+
+
+def events_are_published_under_each_others_numbers(patch: pytest.MonkeyPatch) -> None:
+    committed = Hub.committed
+
+    def muddled(self: Hub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        end = [made for made in drafts if made.type == "run_end"]
+        others = [made for made in drafts if made.type != "run_end"]
+        committed(self, origin, first, [*reversed(others), *end])
+
+    patch.setattr(Hub, "committed", muddled)
+
+
+def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) -> None:
+    advance = FaultyJournal.advance
+
+    async def rash(self: FaultyJournal, wanted: Advance) -> Advanced:
+        if wanted.seen != ANY:
+            process = here()
+            row = process.world.disk.execute(
+                "SELECT session_id, agent_id FROM runs WHERE run_id = ?", (wanted.run_id,)
+            ).fetchone()
+            assert row is not None
+            process.hub.committed(Origin(wanted.run_id, *row), wanted.seen + 1, (*wanted.facts, *wanted.intents))
+        return await advance(self, wanted)
+
+    patch.setattr(FaultyJournal, "advance", rash)
+
+
+MUTANTS: tuple[Mutation, ...] = (
+    orphans_run_again,
+    intents_are_always_accepted,
+    nobody_is_fenced,
+    leases_do_not_hold,
+    steered_messages_are_dropped,
+    cancels_are_dropped,
+    results_are_recorded_twice,
+    results_are_lost,
+    tools_run_before_their_intent,
+    sessions_are_out_of_order,
+    readers_miss_events,
+    wakes_are_lost,
+)
+AMONG_WORKERS = (nobody_is_fenced, leases_do_not_hold)
+"""What matters only where two processes work on one store."""
+UNNOTICED: tuple[Mutation, ...] = (
+    readers_are_not_told_of_the_end,
+    events_are_published_under_each_others_numbers,
+    events_are_published_before_they_are_committed,
+)
+"""Readers heal gaps from the journal, and the simulation compares only the numbers of what they were given."""
+
+
+@pytest.mark.parametrize("mutate", MUTANTS, ids=lambda mutation: mutation.__name__)
+def test_a_broken_engine_is_noticed(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    workers = 2 if mutate in AMONG_WORKERS else 1
+    assert noticed(workers), f"{SCHEDULES} schedules, and none noticed"
+
+
+@pytest.mark.parametrize("mutate", UNNOTICED, ids=lambda mutation: mutation.__name__)
+def test_a_broken_publisher_is_noticed(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    assert noticed(workers=1), f"{SCHEDULES} schedules, and none noticed"
+
+
+def noticed(workers: Literal[1, 2]) -> str | None:
+    """The first violation that a schedule finds."""
+    for seed in range(SCHEDULES):
+        try:
+            simulate(Schedule(seed, workers))
+        except Violation as violation:
+            return str(violation)
+    return None
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_over() -> Iterator[None]:
+    """A simulation that fails leaves its tasks as they stood; let them go here and not in another test."""
+    logging.disable(logging.CRITICAL)
+    yield
+    gc.collect()
+    logging.disable(logging.NOTSET)
+
+
+def test_the_engine_as_it_is_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrapping that mutants are made of breaks nothing by itself."""
+    claim = FaultyJournal.claim
+
+    async def wrapped(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:
+        try:
+            return await claim(self, run_id, worker)
+        except (NotClaimable, asyncio.CancelledError):
+            raise
+
+    monkeypatch.setattr(FaultyJournal, "claim", wrapped)
+    for seed in range(20):
+        simulate(schedule_of(seed))

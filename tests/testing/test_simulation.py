@@ -1,0 +1,105 @@
+"""Thousands of schedules in virtual time, a crash around every single write, and proof that the simulation would
+notice an engine that is broken."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from treadle.testing.faults import Fault
+from treadle.testing.simulation import __main__ as command
+from treadle.testing.simulation.__main__ import run_block, schedule_of
+from treadle.testing.simulation.scenario import Report, Schedule, simulate
+
+BLOCK = 125
+BLOCKS = 16
+ONE_IN_ORDER = """
+import logging
+from treadle.testing.simulation.__main__ import schedule_of
+from treadle.testing.simulation.scenario import simulate
+logging.disable(logging.CRITICAL)
+for seed in range(12):
+    print(simulate(schedule_of(seed)))
+"""
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """`run_block` silences the log of its process, which other tests want to read."""
+    before = logging.root.manager.disable
+    yield
+    logging.disable(before)
+
+
+@pytest.mark.parametrize("first", range(0, BLOCK * BLOCKS, BLOCK))
+def test_schedules(first: int) -> None:
+    found, failed = run_block(first, BLOCK)
+    assert failed == [], f"replay: python -m treadle.testing.simulation --seed {failed[0][0]}"
+    assert found["crashes"] > BLOCK / 2, "the schedules hardly crash any more: they show nothing"
+    assert found["completed"] > BLOCK
+    assert found["cancelled"] > BLOCK / 10
+
+
+def writes_of(schedule: Schedule) -> int:
+    return simulate(schedule).writes
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_around_every_write(when: Fault, workers: int) -> None:
+    seed = 7
+    writes = writes_of(_schedule(seed, workers, ()))
+    assert writes > 15
+    survived: Counter[int] = Counter()
+    for number in range(writes):
+        report = simulate(_schedule(seed, workers, ((number, when),)))
+        survived[report.crashes] += 1
+    assert survived[1] == writes, "a crash was planned for a write that was never made"
+
+
+def test_two_crashes_in_a_row() -> None:
+    """The process that takes over dies at its first writes too."""
+    for number in range(0, writes_of(_schedule(11, 1, ())), 3):
+        for again in range(1, 4):
+            simulate(_schedule(11, 1, ((number, "after"), (number + again, "before"))))
+
+
+def _schedule(seed: int, workers: int, crashes: tuple[tuple[int, Fault], ...]) -> Schedule:
+    return Schedule(seed, 2 if workers == 2 else 1, crashes)
+
+
+def test_a_schedule_replays() -> None:
+    for seed in range(40):
+        assert simulate(schedule_of(seed)) == simulate(schedule_of(seed))
+
+
+def test_a_schedule_replays_in_another_process() -> None:
+    """Nothing depends on the hashes that Python draws for each process."""
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", ONE_IN_ORDER],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }
+    assert len(printed) == 1
+    assert printed.pop().count("Report(") == 12
+
+
+def test_a_failing_seed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(schedule: Schedule) -> Report:
+        raise AssertionError("broken on purpose")
+
+    monkeypatch.setattr(command, "simulate", fails)
+    _, failed = run_block(5, 2)
+    assert [seed for seed, _ in failed] == [5, 6]
+    assert command.replay(5) == 1
+    assert "broken on purpose" in capsys.readouterr().err
