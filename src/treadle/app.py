@@ -1,6 +1,7 @@
 """The composition root: the only file that names concrete classes. `Engine` is what programs open."""
 
 import asyncio
+import math
 import os
 import random
 from collections.abc import AsyncGenerator, Callable
@@ -31,6 +32,7 @@ from treadle.library import (
     implementations,
     overridden,
     same_tool,
+    type_of,
 )
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
@@ -125,8 +127,7 @@ class Engine:
         if callbacks is not None:
             async for event in self.events(ticket.run_id):
                 callbacks(event)
-        wanted = options.get("output") or (agent.output_type if isinstance(agent, Agent) else None)
-        return await self.wait(ticket.run_id, wanted if isinstance(wanted, type) else None)
+        return await self.wait(ticket.run_id, _output_type(agent, options))
 
     async def stream(
         self, agent: Agent | AgentSpec, message: str, **options: Unpack[Options]
@@ -136,7 +137,7 @@ class Engine:
         async for event in self.events(ticket.run_id):
             yield event
 
-    async def wait(self, run_id: str, output: type[Any] | None = None) -> Result:
+    async def wait(self, run_id: str, output: Any = None) -> Result:
         """The result of a run, whenever it ends; `output` is the type to read the answer as."""
         origin, end = await self.service.wait(RunId(run_id))
         value = None
@@ -345,15 +346,27 @@ def _writer(path: str, hub: Hub) -> Writer:
 def _timeouts() -> ToolTimeouts:
     value = os.environ.get(TOOL_TIMEOUT)
     try:
-        return ToolTimeouts() if value is None else ToolTimeouts(float(value))
+        seconds = ToolTimeouts().default if value is None else float(value)
     except ValueError:
-        raise UsageError(f"{TOOL_TIMEOUT} is `{value}`; accepted: seconds, 0 for none.") from None
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise UsageError(f"{TOOL_TIMEOUT} is `{value}`; accepted: seconds, 0 for none.")
+    return ToolTimeouts(seconds)
 
 
-def _output(text: str, wanted: type[Any] | None) -> Any:
+def _output_type(agent: Agent | AgentSpec, options: Options) -> Any:
+    """What to read the answer as; None when it is plain text."""
+    if (wanted := options.get("output")) is not None:
+        return type_of(wanted)
+    if isinstance(agent, Agent):
+        return None if agent.spec.output is None else agent.output_type
+    return None if agent.output is None else Any
+
+
+def _output(text: str, wanted: Any) -> Any:
     if wanted is None:
         return None
     try:
         return msgspec.json.decode(text, type=wanted)
     except msgspec.DecodeError as error:
-        raise UsageError(f"The answer cannot be read as {wanted.__name__}: {error}") from None
+        raise UsageError(f"The answer cannot be read as {wanted}: {error}") from None

@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from treadle.core.guards.output import refuse_wrong_schema
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.providers import ProviderConfig
+from treadle.domain.schemas import refuse_wrong_schema
 from treadle.yaml_files import read_struct
 
 HOME = "TREADLE_HOME"

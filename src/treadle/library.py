@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 from msgspec import Struct
@@ -16,11 +16,15 @@ from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import Image, Text, Thinking
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.ports.tool import Tool
+from treadle.settings import Wrong, checked
 from treadle.tools.function import tool as as_tool
 
 ToolLike = Tool | Callable[..., Any] | str
 """A tool, a typed function, or the name (or glob) of tools that the engine knows."""
 
+
+OutputLike = Any
+"""A type, a JSON Schema as a mapping, or None."""
 
 PICTURES = {
     ".png": "image/png",
@@ -44,14 +48,14 @@ class Agent:
         model_settings: ModelSettings | Mapping[str, Any] | None = None,
         persona: str = "",
         tools: Sequence[ToolLike] = (),
-        output: type[Any] | Mapping[str, Any] | None = None,
+        output: OutputLike = None,
         limits: Limits | Mapping[str, Any] | None = None,
         budget_hints: bool = False,
         retry: Retry | Mapping[str, Any] | None = None,
         loop: Loop | Mapping[str, Any] | None = None,
     ) -> None:
         self.tools = implementations(tools)
-        self.output_type = output if isinstance(output, type) else None
+        self.output_type: Any = type_of(output)
         self.spec = _spec(
             {
                 "name": name,
@@ -90,17 +94,26 @@ def tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
     return tuple(item if isinstance(item, str) else _implementation(item).spec.name for item in tools)
 
 
-def schema_of(output: type[Any] | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if isinstance(output, type):
+def schema_of(output: OutputLike) -> dict[str, Any] | None:
+    """The JSON Schema of what an answer must be. Raises ConfigError for a type that has none."""
+    if output is None or isinstance(output, Mapping):
+        return None if output is None else dict(cast("Mapping[str, Any]", output))
+    try:
         return msgspec.json.schema(output)
-    return None if output is None else dict(output)
+    except TypeError as error:
+        raise ConfigError(f"output={output!r} has no JSON Schema: {error}") from None
+
+
+def type_of(output: OutputLike) -> Any:
+    """The type to read an answer as: the one that was asked for, or plain values where it was a schema."""
+    return Any if output is None or isinstance(output, Mapping) else output
 
 
 def _spec(fields: dict[str, Any]) -> AgentSpec:
     try:
-        return msgspec.convert(msgspec.to_builtins(fields), AgentSpec)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"agent `{fields['name']}`: {error}") from None
+        return checked(msgspec.to_builtins(fields), AgentSpec)
+    except Wrong as wrong:
+        raise ConfigError(f"agent `{fields['name']}`: {wrong}") from None
 
 
 class Options(TypedDict):
@@ -113,7 +126,7 @@ class Options(TypedDict):
     """Those that are given replace the agent's, one by one."""
     deadline: NotRequired[float | str | None]
     tools: NotRequired[Sequence[ToolLike] | None]
-    output: NotRequired[type[Any] | Mapping[str, Any] | None]
+    output: NotRequired[OutputLike]
     attachments: NotRequired[Sequence[Image | Path]]
     """Pictures, and files that hold a picture or text."""
     key: NotRequired[str | None]
@@ -136,14 +149,20 @@ def attached(attachment: Image | Path) -> Image | Text:
         raise UsageError(f"The attachment {attachment} is neither UTF-8 text nor a picture ({kinds}).") from None
 
 
+def _whole(limits: Limits) -> dict[str, Any]:
+    """Every limit, also those that are as they are by default."""
+    return {name: getattr(limits, name) for name in limits.__struct_fields__}
+
+
 def overridden(spec: AgentSpec, options: Options) -> AgentSpec:
     """The agent for one run: its file, with what the caller wants otherwise."""
     changes: dict[str, Any] = {}
-    limits = msgspec.to_builtins(options.get("limits") or {})
+    wanted = options.get("limits") or {}
+    limits = _whole(wanted) if isinstance(wanted, Limits) else dict(wanted)
     if (deadline := options.get("deadline")) is not None:
         limits["deadline"] = deadline
     if limits:
-        changes["limits"] = msgspec.to_builtins(spec.limits) | limits
+        changes["limits"] = _whole(spec.limits) | limits
     if (model := options.get("model")) is not None:
         changes["model"], changes["provider"] = model, None
     if (tools := options.get("tools")) is not None:

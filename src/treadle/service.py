@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Sequence
 
 from msgspec import Struct
 
-from treadle.core.guards.output import refuse_wrong_schema
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, Origin, draft
 from treadle.domain.errors import InvalidState, SizeLimitExceeded, UsageError
@@ -23,6 +22,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.messages import Message
+from treadle.domain.schemas import refuse_wrong_schema
 from treadle.engine.hub import BACKLOG, End, Hub, reset
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Journal, RunRecord, Runs
@@ -91,21 +91,16 @@ class Service:
         return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
 
     def _check(self, submission: Submission) -> None:
-        length = len(submission.message.text)
-        if length > MESSAGE_LIMIT:
-            raise SizeLimitExceeded(
-                f"The message has {length} characters; at most {MESSAGE_LIMIT} are taken. "
-                "Send it in parts, or give the agent a tool that reads it."
-            )
-        if submission.agent.output is not None:
+        """Raise whatever can be known to be wrong."""
+        _check_message(submission.message)
+        agent = submission.agent
+        if agent.output is not None:
             try:
-                refuse_wrong_schema(submission.agent.output)
+                refuse_wrong_schema(agent.output)
             except ValueError as error:
-                raise UsageError(
-                    f"The output of agent `{submission.agent.name}` is no JSON Schema: {error}"
-                ) from None
-        self._models.resolve(submission.agent.model, submission.agent.provider)
-        self._tools.select(submission.agent.tools)
+                raise UsageError(f"The output of agent `{agent.name}` is no JSON Schema: {error}") from None
+        self._models.resolve(agent.model, agent.provider)
+        self._tools.select(agent.tools)
 
     async def _waiting(self, session_id: SessionId) -> RunId | None:
         for record in await self._runs.unfinished(session_id):
@@ -121,6 +116,7 @@ class Service:
         self, run_id: RunId, message: Message, mode: SteerMode = "queue", key: str | None = None
     ) -> int:
         """A message for a run under way: at its next step, or at once."""
+        _check_message(message)
         return await self._must_deliver(run_id, MessageSteered(message, mode), key)
 
     async def interrupt(self, run_id: RunId, reason: str = "Interrupted by the user.") -> int:
@@ -169,13 +165,15 @@ class Service:
 
         It ends after `run_end`, or after a `stream_reset` when the reader was too slow."""
         with self._hub.subscribe(run_id, backlog) as live:
-            origin = (await self._runs.record(run_id)).origin
-            last, ended = after, False
+            record = await self._runs.record(run_id)
+            origin, last, ended = record.origin, after, record.outcome is not None
             async for event in self.stored(run_id, last):
-                last, ended = event.sequence, isinstance(event.data, RunEnd)
+                last, ended = event.sequence, ended or isinstance(event.data, RunEnd)
                 yield event
             caught_up = self._hub.text_in_flight(run_id)
-            if caught_up is not None and caught_up.text:
+            if caught_up is not None and (caught_up.request > last or not caught_up.text):
+                caught_up = None  # its request is still to come, and all of its text behind it
+            if caught_up is not None:
                 yield self._hub.event(origin, caught_up.request, caught_up)
             if ended:
                 return
@@ -214,6 +212,17 @@ class Service:
 
     async def unfinished(self) -> Sequence[RunRecord]:
         return await self._runs.unfinished()
+
+
+def _check_message(message: Message) -> None:
+    length = len(message.text)
+    if length > MESSAGE_LIMIT:
+        raise SizeLimitExceeded(
+            f"The message has {length} characters; at most {MESSAGE_LIMIT} are taken. "
+            "Send it in parts, or give the agent a tool that reads it."
+        )
+    if not message.text.strip() and len(message.parts) == 1:
+        raise UsageError("The message is empty. Say what is to be done.")
 
 
 def _already_shown(event: Event, caught_up: Token) -> bool:

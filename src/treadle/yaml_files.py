@@ -1,23 +1,17 @@
 """Reading YAML files that people write. Whatever is wrong with one becomes a ConfigError of one line that names
 the file, the key, what was found and what is accepted."""
 
-import math
-import types
 from collections.abc import Collection
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, TypeVar
 
-import msgspec
 import yaml
-from msgspec import NODEFAULT, Struct
+from msgspec import Struct
 
 from treadle.domain.errors import ConfigError
+from treadle.settings import Wrong, checked, without_later_keys
 
 MAX_BYTES = 1_000_000
-SECRET_KEYS = ("key", "header")
-"""A value whose path has one of these in it is not quoted back."""
-
 _Kind = TypeVar("_Kind", bound=Struct)
 
 
@@ -25,15 +19,11 @@ def read_struct(path: Path, kind: type[_Kind], not_yet: Collection[str] = ()) ->
     """The content of a file as a `kind`. `not_yet` are keys, as dotted paths, that only a later version obeys: they
     may be there if they ask for nothing."""
     try:
-        return _checked(_without_later_keys(_load(path), not_yet), kind, at="")
-    except _Wrong as wrong:
+        return checked(without_later_keys(_load(path), not_yet), kind, at="")
+    except Wrong as wrong:
         raise ConfigError(f"{path}: {wrong}") from None
     except RecursionError:
         raise ConfigError(f"{path}: it is nested too deeply, or an alias (*) contains itself") from None
-
-
-class _Wrong(Exception):
-    """What is wrong, without the file."""
 
 
 # ── From bytes to plain values ─────────────────────────────────────────────────────────────────────
@@ -49,9 +39,9 @@ class _Loader(yaml.SafeLoader):
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
             if key_node.tag != "tag:yaml.org,2002:str":
-                raise _Wrong(f"line {line}: the key `{_text(key_node)}` is not text; put it in quotes")
+                raise Wrong(f"line {line}: the key `{_text(key_node)}` is not text; put it in quotes")
             if key_node.value in seen:
-                raise _Wrong(f"line {line}: the key `{key_node.value}` stands there twice; remove one")
+                raise Wrong(f"line {line}: the key `{key_node.value}` stands there twice; remove one")
             seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 
@@ -90,161 +80,3 @@ def _syntax_error(error: yaml.YAMLError) -> str:
     elif isinstance(error, yaml.reader.ReaderError):
         what = f"{error.reason} (character {error.position + 1})"
     return f"{line}it is not valid YAML: {what}"
-
-
-# ── From plain values to typed ones ────────────────────────────────────────────────────────────────
-
-
-def _without_later_keys(value: Any, not_yet: Collection[str], at: str = "") -> Any:
-    """The value without the keys of a later version, which must ask for nothing."""
-    if not isinstance(value, dict):
-        return value
-    kept: dict[str, Any] = {}
-    for name, item in cast("dict[str, Any]", value).items():
-        path = _join(at, name)
-        if path not in not_yet:
-            kept[name] = _without_later_keys(item, not_yet, path)
-        elif not _asks_for_nothing(item):
-            raise _Wrong(f"{path}: this version does not support it yet (found {_found(item, path)}); remove it")
-    return kept
-
-
-def _asks_for_nothing(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(_asks_for_nothing(item) for item in cast("dict[str, Any]", value).values())
-    return value is None or value == []
-
-
-def _checked(value: Any, kind: type[_Kind], at: str) -> _Kind:
-    """The value as a struct. Each field is checked by itself, so that an error knows where it is."""
-    if not isinstance(value, dict):
-        raise _Wrong(_mismatch(value, kind, at))
-    data = cast("dict[str, Any]", value)
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    for name in data:
-        if name not in fields:
-            raise _Wrong(_unknown_key(name, list(fields), at))
-    for name, field in fields.items():
-        if name in data:
-            _check(data[name], field.type, _join(at, name))
-        elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
-            raise _Wrong(f"{_join(at, name)} is missing; accepted: {_accepted(field.type)}")
-    try:
-        return msgspec.convert(data, kind)
-    except msgspec.ValidationError:
-        raise _Wrong(_out_of_range(data, kind, at)) from None
-
-
-def _check(value: Any, kind: Any, at: str) -> None:
-    """Check a value against a type, down to the leaves."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        _checked(value, kind, at)
-    elif origin is dict and isinstance(value, dict) and arguments[1] is not Any:
-        for name, item in cast("dict[str, Any]", value).items():
-            _check(item, arguments[1], _join(at, name))
-    elif origin is tuple and isinstance(value, list):
-        for index, item in enumerate(cast("list[Any]", value)):
-            _check(item, arguments[0], f"{at}[{index}]")
-    else:
-        _check_leaf(value, kind, at)
-
-
-def _check_leaf(value: Any, kind: Any, at: str) -> None:
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        raise _Wrong(_mismatch(value, kind, at)) from None
-    if isinstance(value, float) and not math.isfinite(value):
-        raise _Wrong(f"{at}: found {value}; accepted: a finite number")
-
-
-def _out_of_range(data: dict[str, Any], kind: type[Struct], at: str) -> str:
-    """Which value a struct refuses although its type is right: the one that it refuses alone, if there is one."""
-    required = {field.encode_name for field in msgspec.structs.fields(kind) if field.required}
-    least = {name: data[name] for name in required}
-    if message := _refusal(least, kind):
-        return _blame(message.partition(" ")[0], message, data, at)
-    for name in (name for name in data if name not in required):
-        if message := _refusal(least | {name: data[name]}, kind):
-            return _blame(name, message, data, at)
-    return f"{at}: {_refusal(data, kind)}"
-
-
-def _refusal(data: dict[str, Any], kind: type[Struct]) -> str:
-    try:
-        msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        return str(error)
-    return ""
-
-
-def _blame(name: str, message: str, data: dict[str, Any], at: str) -> str:
-    """A struct's own words about one of its values, with the whole path and with what was found."""
-    if name not in data:
-        return f"{at}: {message}"
-    subject, _, predicate = message.partition(" ")
-    names_it = subject.rpartition(".")[2] == name
-    said = f"{_join(at, name)} {predicate}" if names_it else f"{_join(at, name)}: {message}"
-    return said if str(data[name]) in said else f"{said}; found {_found(data[name], at)}"
-
-
-# ── Words ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _join(at: str, name: str) -> str:
-    return f"{at}.{name}" if at else name
-
-
-def _mismatch(value: Any, kind: Any, at: str) -> str:
-    where = f"{at}: " if at else ""
-    return f"{where}found {_found(value, at)}; accepted: {_accepted(kind)}"
-
-
-def _unknown_key(name: str, known: list[str], at: str) -> str:
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean `{near[0]}`? " if near else ""
-    return f"{_join(at, name)} is not a known key; {hint}accepted: {', '.join(known)}"
-
-
-def _found(value: Any, at: str) -> str:
-    hidden = any(word in at for word in SECRET_KEYS)
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
-        case str():
-            return "text" if hidden else f"the text `{value if len(value) <= 60 else value[:59] + '…'}`"
-        case int() | float():
-            return "a number" if hidden else f"the number {value}"
-        case list():
-            return "a list"
-        case dict():
-            return "a mapping"
-        case _:
-            return f"a value of type {type(value).__name__}"
-
-
-_WORDS: dict[Any, str] = {
-    type(None): "null",
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    dict: "a mapping",
-}
-
-
-def _accepted(kind: Any) -> str:
-    """A type in words."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return " or ".join(_accepted(argument) for argument in arguments)
-    if origin is Literal:
-        return " or ".join(map(str, arguments))
-    if origin is tuple:
-        return "a list of text" if arguments[0] is str else "a list"
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return f"a mapping with the keys {', '.join(field.encode_name for field in msgspec.structs.fields(kind))}"
-    return _WORDS.get(origin or kind, "another type")

@@ -84,9 +84,9 @@ def test_calls_are_merged_by_index() -> None:
         )
     )
     shown: dict[tuple[int, str], str] = {}
-    for event in events:  # how many there are depends on how the network cuts the stream
-        if isinstance(event, CallDelta):
-            shown[event.index, event.name] = shown.get((event.index, event.name), "") + event.arguments
+    for shown_event in events:  # how many there are depends on how the network cuts the stream
+        if isinstance(shown_event, CallDelta):
+            shown[shown_event.index, shown_event.name] = shown.get((shown_event.index, shown_event.name), "") + shown_event.arguments
     assert shown == {(0, "add"): '{"a":1}', (1, "now"): ""}
     last = events[-1]
     assert isinstance(last, Completed)

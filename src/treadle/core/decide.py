@@ -21,7 +21,7 @@ OUTCOME_UNKNOWN = (
 
 
 class CallModel(Struct, frozen=True):
-    """Ask the model. `events` are what the guards had to say; the notes in them go with the request."""
+    """Ask the model. `events` are what the guards had to say, which goes with the request."""
 
     events: tuple[EventData, ...] = ()
     tools_offered: bool = True
@@ -103,12 +103,12 @@ def _plan_calls(state: RunState) -> RunTools | Finish:
     run: list[Call] = []
     refuse: list[EventData] = []
     for call in state.open_calls:
+        if not _fits(state, call, run):
+            break  # and what stands behind it is judged when its turn has come
         match _judge(state, call):
             case Stop() as stop:
                 return _finish(state, stop)
             case None:
-                if not _fits(state, call, run):
-                    break
                 run.append(call)
             case refusal:
                 refuse.append(refusal)
@@ -117,7 +117,10 @@ def _plan_calls(state: RunState) -> RunTools | Finish:
 
 def _fits(state: RunState, call: Call, batch: list[Call]) -> bool:
     """Whether a call may start beside those of the batch. A call that is not concurrent is a barrier."""
-    return not batch or (state.tools[call.name].concurrent and state.tools[batch[-1].name].concurrent)
+    if not batch:
+        return True
+    spec = state.tools.get(call.name)
+    return state.tools[batch[-1].name].concurrent and (spec is None or spec.concurrent)
 
 
 def _judge(state: RunState, call: Call) -> Stop | EventData | None:
@@ -168,12 +171,9 @@ def marked_final(state: RunState) -> bool:
 
 
 def completed(state: RunState) -> Outcome:
-    text = state.answer_so_far
-    if state.agent.loop.final_marker is not None:
-        text = text.replace(state.agent.loop.final_marker, "").strip()
-    if text.strip() in SILENT_TEXTS:
+    if state.answer.strip() in SILENT_TEXTS:
         return Outcome("silent", "", reason="The agent had nothing to say.")
-    return Outcome("completed", text)
+    return Outcome("completed", state.answer)
 
 
 def _model_error(state: RunState) -> Outcome:

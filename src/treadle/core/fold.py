@@ -111,7 +111,7 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
     parts, text = data.parts, "".join(part.text for part in data.parts if isinstance(part, Text))
     if data.stop == "interrupted":
         parts = tuple(part for part in parts if isinstance(part, Text))
-    elif text.strip() in SILENT_TEXTS:
+    elif text.strip() in SILENT_TEXTS and not any(isinstance(part, ToolUse) for part in parts):
         parts = (Text(SILENT_STORED),)
     state.transcript.add(Message("assistant", parts))
     state.calls = [
@@ -119,7 +119,10 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
     ]
     state.step.calls = len(state.calls)
     state.step.told_something = state.step.told_something or bool(text.strip())
-    state.answer_so_far = text if not state.continuations else state.answer_so_far + text
+    if state.continuations:
+        state.answer_so_far += text
+    elif text.strip():
+        state.answer_so_far = text
     if data.stop != "max_tokens" or state.calls:
         state.continuations = 0
     if text.strip() or state.calls:

@@ -29,6 +29,8 @@ class Call:
     """How often this very call was asked for since the world last changed, this one included."""
     consecutive: int
     """How many calls in a row had the same normalised signature, this one included."""
+    world: int
+    """How often the world had changed when it was asked for."""
     in_cycle: bool
     """The calls up to this one are the same few, in the same order, three times over."""
     phase: Phase = "asked"
@@ -59,6 +61,8 @@ class Ledger:
     recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECENT))
     signature: tuple[str, int] = ("", 0)
     cycle_blocks: int = 0
+    world: int = 0
+    """How often a successful write has changed the world."""
     seen: set[int] = field(default_factory=set[int])
     """Hashes of all results so far. They never leave this process, so Python's own will do."""
 
@@ -75,7 +79,7 @@ class Ledger:
             self.recent.clear()
         else:
             self.recent.append(key)
-        return Call(use, key, occurrence, self.signature[1], _repeats_in_cycles(self.recent))
+        return Call(use, key, occurrence, self.signature[1], self.world, _repeats_in_cycles(self.recent))
 
     def end(self, call: Call, result: ToolResult, spec: ToolSpec | None) -> bool:
         """Enter what came of a call; say whether it told anything new."""
@@ -94,13 +98,18 @@ class Ledger:
         return news
 
     def refuse(self, call: Call, result: ToolResult) -> None:
-        """Enter that a guard refused a call: it counts as asked for, and tells nothing of the tool."""
+        """Enter that a guard refused a call: it counts, as a call and as a failure, and tells nothing new."""
         call.phase, call.result = "ended", result
+        self.failures[call.name] = self.failures.get(call.name, 0) + 1
         self.cycle_blocks += call.in_cycle
 
     def worst_failure(self) -> tuple[str | None, int]:
         """The tool that has failed most often in a row."""
         return max(self.failures.items(), key=lambda item: item[1], default=(None, 0))
+
+    def occurrences(self, call: Call) -> int:
+        """How often this very call has been asked for since the world last changed, this time included."""
+        return call.occurrence if call.world == self.world else 1
 
     def same_results(self, key: str) -> int:
         """How many times in a row this very call has brought the same result."""
@@ -108,6 +117,7 @@ class Ledger:
 
     def _world_changed(self, by: str) -> None:
         """After a successful write another call may well answer anew: count from the start, but for the writer."""
+        self.world += 1
         self.failures.clear()
         self.counts = {by: self.counts.get(by, 0)}
         self.outcomes = {by: self.outcomes[by]}

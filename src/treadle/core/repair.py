@@ -4,22 +4,15 @@ Rules: no empty messages; no characters that JSON or a provider refuses; a user 
 unique id and exactly one result, in the order of the calls, right behind them. The journal is never changed:
 this is about what is sent."""
 
-import re
 from collections.abc import Container, Iterable
 
-from treadle.domain.messages import Message, Part, Text, Thinking, ToolResult, ToolUse
+from msgspec import structs
+
+from treadle.domain.messages import Message, Part, Text, Thinking, ToolResult, ToolUse, sendable
 from treadle.ports.model import Conversation
 
 LOST_RESULT = "No result is on record for this call: interrupted, outcome unknown."
 _OPENING = Message("user", (Text("(The conversation begins here.)"),))
-_UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-def sendable(text: str) -> str:
-    """The text without lone surrogates and NUL, which providers reject or cannot decode."""
-    if text.isascii() and "\0" not in text:  # nearly always, and nearly free
-        return text
-    return _UNSENDABLE.sub("\ufffd", text)
 
 
 class Transcript:
@@ -75,7 +68,7 @@ class Transcript:
         results: dict[str, ToolResult] = {}
         for part in parts:
             if isinstance(part, ToolResult):
-                results[_free(part.call_id, results)] = part
+                results[_free(sendable(part.call_id), results)] = part
         answers: list[Part] = []
         for asked, sent in self._awaiting.items():
             found = results.get(asked)
@@ -111,13 +104,12 @@ def unique_call_ids(parts: tuple[Part, ...], taken: set[str], prefix: str) -> tu
     return tuple(unique)
 
 
-def _free(name: str, *taken: Container[str]) -> str:
-    """The name, or the first of its numbered variants, that is in none of these."""
+def _free(name: str, taken: Container[str], also_taken: Container[str] = ()) -> str:
+    """The name, or the first of its numbered variants, that is not taken."""
     candidate, number = name, 1
-    for names in taken:
-        while candidate in names:
-            number += 1
-            candidate = f"{name}_{number}"
+    while candidate in taken or candidate in also_taken:
+        number += 1
+        candidate = f"{name}_{number}"
     return candidate
 
 
@@ -130,9 +122,12 @@ def _clean(parts: tuple[Part, ...], *kinds: type[Part]) -> tuple[Part, ...]:
                 if text.strip():
                     sent = sendable(text)
                     kept.append(part if sent == text else Text(sent))
-            case Thinking() | ToolUse():
-                if isinstance(part, kinds):
-                    kept.append(part)
+            case Thinking(text):
+                if Thinking in kinds:
+                    kept.append(part if sendable(text) == text else structs.replace(part, text=sendable(text)))
+            case ToolUse(call_id, name, arguments):
+                if ToolUse in kinds:
+                    kept.append(ToolUse(sendable(call_id), sendable(name), sendable(arguments)))
             case ToolResult():
                 pass
             case _:

@@ -142,6 +142,12 @@ class RunState:
         return [call for call in self.calls if call.phase != "ended"]
 
     @property
+    def answer(self) -> str:
+        """The answer so far, as it is handed out: without the marker that ends a run."""
+        marker = self.agent.loop.final_marker
+        return self.answer_so_far if marker is None else self.answer_so_far.replace(marker, "").strip()
+
+    @property
     def said(self) -> tuple[Message, ...]:
         """What this run has added to the conversation, with what the model was never sent of it."""
         sent = tuple(self.transcript.messages[self.said_from :])
@@ -164,6 +170,10 @@ class RunState:
             tool_ms=tally.tool_ms,
             first_token_ms=tally.first_token_ms,
         )
+
+
+def said_something(reply: LlmResponse) -> bool:
+    return any(isinstance(part, Text) and part.text.strip() for part in reply.parts)
 
 
 def joined(messages: list[Message]) -> Message:

@@ -1,7 +1,8 @@
 """What an agent is: the content of its `config.yaml`. Only `name` and `model` are required.
 
-A field lands here with the part that obeys it; a file that sets a field no part obeys yet is refused,
-because a limit that is written down and not kept is worse than none."""
+A field lands here with the part that obeys it; a file that sets a field no part obeys yet is refused when it is
+read, because a limit that is written down and not kept is worse than none. Here unknown fields are let be: the
+journal of a later version may hold them."""
 
 import re
 from typing import Any, Literal
@@ -28,7 +29,7 @@ def _positive(name: str, value: float | None) -> None:
         raise ValueError(f"{name} must be above 0, found {value}")
 
 
-class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ModelSettings(Struct, frozen=True, omit_defaults=True):
     """What is asked of the model beside the conversation."""
 
     max_tokens: int | None = None
@@ -39,7 +40,7 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         _positive("max_tokens", self.max_tokens)
 
 
-class Limits(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Limits(Struct, frozen=True, omit_defaults=True):
     """Where a run stops by itself."""
 
     max_steps: int | None = 50
@@ -60,7 +61,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         return None if self.deadline is None else seconds(self.deadline)
 
 
-class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Retry(Struct, frozen=True, omit_defaults=True):
     """How often and how soon a failed model call is tried again."""
 
     attempts: int = 3
@@ -72,14 +73,18 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
             raise ValueError("attempts and base_ms must be 0 or more")
 
 
-class Loop(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Loop(Struct, frozen=True, omit_defaults=True):
     """How the loop is guarded and ended."""
 
     doom_loop: Literal["normal", "strict"] = "normal"
     final_marker: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.final_marker is not None and not self.final_marker.strip():
+            raise ValueError("final_marker must not be empty")
 
-class AgentSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+
+class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """An agent, whole. A run keeps the one it was started with."""
 
     name: str

@@ -1,8 +1,11 @@
 """What is said between people, models and tools: a message and its parts."""
 
+import re
 from typing import Literal
 
 from msgspec import Struct
+
+_UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -64,6 +67,13 @@ class Message(Struct, frozen=True):
         return tuple(part for part in self.parts if isinstance(part, ToolUse))
 
 
+def sendable(text: str) -> str:
+    """The text without lone surrogates and NUL, which providers reject or cannot decode."""
+    if text.isascii() and "\0" not in text:  # nearly always, and nearly free
+        return text
+    return _UNSENDABLE.sub("\ufffd", text)
+
+
 def user(text: str, *attachments: Text | Image) -> Message:
     """A message from a person, with what they attached to it."""
-    return Message("user", (Text(text), *attachments))
+    return Message("user", (Text(sendable(text)), *attachments))

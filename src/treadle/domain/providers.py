@@ -8,7 +8,7 @@ from msgspec import Struct
 ApiMode = Literal["chat_completions"]
 
 
-class Timeouts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Timeouts(Struct, frozen=True, omit_defaults=True):
     """How long a model call may take, in seconds; None turns a limit off."""
 
     first_byte: float | None = 120.0
@@ -27,7 +27,7 @@ NO_TIMEOUTS = Timeouts(first_byte=None, between_bytes=None, whole_call=None)
 """For models on the user's own machine, which may take their time."""
 
 
-class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     """An entry under `providers` of `config.yaml`."""
 
     base_url: str

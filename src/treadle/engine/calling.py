@@ -35,8 +35,9 @@ from treadle.ports.model import (
 logger = logging.getLogger(__name__)
 
 
-def asked(state: RunState, tools_offered: bool) -> tuple[EventData, ...]:
-    """The intent to call the model: a new step, or another attempt at the one that is open."""
+def asked(state: RunState, notes: tuple[EventData, ...], tools_offered: bool) -> tuple[EventData, ...]:
+    """The intent to call the model: a new step, or another attempt at the one that is open. What the guards had to
+    say goes before it."""
     assert state.model is not None, "a run that asks has resolved its model"
     opening = () if state.step.open else (StepStart(state.step.number + 1),)
     request = LlmRequest(
@@ -44,11 +45,11 @@ def asked(state: RunState, tools_offered: bool) -> tuple[EventData, ...]:
         attempt=1 if opening else state.step.attempts + 1,
         provider=state.model.provider,
         model=state.model.model,
-        messages=len(state.transcript.messages) + bool(state.inbox),
+        messages=len(state.transcript.messages) + bool(state.inbox or notes),
         tools_offered=tools_offered,
         repeats_lost=state.in_flight,
     )
-    return (*opening, request)
+    return (*notes, *opening, request)
 
 
 async def call_model(client: Model, tools_offered: bool, log: Log, deps: Deps) -> None:
@@ -143,25 +144,24 @@ class Attempt:
 
     def _heard(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
         """Keep what was said, and show it to whoever is listening."""
-        shown = self._deps.hub.listened_to(self._log.origin.run_id)
-        if isinstance(delta, TextDelta):
-            if self._first_token_ms is None:
-                self._first_token_ms = self._elapsed_ms()
-            if shown:
-                self._show(Token(self._sequence, self._number, self._length, delta.text))
-            self._text.append(delta.text)
-            self._length += len(delta.text)
-        elif shown:
-            self._show(self._fragment(delta))
-
-    def _fragment(self, delta: ReasoningDelta | CallDelta) -> EventData:
-        """A piece of reasoning, or of a call, with its offset among those that were shown."""
-        if isinstance(delta, ReasoningDelta):
-            offset, self._reasoned = self._reasoned, self._reasoned + len(delta.text)
-            return ThinkingDelta(self._sequence, self._number, offset, delta.text)
-        offset = self._argued.get(delta.index, 0)
-        self._argued[delta.index] = offset + len(delta.arguments)
-        return ToolCallDelta(self._sequence, self._number, delta.index, offset, delta.name, delta.arguments)
+        listened_to = self._deps.hub.listened_to(self._log.origin.run_id)
+        match delta:
+            case TextDelta(text):
+                if self._first_token_ms is None:
+                    self._first_token_ms = self._elapsed_ms()
+                offset, self._length = self._length, self._length + len(text)
+                self._text.append(text)
+                if listened_to:
+                    self._show(Token(self._sequence, self._number, offset, text))
+            case ReasoningDelta(text):
+                offset, self._reasoned = self._reasoned, self._reasoned + len(text)
+                if listened_to:
+                    self._show(ThinkingDelta(self._sequence, self._number, offset, text))
+            case CallDelta(index, name, arguments):
+                offset = self._argued.get(index, 0)
+                self._argued[index] = offset + len(arguments)
+                if listened_to:
+                    self._show(ToolCallDelta(self._sequence, self._number, index, offset, name, arguments))
 
     def _show(self, data: EventData) -> None:
         self._log.live(data, self._sequence)

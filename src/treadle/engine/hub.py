@@ -201,4 +201,4 @@ class Hub:
 
 def reset(after: int) -> StreamReset:
     """What a reader that was cut off is told."""
-    return StreamReset(after, f"The reader fell more than {BACKLOG} events behind; subscribe again after {after}.")
+    return StreamReset(after, f"The reader fell too far behind; subscribe again after {after}.")

@@ -52,10 +52,10 @@ async def _carry(log: Log, deps: Deps) -> None:
     client = begin(log, deps)
     while True:
         end_step(log, deps)
-        match possible(decide(log.state, deps.clock.now()), client):
-            case CallModel(events, tools_offered):
+        match possible(decide(log.state, deps.clock.now()), client, log.state):
+            case CallModel(notes, tools_offered):
                 assert not isinstance(client, Missing)
-                if await log.intend(*events, *asked(log.state, tools_offered)):
+                if await log.intend(*asked(log.state, notes, tools_offered)):
                     await call_model(client, tools_offered, log, deps)
             case RunTools(calls, refusals):
                 ready, refused = prepare(calls, log, deps)
@@ -79,6 +79,8 @@ class Missing(Struct, frozen=True):
 
 def begin(log: Log, deps: Deps) -> Model | Missing:
     """Find the model that answers and, the first time, the tools that may be called."""
+    if log.state.cancelled is not None:
+        return Missing("nothing: it is cancelled")
     try:
         return _begin(log, deps)
     except UsageError as error:
@@ -110,10 +112,10 @@ def end_step(log: Log, deps: Deps) -> None:
         )
 
 
-def possible(step: Step, client: Model | Missing) -> Step:
+def possible(step: Step, client: Model | Missing, state: RunState) -> Step:
     """The step, or a wait where what it takes is missing."""
     if isinstance(client, Missing) and isinstance(step, CallModel | RunTools):
-        return Wait("unavailable", client.what)
+        return Wait("unavailable", client.what, state.deadline)
     return step
 
 
@@ -124,6 +126,7 @@ def waiting(wait: Wait, state: RunState) -> tuple[EventData, ...]:
 
 
 def ending(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
+    model_stopped = state.cancelled is not None and state.reply is not None and state.reply.stop == "interrupted"
     return RunEnd(
         outcome.status,
         outcome.kind,
@@ -131,7 +134,7 @@ def ending(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
         outcome.text,
         outcome.reason,
         outcome.next,
-        tuple(state.stopped),
+        (*state.stopped, *(("the model call",) if model_stopped else ())),
     )
 
 

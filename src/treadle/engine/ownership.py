@@ -80,7 +80,7 @@ class Log:
         if wish(self.state):
             work.close()
             return False
-        interruption = Interruption(None if until is None else until - self._deps.clock.now())
+        interruption = Interruption(None if until is None else lambda: until - self._deps.clock.now())
         self._under_way = (wish, interruption)
         if self._delivered:
             self._listen()
@@ -91,7 +91,6 @@ class Log:
                 return False
             raise
         else:
-            interruption.take_back()  # from work that was done all the same
             return True
         finally:
             self._under_way = None

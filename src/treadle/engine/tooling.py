@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from treadle.core.decide import OUTCOME_UNKNOWN
 from treadle.core.ledger import Call
-from treadle.core.repair import sendable
 from treadle.core.state import RunState
 from treadle.domain.events import EventData, ToolCallEnd, ToolCallError, ToolCallProgress, ToolCallStart
+from treadle.domain.messages import sendable
 from treadle.engine.deps import Deps
 from treadle.engine.interruption import Interruption
 from treadle.engine.ownership import Log
@@ -109,19 +109,16 @@ async def _run_one(item: Ready, log: Log, deps: Deps) -> EventData:
     def elapsed() -> int:
         return round((deps.clock.monotonic() - began) * 1000)
 
-    limit = Interruption(timeout)
+    limit = Interruption(None if timeout is None else lambda: began + timeout - deps.clock.monotonic())
     try:
         content = await item.tool.run(item.arguments, context)
-    except asyncio.CancelledError:
+    except (Exception, SystemExit, asyncio.CancelledError) as raised:  # a tool that exits must not take us with it
         if limit.take_back():
             return error("timeout", f"`{call.name}` did not end within {timeout:g} s and was stopped.")
-        if limit.from_within():
-            return error("failed", f"`{call.name}` cancelled itself.")
-        raise
-    except Exception as raised:
+        if isinstance(raised, asyncio.CancelledError) and not limit.from_within():
+            raise
         return error("failed", _describe(call.name, raised))
     else:
-        limit.take_back()  # from a tool that ended all the same
         return ToolCallEnd(call.call_id, call.name, sendable(content), elapsed())
     finally:
         limit.over()
@@ -132,7 +129,7 @@ def _timeout(item: Ready, deps: Deps) -> float | None:
     return (deps.timeouts.default if declared is None else declared) or None
 
 
-def _describe(name: str, raised: Exception) -> str:
+def _describe(name: str, raised: BaseException) -> str:
     return f"`{name}` failed: {type(raised).__name__}: {raised}."
 
 

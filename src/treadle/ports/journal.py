@@ -111,7 +111,8 @@ class Journal(Protocol):
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
         """Open a new epoch. Raises NotClaimable while another worker holds the lease, when the run has ended,
-        while an earlier run of its session has not; UnknownRun when there is none."""
+        while an earlier run of its session has not (unless it is cancelled before it began); UnknownRun when there
+        is none."""
         ...
 
     async def advance(self, advance: Advance) -> Advanced:

@@ -1,10 +1,9 @@
-"""A reply with no text and no call: one nudge, then the end."""
+"""A reply with no text and no call: one nudge, then the end. A refusal without a word is the end at once."""
 
 from treadle.core.guards.verdict import Stop, Warn
-from treadle.core.state import RunState
+from treadle.core.state import RunState, said_something
 from treadle.domain.events import EmptyTurn
 from treadle.domain.identity import Instant
-from treadle.domain.messages import Text
 from treadle.domain.runs import Outcome
 
 TURNS = 2
@@ -12,10 +11,11 @@ TURNS = 2
 
 def judge(state: RunState, now: Instant) -> Warn | Stop | None:
     reply = state.reply
-    if reply is None or reply.stop in ("interrupted", "refusal") or state.calls:
+    if reply is None or reply.stop == "interrupted" or state.calls or said_something(reply):
         return None
-    if any(isinstance(part, Text) and part.text.strip() for part in reply.parts):
-        return None
+    if reply.stop == "refusal":
+        refused = "The model refused to answer and gave no reason."
+        return Stop(Outcome("model_error", reason=refused, next="Ask in other words, or try another model."))
     turns = state.empty_turns + 1
     if turns >= TURNS:
         return Stop(

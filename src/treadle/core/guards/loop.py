@@ -21,13 +21,14 @@ def judge_call(state: RunState, call: Call) -> Block | Stop | None:
         return _stop(state, f"{call.consecutive} calls in a row were the same `{call.name}` call")
     if _polls(state, call):
         return None
-    if call.occurrence >= STOP:
-        return _stop(state, f"`{call.name}` was called {call.occurrence} times with the same arguments")
+    times = state.ledger.occurrences(call)
+    if times >= STOP:
+        return _stop(state, f"`{call.name}` was called {times} times with the same arguments")
     if call.in_cycle and state.ledger.cycle_blocks:
         return _stop(state, "the same few calls went round and round, also after being refused")
-    if call.occurrence >= BLOCK:
-        return _block(f"`{call.name}` was called with these very arguments {call.occurrence - 1} times already.")
-    if state.ledger.same_results(call.key) >= SAME_RESULT_BLOCK - 1 and call.occurrence >= SAME_RESULT_BLOCK:
+    if times >= BLOCK:
+        return _block(f"`{call.name}` was called with these very arguments {times - 1} times already.")
+    if state.ledger.same_results(call.key) >= SAME_RESULT_BLOCK - 1 and times >= SAME_RESULT_BLOCK:
         return _block(f"`{call.name}` with these arguments has brought the same result each time.")
     if call.in_cycle:
         return _block("These calls repeat the same cycle for the third time.")

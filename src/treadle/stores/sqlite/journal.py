@@ -78,7 +78,8 @@ class SqliteJournal:
             recovering = row.worker is not None
             if recovering and (row.lease_until or 0) > now:
                 raise NotClaimable(f"{run_id} is owned by {row.worker}.")
-            if earlier := db.execute(SQL["earlier_unfinished"], (row.origin.session_id, row.id)).fetchone():
+            earlier = db.execute(SQL["earlier_unfinished"], (row.origin.session_id, row.id)).fetchone()
+            if earlier and not (row.status == "pending" and _is_cancelled(group, row)):
                 raise NotClaimable(f"{run_id} waits for {earlier[0]}, which is before it in its session.")
             row.epoch, row.worker, row.lease_until = row.epoch + 1, worker, now + LEASE_SECONDS
             if row.status == "pending":  # one that waits may be looked at only to find that it still does
@@ -236,6 +237,12 @@ class SqliteJournal:
 
 def _nothing(_: object) -> None:
     """Nobody need be told."""
+
+
+def _is_cancelled(group: Group, row: RunRow) -> bool:
+    """Whether a run was asked to end: then it need not wait for its turn."""
+    group.flush()
+    return group.db.execute(SQL["cancel_requested"], (row.id,)).fetchone() is not None
 
 
 def _event(origin: Origin, record: Any) -> Event:

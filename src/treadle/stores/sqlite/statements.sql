@@ -16,6 +16,9 @@ FROM runs WHERE run_id IN (SELECT value FROM json_each(?));
 -- name: earlier_unfinished
 SELECT run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id < ? LIMIT 1;
 
+-- name: cancel_requested
+SELECT 1 FROM events WHERE run = ? AND type = 'cancel_requested' LIMIT 1;
+
 -- name: later_unfinished
 SELECT id, run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id > ? ORDER BY id LIMIT 1;
 

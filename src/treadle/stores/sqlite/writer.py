@@ -221,6 +221,7 @@ class _Reader:
 
     def __init__(self, connection: Database, loop: asyncio.AbstractEventLoop, path: str) -> None:
         self._path = path
+        self._closed = False
         self._connection = connection
         self._loop = loop
         self._queue: SimpleQueue[tuple[Look[Any], asyncio.Future[Any]] | None] = SimpleQueue()
@@ -229,10 +230,14 @@ class _Reader:
 
     def read(self, look: Look[Result]) -> "asyncio.Future[Result]":
         future: asyncio.Future[Result] = self._loop.create_future()
-        self._queue.put((look, future))
+        if self._closed:
+            future.set_exception(StoreError(f"The database {self._path} has been closed."))
+        else:
+            self._queue.put((look, future))
         return future
 
     async def close(self) -> None:
+        self._closed = True
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         self._connection.close()

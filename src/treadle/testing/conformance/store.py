@@ -9,7 +9,7 @@ from treadle.domain.envelope import Draft, Event, Origin, draft
 from treadle.domain.errors import Fenced, NotClaimable, StoreError, TreadleError, UnknownRun
 from treadle.domain.events import EventData, MessageSteered, RunEnd, RunQueued, StepStart, UserMessage
 from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
-from treadle.domain.messages import user
+from treadle.domain.messages import Message, Text, user
 from treadle.domain.runs import Metrics
 from treadle.ports.clock import Clock
 from treadle.ports.journal import Advance, Advanced, Claim, Journal, Publisher, Release, Runs, Wakes
@@ -122,7 +122,9 @@ class Process:
 
     async def steer(self, run_id: RunId, text: str = "and another thing", key: str | None = None) -> int | None:
         """Deliver a message."""
-        return await self.store.deliver(run_id, self.draft(MessageSteered(user(text), "queue")), key or text)
+        return await self.store.deliver(
+            run_id, self.draft(MessageSteered(Message("user", (Text(text),)), "queue")), key or text
+        )
 
     async def end(self, claim: Claim, seen: int, said: str = "done") -> Advanced:
         """End a run, with one message for its session."""

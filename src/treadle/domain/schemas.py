@@ -1,0 +1,48 @@
+"""JSON Schemas: whether one is sound, and whether a text fits it."""
+
+from functools import lru_cache
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+
+
+def refuse_wrong_schema(schema: dict[str, Any]) -> None:
+    """Raise ValueError, with the reason, for what is not a JSON Schema that stands by itself."""
+    try:
+        _validator(msgspec.json.encode(schema, order="sorted"))
+    except jsonschema_rs.ValidationError as error:
+        raise ValueError(_located(error)) from None
+    except jsonschema_rs.ReferencingError as error:
+        raise ValueError(str(error)) from None
+
+
+def mismatch(text: str, schema: dict[str, Any]) -> str | None:
+    """What is wrong with a text that should be JSON and fit the schema, or None when it does."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return f"it is not JSON ({error})"
+    try:
+        _validator(msgspec.json.encode(schema, order="sorted")).validate(value)
+    except jsonschema_rs.ValidationError as error:
+        return _located(error)
+    except jsonschema_rs.ReferencingError as error:
+        return str(error)
+    return None
+
+
+def _located(error: jsonschema_rs.ValidationError) -> str:
+    where = "/".join(str(step) for step in error.instance_path)
+    return f"at `{where}`: {error.message}" if where else error.message
+
+
+@lru_cache(maxsize=64)
+def _validator(schema: bytes) -> Any:
+    return jsonschema_rs.validator_for(
+        msgspec.json.decode(schema), validate_formats=True, retriever=_refuse_reference
+    )
+
+
+def _refuse_reference(uri: str) -> Any:
+    raise ValueError(f"a schema must not refer to another document ({uri})")

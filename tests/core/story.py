@@ -1,0 +1,162 @@
+"""A run told as events, without a journal or a loop: fold what happened, ask what is decided."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from treadle.core.decide import CallModel, Finish, RunTools, Step, Wait, decide
+from treadle.core.fold import fold
+from treadle.core.ledger import Call
+from treadle.core.state import RunState, fresh
+from treadle.domain import events as e
+from treadle.domain.agents import AgentSpec, Limits
+from treadle.domain.envelope import Origin
+from treadle.domain.events import EventData, StopReason
+from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.messages import Part, Text, ToolUse, user
+from treadle.domain.runs import Usage
+from treadle.domain.tools import Effect, ToolSpec
+
+ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
+START = 1_000.0
+Answer = Callable[[Call], str]
+"""What a tool answers; an exception that it raises is a failure."""
+
+
+def spec(name: str, effect: Effect = "read", **more: Any) -> ToolSpec:
+    return ToolSpec(name, f"To {name}.", {"type": "object"}, effect=effect, **more)
+
+
+READ, WRITE, POLL = spec("read"), spec("write", "write"), spec("poll", poller=True)
+OTHER_READ, AGAIN = spec("look"), spec("again", "write", repeatable=True)
+TOOLS = (READ, OTHER_READ, WRITE, POLL, AGAIN)
+
+
+def use(name: str, call_id: str = "", /, **arguments: Any) -> ToolUse:
+    return ToolUse(call_id, name, msgspec.json.encode(arguments).decode())
+
+
+def fails(call: Call) -> str:
+    raise RuntimeError(f"{call.call_id} went wrong")
+
+
+def same(call: Call) -> str:
+    return "the same"
+
+
+class Story:
+    """A run under way. `turn` plays the model and the tools; what was decided on the way is kept."""
+
+    def __init__(self, *tools: ToolSpec, limits: dict[str, Any] | None = None, **agent: Any) -> None:
+        self.state: RunState = fresh(ORIGIN)
+        self.now = START
+        self.events: list[EventData] = []
+        self.ran: list[str] = []
+        self.batches: list[tuple[str, ...]] = []
+        self.asked: list[CallModel] = []
+        self._calls = 0
+        agent_spec = AgentSpec("hero", "model", limits=Limits(**(limits or {})), **agent)
+        self.happens(
+            e.RunQueued(agent_spec),
+            e.UserMessage(user("go")),
+            e.RunStart(tools or TOOLS),
+            e.ModelResolved("provider", "model", "custom", "it was named"),
+        )
+
+    # ── Telling ──
+
+    def happens(self, *data: EventData) -> None:
+        for item in data:
+            self.events.append(item)
+            fold(self.state, item, self.state.sequence + 1, self.now)
+
+    def decision(self) -> Step:
+        return decide(self.state, self.now)
+
+    def asks(self) -> CallModel:
+        """The model is asked, as was decided."""
+        step = self.decision()
+        assert isinstance(step, CallModel), step
+        self.asked.append(step)
+        number = self.state.step.number
+        opening = () if self.state.step.open else (e.StepStart(number + 1),)
+        attempt = 1 if opening else self.state.step.attempts + 1
+        request = e.LlmRequest(
+            number + len(opening), attempt, "provider", "model", 1, tools_offered=step.tools_offered
+        )
+        self.happens(*step.events, *opening, request)
+        return step
+
+    def replies(self, *calls: ToolUse, text: str = "", stop: StopReason | None = None) -> None:
+        """The model answers what it was asked."""
+        parts: list[Part] = [Text(text)] if text else []
+        for call in calls:
+            self._calls += 1
+            parts.append(ToolUse(call.call_id or f"call_{self._calls}", call.name, call.arguments))
+        step = self.state.step
+        reason: StopReason = stop or ("tool_use" if calls else "end_turn")
+        self.happens(e.LlmResponse(step.number, step.attempts, tuple(parts), reason, Usage(10, 5), 7))
+        self._end_step()
+
+    def works(self, answer: Answer = lambda call: f"result of {call.call_id}") -> Step:
+        """Every open call runs or is refused; what is decided then."""
+        while isinstance(step := self.decision(), RunTools):
+            self.happens(*step.refuse)
+            self.batches.append(tuple(call.call_id for call in step.run))
+            for call in step.run:
+                self.happens(e.ToolCallStart(call.call_id, call.name, call.use.arguments, "key"))
+                self.ran.append(call.call_id)
+                self.happens(_ended(call, answer))
+        if not isinstance(step, Finish):
+            self._end_step()
+            step = self.decision()
+        return step
+
+    def turn(self, *calls: ToolUse, text: str = "", answer: Answer | None = None) -> Step:
+        """One turn of the model and its calls; what is decided after it."""
+        self.asks()
+        self.replies(*calls, text=text)
+        return self.works() if answer is None else self.works(answer)
+
+    def _end_step(self) -> None:
+        step = self.state.step
+        if step.open and self.state.reply is not None and not self.state.open_calls:
+            self.happens(e.StepEnd(step.number, step.attempts, step.calls, 0, 0, 0))
+
+    # ── Looking back ──
+
+    def happened(self, kind: type[EventData]) -> list[EventData]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def blocked(self) -> list[str]:
+        return [event.call_id for event in self.events if isinstance(event, e.ToolCallBlocked)]
+
+    @property
+    def errors(self) -> dict[str, e.ToolCallError]:
+        return {event.call_id: event for event in self.events if isinstance(event, e.ToolCallError)}
+
+
+def _ended(call: Call, answer: Answer) -> EventData:
+    try:
+        return e.ToolCallEnd(call.call_id, call.name, answer(call), 3)
+    except RuntimeError as error:
+        return e.ToolCallError(call.call_id, call.name, "failed", str(error), 3)
+
+
+def outcome(step: Step) -> str:
+    """How the run ends, when that is what was decided."""
+    assert isinstance(step, Finish), step
+    return step.outcome.kind
+
+
+def noted(step: Step) -> list[EventData]:
+    """What the guards say with the next request."""
+    assert isinstance(step, CallModel), step
+    return list(step.events)
+
+
+def waits(step: Step) -> Wait:
+    assert isinstance(step, Wait), step
+    return step

@@ -1,0 +1,140 @@
+"""Which calls run, side by side or one after the other, and what those are told that do not."""
+
+from tests.core.story import AGAIN, OTHER_READ, READ, WRITE, Story, fails, spec, use
+from treadle.core.decide import OUTCOME_UNKNOWN, Finish, RunTools
+from treadle.domain import events as e
+from treadle.domain.messages import ToolResult, ToolUse
+
+
+def batches(*names: str) -> list[tuple[str, ...]]:
+    tools = (READ, OTHER_READ, WRITE, spec("talk", interactive=True), spec("pair", "write", parallel=True))
+    story = Story(*tools)
+    story.turn(*(use(name, str(index), n=index) for index, name in enumerate(names)))
+    return story.batches
+
+
+def test_reads_run_together() -> None:
+    assert batches("read", "look", "read") == [("0", "1", "2")]
+
+
+def test_a_writer_is_a_barrier() -> None:
+    assert batches("read", "look", "write", "read", "look") == [("0", "1"), ("2",), ("3", "4")]
+
+
+def test_writers_run_one_after_the_other() -> None:
+    assert batches("write", "write") == [("0",), ("1",)]
+
+
+def test_an_interactive_tool_is_a_barrier_whatever_its_effect() -> None:
+    assert batches("read", "talk", "read") == [("0",), ("1",), ("2",)]
+
+
+def test_a_writer_that_declares_itself_parallel_is_none() -> None:
+    assert batches("pair", "read", "pair") == [("0", "1", "2")]
+
+
+def test_an_unknown_tool_is_refused_with_the_nearest_name() -> None:
+    story = Story(READ, WRITE)
+    story.turn(use("raed", path="a"))
+    error = story.errors["call_1"]
+    assert error.kind == "unknown_tool"
+    assert error.content == "There is no tool `raed`. Did you mean `read`? Tools you may call: `read`, `write`."
+    assert story.ran == []
+
+
+def test_an_unknown_tool_far_from_any_is_refused_with_the_names_there_are() -> None:
+    story = Story(READ)
+    story.turn(use("xyzzy"))
+    assert story.errors["call_1"].content == "There is no tool `xyzzy`. Tools you may call: `read`."
+
+
+def test_an_unknown_tool_does_not_keep_the_others_from_running() -> None:
+    story = Story(READ)
+    story.turn(use("nope"), use("read", path="a"), use("nope"))
+    assert story.ran == ["call_2"]
+    results = story.state.transcript.messages[-1].parts
+    assert [part.call_id for part in results if isinstance(part, ToolResult)] == ["call_1", "call_2", "call_3"]
+
+
+def test_results_stand_in_the_order_of_the_calls_whatever_ended_first() -> None:
+    story = Story(READ)
+    story.asks()
+    story.replies(use("read", "a", n=1), use("read", "b", n=2), use("read", "c", n=3))
+    story.happens(*(e.ToolCallStart(name, "read", "{}", "k") for name in "abc"))
+    story.happens(*(e.ToolCallEnd(name, "read", name.upper(), 1) for name in "cab"))
+    last = story.state.transcript.messages[-1]
+    assert last.parts == (ToolResult("a", "A"), ToolResult("b", "B"), ToolResult("c", "C"))
+
+
+def test_the_conversation_has_no_results_before_all_calls_have_theirs() -> None:
+    story = Story(READ)
+    story.asks()
+    story.replies(use("read", "a", n=1), use("read", "b", n=2))
+    story.happens(e.ToolCallStart("b", "read", "{}", "k"), e.ToolCallEnd("b", "read", "B", 1))
+    assert story.state.transcript.messages[-1].role == "assistant"
+
+
+def started(*calls: ToolUse) -> Story:
+    """A run whose worker died after these calls were begun."""
+    story = Story(READ, WRITE, AGAIN)
+    story.asks()
+    story.replies(*calls)
+    story.happens(*(e.ToolCallStart(call.call_id, call.name, call.arguments, "key") for call in calls))
+    return story
+
+
+def test_a_started_call_that_may_be_repeated_runs_again() -> None:
+    story = started(use("again", "a"))
+    step = story.decision()
+    assert isinstance(step, RunTools)
+    assert [call.call_id for call in step.run] == ["a"]
+    assert step.run[0].attempts == 1
+
+
+def test_a_started_call_that_may_not_be_repeated_is_told_unknown_and_not_run() -> None:
+    story = started(use("write", "a"))
+    story.works()
+    assert story.ran == []
+    assert story.errors["a"].content == OUTCOME_UNKNOWN
+    assert story.errors["a"].kind == "interrupted"
+
+
+def test_of_five_calls_three_are_kept_and_two_are_classified() -> None:
+    calls = [
+        use(name, str(index), n=index) for index, name in enumerate(("read", "read", "again", "write", "read"))
+    ]
+    story = started(*calls)
+    story.happens(*(e.ToolCallEnd(name, "read", f"result {name}", 1) for name in "014"))
+    story.works(lambda call: "ran again")
+    last = story.state.transcript.messages[-1]
+    assert [(part.call_id, part.content) for part in last.parts if isinstance(part, ToolResult)] == [
+        ("0", "result 0"),
+        ("1", "result 1"),
+        ("2", "ran again"),
+        ("3", OUTCOME_UNKNOWN),
+        ("4", "result 4"),
+    ]
+
+
+def test_calls_that_never_started_run_after_a_crash() -> None:
+    story = Story(READ, WRITE)
+    story.asks()
+    story.replies(use("write", "a"), use("read", "b"))
+    story.happens(e.ToolCallStart("a", "write", "{}", "k"))
+    story.works()
+    assert story.ran == ["b"]
+    assert set(story.errors) == {"a"}
+
+
+def test_a_started_call_of_a_run_that_ends_is_told_unknown_not_skipped() -> None:
+    story = started(use("write", "a"))
+    story.happens(e.CancelRequested("enough"))
+    step = story.decision()
+    assert isinstance(step, Finish)
+    assert step.events == (e.ToolCallError("a", "write", "interrupted", OUTCOME_UNKNOWN),)
+
+
+def test_a_failed_call_is_an_error_result() -> None:
+    story = Story(READ)
+    story.turn(use("read", "a"), answer=fails)
+    assert story.state.transcript.messages[-1].parts == (ToolResult("a", "a went wrong", is_error=True),)

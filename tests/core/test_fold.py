@@ -1,0 +1,227 @@
+"""Events into state: incremental, blind to what it does not know, and indifferent to when a delivery came."""
+
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.story import ORIGIN, READ, START, WRITE, Story, fails, same, use
+from treadle.core.decide import CallModel, Finish
+from treadle.core.fold import fold, fold_all
+from treadle.core.state import RunState, fresh
+from treadle.domain import events as e
+from treadle.domain.envelope import Event, draft
+from treadle.domain.events import EventData
+from treadle.domain.identity import EventId
+from treadle.domain.messages import Message, Text, ToolUse, user
+from treadle.domain.runs import Metrics, Usage
+
+DELIVERIES: tuple[EventData, ...] = (
+    e.MessageSteered(user("hello"), "queue"),
+    e.MessageSteered(user("hello"), "interrupt"),
+    e.RunInterrupted("wait"),
+    e.ResumeRequested(),
+    e.CancelRequested("enough"),
+)
+FACTS: tuple[EventData, ...] = (
+    e.RunStart((READ,)),
+    e.ModelResolved("p", "m2", "custom", "why"),
+    e.RunRecovered(2, "died"),
+    e.RunQuarantined(4),
+    e.StepEnd(1, 1, 2, 3, 4, 5),
+    e.LlmResponse(2, 1, (Text("words"), ToolUse("c", "read", "{}")), "tool_use", Usage(1, 2), 3),
+    e.LlmResponse(2, 1, (Text("NO_REPLY"),), "end_turn", Usage(1, 2), 3),
+    e.LlmResponse(2, 1, (Text("hal"),), "interrupted", Usage(1, 2, estimated=True), 3),
+    e.LlmError(2, 1, "overloaded", "busy", True),
+    e.LlmRetry(2, 1, START + 9, 9000),
+    e.ToolCallEnd("open", "read", "text", 4),
+    e.ToolCallError("open", "read", "failed", "text", 4),
+    e.ToolCallError("open", "read", "cancelled", "text", 4),
+)
+"""What an owner records of its own accord, without asking whether something was delivered."""
+
+
+def picture(state: RunState) -> dict[str, Any]:
+    """All of a state but the sequence, for comparing."""
+    plain = {name: getattr(state, name) for name in RunState.__slots__ if name != "sequence"}
+    plain["transcript"] = list(state.transcript.messages)
+    plain["preamble"] = (state.preamble.system, state.preamble.tools)
+    for name in ("ledger", "recovery", "step", "tally"):
+        plain[name] = asdict(plain[name])
+    plain["calls"] = [asdict(call) for call in state.calls]
+    return plain
+
+
+def in_the_middle() -> Story:
+    """A run with one call open and one ended."""
+    story = Story(READ, WRITE)
+    story.turn(use("read", path="x"), text="first")
+    story.asks()
+    story.replies(use("read", "open", path="y"), text="second")
+    story.happens(e.ToolCallStart("open", "read", "{}", "key"))
+    return story
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
+@pytest.mark.parametrize("delivery", DELIVERIES, ids=lambda delivery: type(delivery).__name__)
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_delivery_and_a_fact_give_the_same_state_in_either_order(
+    delivery: EventData, fact: EventData, interrupted: bool
+) -> None:
+    pictures: list[dict[str, Any]] = []
+    for pair in ((delivery, fact), (fact, delivery)):
+        story = in_the_middle()
+        if interrupted:
+            story.happens(e.RunInterrupted("before"))
+        for offset, data in enumerate(pair):
+            fold(story.state, data, story.state.sequence + 1 + offset, START)
+        pictures.append(picture(story.state))
+    assert pictures[0] == pictures[1]
+
+
+def test_every_delivery_is_in_the_list() -> None:
+    assert {type(delivery) for delivery in DELIVERIES} == set(e.Delivery.__args__)
+
+
+# ── A random run ──
+
+CALLS = st.lists(
+    st.tuples(st.sampled_from(["read", "write", "poll", "again", "nonsense"]), st.integers(0, 3)), max_size=3
+)
+TURNS = st.lists(
+    st.tuples(
+        CALLS,
+        st.sampled_from(["", "words", "NO_REPLY"]),
+        st.sampled_from([None, same, fails]),
+        st.sampled_from([None, *DELIVERIES[:2], DELIVERIES[3]]),
+    ),
+    max_size=14,
+)
+
+
+def tell(turns: list[Any], prefixes: list[list[Message]] | None = None) -> list[Event]:
+    """A run that goes as drawn until it ends; with what the model was sent each time."""
+    story = Story()
+    for calls, text, answer, delivery in turns:
+        if not isinstance(story.decision(), CallModel):
+            break
+        story.asks()
+        if prefixes is not None:
+            prefixes.append(list(story.state.transcript.messages))
+        story.replies(*(use(name, n=number) for name, number in calls), text=text)
+        if delivery is not None:
+            story.happens(delivery)
+        step = story.works() if answer is None else story.works(answer)
+        if isinstance(step, Finish):
+            story.happens(*step.events, e.RunEnd("completed", "completed", Metrics()))
+            break
+    return [journaled(data, number) for number, data in enumerate(story.events, start=1)]
+
+
+def journaled(data: EventData, sequence: int) -> Event:
+    made = draft(EventId(f"evt_{sequence}"), START, data)
+    return Event(made.event_id, made.timestamp, ORIGIN, sequence, made.type, made.data, made.raw)
+
+
+@given(TURNS, st.data())
+def test_folding_in_parts_is_folding_in_one(turns: list[Any], data: st.DataObject) -> None:
+    events = tell(turns)
+    cut = data.draw(st.integers(0, len(events)))
+    whole = fold_all(fresh(ORIGIN), events)
+    halves = fold_all(fold_all(fresh(ORIGIN), events[:cut]), events[cut:])
+    assert picture(whole) == picture(halves)
+    assert whole.sequence == halves.sequence == len(events)
+
+
+@given(TURNS)
+def test_what_the_model_sees_only_grows(turns: list[Any]) -> None:
+    prefixes: list[list[Message]] = []
+    tell(turns, prefixes)
+    for before, after in pairwise(prefixes):
+        assert after[: len(before)] == before
+        assert len(after) > len(before)
+
+
+@given(TURNS)
+def test_a_request_never_ends_with_the_models_own_words(turns: list[Any]) -> None:
+    prefixes: list[list[Message]] = []
+    tell(turns, prefixes)
+    assert all(messages[-1].role != "assistant" for messages in prefixes)
+
+
+@given(TURNS)
+def test_every_call_that_was_asked_for_has_exactly_one_result(turns: list[Any]) -> None:
+    events = tell(turns)
+    if not any(isinstance(event.data, e.RunEnd) for event in events):
+        return
+    asked = [
+        part.call_id
+        for event in events
+        if isinstance(event.data, e.LlmResponse)
+        for part in event.data.parts
+        if isinstance(part, ToolUse)
+    ]
+    ended = [
+        event.data.call_id
+        for event in events
+        if isinstance(event.data, e.ToolCallEnd | e.ToolCallError | e.ToolCallBlocked)
+    ]
+    assert sorted(ended) == sorted(asked)
+
+
+@given(TURNS)
+def test_events_of_a_later_version_change_nothing(turns: list[Any]) -> None:
+    events = tell(turns)
+    known, salted = fresh(ORIGIN), fresh(ORIGIN)
+    for event in events:
+        fold(known, event.data, event.sequence, event.timestamp)
+        fold(salted, e.Unknown(), event.sequence, event.timestamp)
+        fold(salted, event.data, event.sequence, event.timestamp)
+    assert picture(known) == picture(salted)
+
+
+# ── Examples ──
+
+
+def test_what_an_earlier_run_said_stands_before_what_this_one_says() -> None:
+    history = (user("before"), Message("assistant", (Text("yes"),)))
+    state = fresh(ORIGIN, history)
+    assert state.transcript.messages == list(history)
+    assert state.said == ()
+
+
+def test_what_a_run_has_said_includes_what_the_model_was_never_sent() -> None:
+    story = Story()
+    story.turn(text="done")
+    story.happens(e.MessageSteered(user("too late"), "queue"))
+    assert [message.text for message in story.state.said] == ["go", "done", "too late"]
+
+
+def test_an_interrupted_reply_keeps_its_text_and_drops_its_calls() -> None:
+    story = Story(READ)
+    story.asks()
+    story.replies(use("read", path="a"), text="I was about to", stop="interrupted")
+    assert story.state.calls == []
+    assert story.state.transcript.messages[-1] == Message("assistant", (Text("I was about to"),))
+
+
+def test_metrics_add_up() -> None:
+    story = Story(READ)
+    story.turn(use("read", path="a"), use("read", path="b"))
+    story.now += 2
+    story.turn(text="done")
+    metrics = story.state.metrics(story.now)
+    assert (metrics.steps, metrics.model_calls, metrics.actions) == (2, 2, 2)
+    assert (metrics.input_tokens, metrics.output_tokens) == (20, 10)
+    assert (metrics.duration_ms, metrics.model_ms, metrics.tool_ms, metrics.overhead_ms) == (2000, 14, 6, 1980)
+
+
+def test_a_request_that_repeats_a_lost_one_is_counted() -> None:
+    story = Story()
+    story.asks()
+    assert story.state.in_flight
+    story.happens(e.RunRecovered(2, "died"), e.LlmRequest(1, 2, "p", "m", 1, repeats_lost=True))
+    assert story.state.metrics(START).repeated_calls == 1

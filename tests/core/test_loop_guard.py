@@ -1,0 +1,187 @@
+"""The same call again and again: warn, refuse, stop."""
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from tests.core.story import POLL, READ, WRITE, Story, fails, noted, outcome, same, use
+from treadle.core.decide import CallModel, Finish
+from treadle.core.ledger import Call, call_key
+from treadle.domain.agents import Loop
+from treadle.domain.events import LoopWarning, ToolCallBlocked
+from treadle.domain.messages import ToolResult, ToolUse
+
+STRICT = Loop(doom_loop="strict")
+
+
+def always_new() -> Callable[[Call], str]:
+    numbers = count()
+    return lambda call: f"result {next(numbers)}"
+
+
+def test_an_identical_call_is_warned_of_at_3_refused_at_5_and_ends_the_run_at_8() -> None:
+    story, answer = Story(READ), always_new()
+    warned: list[int] = []
+    for number in range(1, 8):
+        step = story.turn(use("read", path="a"), answer=answer)
+        warned += [number for note in noted(step) if isinstance(note, LoopWarning)]
+    assert warned == [3]
+    assert story.ran == ["call_1", "call_2", "call_3", "call_4"]
+    assert story.blocked == ["call_5", "call_6", "call_7"]
+    story.asks()
+    story.replies(use("read", path="a"))
+    assert outcome(story.decision()) == "stuck"
+
+
+def test_a_refused_call_gets_a_result_that_says_why() -> None:
+    story, answer = Story(READ), always_new()
+    for _ in range(5):
+        story.turn(use("read", path="a"), answer=answer)
+    last = story.state.transcript.messages[-1]
+    assert [part.call_id for part in last.parts if isinstance(part, ToolResult)] == ["call_5"]
+    [refusal] = story.happened(ToolCallBlocked)
+    assert isinstance(refusal, ToolCallBlocked)
+    assert refusal.guard == "loop"
+    assert "4 times already" in refusal.content
+
+
+def test_the_same_result_is_warned_of_at_2_and_refused_at_3() -> None:
+    story = Story(READ)
+    first = story.turn(use("read", path="a"), answer=same)
+    second = story.turn(use("read", path="a"), answer=same)
+    story.turn(use("read", path="a"), answer=same)
+    assert noted(first) == []
+    assert [type(note) for note in noted(second)] == [LoopWarning]
+    assert story.ran == ["call_1", "call_2"]
+    assert story.blocked == ["call_3"]
+
+
+def test_the_same_call_with_other_arguments_is_not_counted() -> None:
+    story = Story(READ)
+    for number in range(12):
+        assert noted(story.turn(use("read", path=str(number)))) == []
+    assert story.blocked == []
+
+
+def test_arguments_are_the_same_however_they_are_spelled() -> None:
+    keys = {
+        call_key(ToolUse("1", "read", '{"a": 1, "b": [1, 2]}')),
+        call_key(ToolUse("2", "read", '{"b":[1,2],"a":1}')),
+    }
+    assert len(keys) == 1
+    assert call_key(ToolUse("3", "read", '{"a": 2, "b": [1, 2]}')) not in keys
+    assert call_key(ToolUse("4", "look", '{"a": 1, "b": [1, 2]}')) not in keys
+
+
+def test_long_arguments_are_told_apart() -> None:
+    long = "x" * 10_000
+    assert call_key(use("read", path=long + "a")) != call_key(use("read", path=long + "b"))
+    assert len(call_key(use("read", path=long))) < 300
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "not json", "[" * 100_000, "[" * 5000 + "]" * 5000, "\ud800", "9" * 6000, "1e999", "null"]
+)
+def test_whatever_a_model_writes_as_arguments_has_a_key(arguments: str) -> None:
+    assert call_key(ToolUse("1", "read", arguments)).startswith("read ")
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+def test_a_cycle_is_refused_in_its_third_round_and_then_ends_the_run(period: int) -> None:
+    story = Story(READ, limits={"stuck_steps": 1000})
+    answer = always_new()
+    for number in range(3 * period):
+        story.turn(use("read", path=str(number % period)), answer=answer)
+    assert story.blocked == [f"call_{3 * period}"]
+    story.asks()
+    story.replies(use("read", path="0"))
+    assert outcome(story.decision()) == "stuck"
+
+
+def test_a_cycle_of_five_is_not_a_cycle() -> None:
+    story, answer = Story(READ, limits={"stuck_steps": 1000}), always_new()
+    for number in range(15):
+        story.turn(use("read", path=str(number % 5)), answer=answer)
+    assert story.blocked == []
+
+
+def test_two_rounds_are_not_a_cycle() -> None:
+    story, answer = Story(READ), always_new()
+    for path in ("a", "b", "a", "b", "c"):
+        story.turn(use("read", path=path), answer=answer)
+    assert story.blocked == []
+
+
+def test_strict_ends_the_run_at_three_in_a_row_whatever_their_results() -> None:
+    story, answer = Story(READ, loop=STRICT), always_new()
+    story.turn(use("read", path="a"), answer=answer)
+    story.turn(use("read", path="A "), answer=answer)
+    story.asks()
+    story.replies(use("read", path=" a"))
+    assert outcome(story.decision()) == "stuck"
+
+
+def test_strict_counts_in_a_row_only() -> None:
+    story, answer = Story(READ, loop=STRICT), always_new()
+    for path in ("a", "a", "b", "a", "a"):
+        assert isinstance(story.turn(use("read", path=path), answer=answer), CallModel)
+
+
+def test_a_poller_is_never_refused_and_is_asked_to_wait_longer_ever_more_rarely() -> None:
+    story = Story(POLL, limits={"max_steps": None, "stuck_steps": 1000})
+    warned: list[int] = []
+    for number in range(1, 21):
+        warned += [number for _ in noted(story.turn(use("poll"), answer=same))]
+    assert warned == [2, 4, 8, 16]
+    assert len(story.ran) == 20
+
+
+def test_a_successful_write_by_another_call_starts_the_counts_over() -> None:
+    story = Story(READ, WRITE)
+    for number in range(6):
+        story.turn(use("read", path="tests"), answer=same)
+        story.turn(use("read", path="tests"), answer=same)
+        story.turn(use("write", text=str(number)))
+    assert story.blocked == []
+
+
+def test_a_failed_write_does_not_start_the_counts_over() -> None:
+    story = Story(READ, WRITE)
+    story.turn(use("read", path="tests"), answer=same)
+    story.turn(use("read", path="tests"), answer=same)
+    story.turn(use("write", text="x"), answer=fails)
+    story.turn(use("read", path="tests"), answer=same)
+    assert story.blocked == ["call_4"]
+
+
+def test_a_write_does_not_start_its_own_count_over() -> None:
+    story = Story(WRITE)
+    for _ in range(3):
+        story.turn(use("write", text="same"), answer=same)
+    assert story.blocked == ["call_3"]
+
+
+def test_a_write_of_the_same_turn_comes_before_the_verdict_on_the_call_behind_it() -> None:
+    story = Story(READ, WRITE)
+    story.turn(use("read", path="tests"), answer=same)
+    story.turn(use("read", path="tests"), answer=same)
+    story.turn(use("write", text="a fix"), use("read", path="tests"), answer=same)
+    assert story.blocked == []
+    assert story.ran == ["call_1", "call_2", "call_3", "call_4"]
+
+
+def test_when_one_call_ends_the_run_every_open_call_still_gets_a_result() -> None:
+    story, answer = Story(READ), always_new()
+    for _ in range(7):
+        story.turn(use("read", path="a"), answer=answer)
+    story.asks()
+    story.replies(use("read", path="b"), use("read", path="a"))
+    step = story.decision()
+    assert isinstance(step, Finish)
+    story.happens(*step.events)
+    assert story.state.open_calls == []
+    assert {call_id: story.errors[call_id].kind for call_id in ("call_8", "call_9")} == {
+        "call_8": "skipped",
+        "call_9": "skipped",
+    }

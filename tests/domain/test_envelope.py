@@ -1,0 +1,142 @@
+"""An event over the wire and back: nothing that a later version wrote is lost."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle.domain import events as e
+from treadle.domain.agents import AgentSpec, Limits
+from treadle.domain.envelope import VERSION, Event, Origin, decode_data, draft, from_json, to_json
+from treadle.domain.events import VOCABULARY, EventData, Unknown
+from treadle.domain.identity import AgentId, EventId, RunId, SessionId
+from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse, user
+from treadle.domain.runs import Metrics, Usage
+from treadle.domain.tools import ToolSpec
+
+ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"), RunId("run_0"))
+
+EXAMPLES: tuple[EventData, ...] = (
+    e.RunQueued(AgentSpec("hero", "p/m", limits=Limits(max_steps=None)), RunId("run_0")),
+    e.UserMessage(user("hello", Image("image/png", "aGk="))),
+    e.RunStart((ToolSpec("read", "Reads.", {"type": "object"}, effect="read"),)),
+    e.ModelResolved("p", "m", "custom", "why"),
+    e.RunWaiting("retry", "attempt 2", 12.5),
+    e.RunRecovered(2, "died"),
+    e.RunQuarantined(4),
+    e.RunFenced(3),
+    e.RunEnd("failed", "stuck", Metrics(steps=3), "text", "reason", "next", ("read (call_1)",)),
+    e.StepStart(1),
+    e.StepEnd(1, 1, 0, 10, 5, 7),
+    e.LlmRequest(1, 2, "p", "m", 3, tools_offered=False, repeats_lost=True),
+    e.LlmResponse(
+        1,
+        1,
+        (Thinking("hm", "p", "m", "signed"), Text("é"), ToolUse("c", "read", "{}")),
+        "tool_use",
+        Usage(1, 2),
+        3,
+    ),
+    e.LlmError(1, 1, "overloaded", "busy", True, 529),
+    e.LlmRetry(1, 1, 12.5, 500),
+    e.AttemptReset(5, 2),
+    e.Token(5, 1, 0, "hel"),
+    e.ThinkingDelta(5, 1, 0, "hm"),
+    e.ToolCallDelta(5, 1, 0, 0, "read", '{"pa'),
+    e.ToolCallStart("c", "read", "{}", "run_1/c"),
+    e.ToolCallProgress(9, "c", 0, "half"),
+    e.ToolCallEnd("c", "read", "content", 3),
+    e.ToolCallError("c", "read", "timeout", "content"),
+    e.ToolCallBlocked("c", "read", "loop", "content"),
+    e.LoopWarning("read", "read {}", 3, "note"),
+    e.StuckDetected("failing_tool", 3, "read"),
+    e.RecoveryAction("note", "note", "read"),
+    e.EmptyTurn(1, "note"),
+    e.Continuation(1, "note"),
+    e.OutputRejected(1, "error", "note"),
+    e.BudgetHint(70, "note"),
+    e.MessageSteered(Message("user", (Text("hi"),)), "interrupt"),
+    e.RunInterrupted("reason"),
+    e.ResumeRequested(),
+    e.CancelRequested("reason"),
+    e.StreamReset(7, "reason"),
+)
+
+
+def named(data: EventData) -> str:
+    return e.NAMES[type(data)]
+
+
+def event(data: EventData) -> Event:
+    made = draft(EventId("evt_1"), 1_800_000_000.25, data)
+    return Event(made.event_id, made.timestamp, ORIGIN, 7, made.type, made.data, made.raw)
+
+
+def with_unknown(value: Any) -> Any:
+    """The same JSON with a field in every object that no version of today knows."""
+    if isinstance(value, dict):
+        return {**{key: with_unknown(item) for key, item in value.items()}, "from_a_later_version": {"x": [1]}}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list):
+        return [with_unknown(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def test_there_is_an_example_of_every_type() -> None:
+
+    assert {named(data) for data in EXAMPLES} == set(VOCABULARY)
+
+
+@pytest.mark.parametrize("data", EXAMPLES, ids=named)
+def test_an_event_goes_over_the_wire_and_back(data: EventData) -> None:
+    sent = event(data)
+    assert from_json(to_json(sent)) == sent
+
+
+def test_the_envelope_has_the_fields_of_the_specification_in_order() -> None:
+    assert list(msgspec.json.decode(to_json(event(e.StepStart(1))))) == [
+        "event_id", "timestamp", "agent_id", "run_id", "parent_run_id", "session_id", "sequence", "type", "data",
+        "version",
+    ]  # fmt: skip
+
+
+def wire(type_: str, data: Any, version: int = VERSION) -> bytes:
+    fields = {
+        "event_id": "evt_1", "timestamp": "2027-01-15T08:00:00Z", "agent_id": "agt_1", "run_id": "run_1",
+        "parent_run_id": None, "session_id": "ses_1", "sequence": 7, "type": type_, "data": data,
+        "version": version,
+    }  # fmt: skip
+    return msgspec.json.encode(fields)
+
+
+def test_a_type_of_a_later_version_is_kept_as_it_is() -> None:
+    line = wire("approval_requested", {"approval_id": "apr_1", "deep": {"list": [1, 2]}}, version=9)
+    read = from_json(line)
+    assert isinstance(read.data, Unknown)
+    assert read.durable
+    assert msgspec.json.decode(to_json(read)) == msgspec.json.decode(line)
+
+
+@pytest.mark.parametrize("data", EXAMPLES, ids=named)
+def test_fields_of_a_later_version_are_kept(data: EventData) -> None:
+    line = wire(named(data), {**msgspec.to_builtins(data), "from_a_later_version": 1})
+    assert from_json(line).data == data
+    assert msgspec.json.decode(to_json(from_json(line))) == msgspec.json.decode(line)
+
+
+@pytest.mark.parametrize("data", EXAMPLES, ids=named)
+def test_fields_of_a_later_version_deep_inside_do_not_make_an_event_unreadable(data: EventData) -> None:
+    plain = with_unknown(msgspec.to_builtins(data))
+    if isinstance(data, e.RunStart):
+        plain["tools"][0]["schema"] = {"type": "object"}  # a JSON Schema is free text to us
+    line = wire(named(data), plain)
+    assert from_json(line).data == data
+    assert msgspec.json.decode(to_json(from_json(line))) == msgspec.json.decode(line)
+
+
+def test_content_of_a_later_version_that_cannot_be_read_is_unknown() -> None:
+    assert decode_data("step_start", b'{"step": "seven"}', VERSION + 1) == Unknown()
+
+
+def test_content_of_this_version_that_cannot_be_read_is_an_error() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode_data("step_start", b'{"step": "seven"}', VERSION)

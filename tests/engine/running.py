@@ -1,0 +1,104 @@
+"""Whole runs on the real engine over real SQLite, with a scripted model and, where time matters, virtual time."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import treadle
+from treadle.domain.envelope import Event
+from treadle.home import Home
+from treadle.ports.clock import Clock, Ids
+from treadle.ports.model import Model
+from treadle.testing.simulation.loop import SimulatedLoop
+from treadle.testing.simulation.world import adopting_factory
+from treadle.testing.time import LoopClock
+
+PATIENCE = 10.0
+"""Seconds after which a test that should have gone on is called stuck."""
+
+Answer = TypeVar("Answer")
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, model: Model, *, clock: Clock | None = None, ids: Ids | None = None
+) -> AsyncGenerator[treadle.Engine, None]:
+    """An engine over a database in this folder, with this model as the provider `scripted`."""
+    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"), clock=clock, ids=ids)
+    engine.add_model("scripted", model)
+    async with asyncio.timeout(PATIENCE), engine:
+        yield engine
+
+
+@asynccontextmanager
+async def in_virtual_time(model: Model) -> AsyncGenerator[treadle.Engine, None]:
+    """An engine over a database in memory, whose hours pass at once. For `virtually`."""
+    engine = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=LoopClock())
+    engine.add_model("scripted", model)
+    async with asyncio.timeout(PATIENCE * 1000), engine:
+        yield engine
+
+
+def virtually(work: Coroutine[Any, Any, Answer], seed: int = 1) -> Answer:
+    """Run to the end in virtual time."""
+    loop = SimulatedLoop(Random(seed))
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def in_a_world(work: Coroutine[Any, Any, None], seed: int = 1) -> None:
+    """Run to the end in virtual time, where processes come and go; whatever still lives then is ended."""
+    loop = SimulatedLoop(Random(seed))
+    loop.set_task_factory(adopting_factory)
+    try:
+        loop.run_until_complete(work)
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def agent(**more: Any) -> treadle.Agent:
+    fields: dict[str, Any] = {"name": "hero", "model": "scripted/x", **more}
+    return treadle.Agent(**fields)
+
+
+async def until(engine: treadle.Engine, run_id: str, *types: str, after: int = 0) -> Event:
+    """The first event of one of these types, as soon as it is seen."""
+    async with aclosing(engine.events(run_id, after)) as events:
+        async for event in events:
+            if event.type in types:
+                return event
+    raise AssertionError(f"{run_id} ended without {types}")
+
+
+async def journal(engine: treadle.Engine, run_id: str) -> list[Event]:
+    """All durable events of a run that has ended."""
+    async with aclosing(engine.events(run_id)) as events:
+        return [event async for event in events if event.durable]
+
+
+def types(events: Sequence[Event]) -> list[str]:
+    return [event.type for event in events]
+
+
+class Gate:
+    """A place in a tool where it waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def pass_through(self) -> None:
+        self.reached.set()
+        await self.open.wait()

@@ -1,0 +1,174 @@
+"""Every way in which a run of this version can end, with its status and exit code."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from random import Random
+from typing import Any, get_args
+
+import pytest
+
+import treadle
+from tests.engine.running import agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
+from treadle.domain.agents import AgentSpec
+from treadle.domain.identity import RunId
+from treadle.domain.messages import user
+from treadle.domain.runs import OutcomeKind, Status, exit_code_of, status_of
+from treadle.ports.model import Model, ModelEvent, ModelRequest, TextDelta
+from treadle.service import Submission
+from treadle.testing.faults import Fault, Operation, Plan
+from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
+from treadle.testing.simulation.world import World
+
+SCHEMA = {"type": "object", "required": ["n"]}
+
+
+@treadle.tool(effect="read")
+async def look(at: str) -> str:
+    return f"seen {at}"
+
+
+CASES: dict[OutcomeKind, tuple[dict[str, Any], list[ScriptStep], str]] = {
+    "completed": ({}, [say("Hello.")], "Hello."),
+    "silent": ({}, [say("NO_REPLY")], ""),
+    "truncated": (
+        {"limits": {"max_continuations": 1}},
+        [say("one ", stop="max_tokens"), say("two", stop="max_tokens")],
+        "one two",
+    ),
+    "max_steps": ({"limits": {"max_steps": 1}}, [ask(call("look", at="a"), text="I look.")], "I look."),
+    "deadline": ({"limits": {"deadline": 5}}, [Silence("so far")], "so far"),
+    "stuck": (
+        {"loop": {"doom_loop": "strict"}},
+        [ask(*(call("look", at="a") for _ in range(3)), text="Hm.")],
+        "Hm.",
+    ),
+    "empty": ({}, [say(""), say("")], ""),
+    "model_error": ({}, [Failure("auth", "the key is wrong", retryable=False)], ""),
+    "failed": ({"output": SCHEMA}, [say("1"), say("2"), say("3")], "3"),
+}
+
+TABLE: dict[OutcomeKind, tuple[Status, int]] = {
+    "completed": ("completed", 0),
+    "silent": ("completed", 0),
+    "truncated": ("failed", 3),
+    "max_steps": ("failed", 3),
+    "budget_exhausted": ("failed", 3),
+    "quota_exceeded": ("failed", 3),
+    "insufficient_credits": ("failed", 3),
+    "deadline": ("failed", 3),
+    "stuck": ("failed", 1),
+    "empty": ("failed", 1),
+    "context_overflow": ("failed", 1),
+    "model_error": ("failed", 1),
+    "tool_error": ("failed", 1),
+    "approval_expired": ("failed", 1),
+    "quarantined": ("failed", 1),
+    "failed": ("failed", 1),
+    "cancelled": ("cancelled", 130),
+}
+
+
+def test_status_and_exit_code_are_those_of_the_table() -> None:
+    assert set(TABLE) == set(get_args(OutcomeKind))
+    assert {kind: (status_of(kind), exit_code_of(kind)) for kind in TABLE} == TABLE
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_run_ends(kind: OutcomeKind) -> None:
+    async def story() -> None:
+        settings, script, text = CASES[kind]
+        with ScriptedModel(*script) as model:
+            async with in_virtual_time(model) as engine:
+                result = await engine.run(agent(tools=[look], **settings), "go")
+                last = (await journal(engine, result.run_id))[-1]
+                record = await engine.service.run(result.run_id)
+        assert (result.outcome, result.status, result.text) == (kind, TABLE[kind][0], text)
+        assert (record.outcome, record.status) == (kind, TABLE[kind][0])
+        assert last.type == "run_end"
+        assert result.silent is (kind == "silent")
+        if TABLE[kind][1] != 0:
+            assert result.reason, "a person is told what happened"
+            assert result.next, "and how to go on"
+
+    virtually(story())
+
+
+def test_a_cancelled_run_ends_cancelled(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(Silence("so far"))) as engine:
+            run_id = await engine.submit(agent(), "go")
+            await until(engine, run_id, "token")
+            await engine.cancel(run_id)
+            result = await engine.wait(run_id)
+        assert (result.outcome, result.status, result.text) == ("cancelled", "cancelled", "so far")
+
+    asyncio.run(story())
+
+
+class Broken:
+    """An adapter that raises where it should have said how it failed."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        raise RuntimeError("the adapter is broken")
+        yield
+
+
+class Endless:
+    """An adapter whose stream just ends."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        yield TextDelta("half a")
+
+
+@pytest.mark.parametrize(("model", "words"), [(Broken(), "the adapter is broken"), (Endless(), "ended without")])
+def test_a_fault_of_an_adapter_ends_the_run_in_words(
+    model: Model, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with in_virtual_time(model) as engine:
+            result = await engine.run(agent(), "go")
+        assert (result.outcome, result.status) == ("model_error", "failed")
+        assert words in result.reason
+
+    virtually(story())
+    caplog.clear()
+
+
+def test_a_run_that_kills_its_worker_each_time_is_set_aside_and_others_are_not() -> None:
+    """Four processes die, each right after its first write about the run; the fifth sets it aside."""
+
+    async def story() -> None:
+        world = World(Random(1), lambda request, world: say("fine"))
+
+        def first_advance() -> Plan:
+            operations: list[Operation] = []
+
+            def plan(operation: Operation) -> Fault | None:
+                operations.append(operation)
+                return "after" if operation == "advance" and operations.count("advance") == 1 else None
+
+            return plan
+
+        agent_spec = AgentSpec("hero", "simulated", tools=("*",))
+        run_id: RunId | None = None
+        for _ in range(4):
+            process = world.start(first_advance(), sole=True)
+            await process.spawn(process.start())
+            if run_id is None:
+                run_id = (await process.spawn(process.service.submit(Submission(agent_spec, user("go"))))).run_id
+            await asyncio.sleep(30)
+            assert process.journal.dead
+        assert run_id is not None
+        last = world.start(lambda operation: None, sole=True)
+        await last.spawn(last.start())
+        other = (await last.spawn(last.service.submit(Submission(agent_spec, user("go"))))).run_id
+        _, end = await last.spawn(last.service.wait(run_id))
+        _, other_end = await last.spawn(last.service.wait(other))
+        events = await last.spawn(last.store.read(run_id))
+        assert (end.outcome, end.status) == ("quarantined", "failed")
+        assert types(events)[-2:] == ["run_quarantined", "run_end"]
+        assert types(events).count("run_recovered") == 4
+        assert other_end.text == "fine"
+
+    in_a_world(story())

@@ -1,0 +1,144 @@
+"""What one run may have otherwise than its agent says, and answers that must fit a type."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+import treadle
+from tests.engine.running import agent, in_virtual_time, opened, virtually
+from treadle.domain.agents import Limits
+from treadle.domain.errors import ConfigError, UsageError
+from treadle.library import Options
+from treadle.testing.models import ScriptedModel, Silence, ask, call, say
+
+
+class Answer(msgspec.Struct):
+    n: int
+    why: str = ""
+
+
+class Dated(msgspec.Struct):
+    when: Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+@treadle.tool(effect="read")
+async def look(at: str) -> str:
+    return f"seen {at}"
+
+
+def run(model: ScriptedModel, hero: treadle.Agent, **options: Any) -> treadle.Result:
+    async def story() -> treadle.Result:
+        async with in_virtual_time(model) as engine:
+            return await engine.run(hero, "go", **options)
+
+    with model:
+        return virtually(story())
+
+
+# ── Overrides ──
+
+
+def test_a_limit_for_one_run_replaces_the_agents() -> None:
+    steps = [ask(call("look", at=str(number))) for number in range(2)]
+    result = run(ScriptedModel(*steps), agent(tools=[look]), limits={"max_steps": 2})
+    assert (result.outcome, result.metrics.steps) == ("max_steps", 2)
+
+
+def test_limits_that_are_not_given_stay_the_agents() -> None:
+    hero = agent(tools=[look], limits={"max_steps": 1})
+    result = run(ScriptedModel(ask(call("look", at="a"))), hero, limits={"stuck_steps": 9})
+    assert result.outcome == "max_steps"
+
+
+def test_limits_given_whole_replace_the_agents_whole() -> None:
+    hero = agent(tools=[look], limits={"max_steps": 1})
+    script = ScriptedModel(ask(call("look", at="a")), say("done"))
+    assert run(script, hero, limits=Limits(max_steps=50)).outcome == "completed"
+
+
+def test_a_deadline_for_one_run() -> None:
+    result = run(ScriptedModel(Silence("so far")), agent(), deadline="2s")
+    assert (result.outcome, result.text) == ("deadline", "so far")
+
+
+def test_tools_for_one_run_replace_the_agents() -> None:
+    @treadle.tool(effect="read")
+    async def other() -> str:
+        return "other"
+
+    model = ScriptedModel(ask(call("look", at="a"), call("other")), say("done"))
+    run(model, agent(tools=[look]), tools=[other])
+    assert [tool.name for tool in model.requests[0].preamble.tools] == ["other"]
+    assert "There is no tool `look`" in str(model.requests[1].conversation.messages[-1])
+
+
+def test_a_model_for_one_run(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            engine.add_model("second", ScriptedModel(say("it is me")))
+            result = await engine.run(agent(provider="scripted", model="x"), "go", model="second/y")
+            assert result.text == "it is me"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("limits", [{"max_steps": 0}, {"max_stepz": 3}, {"deadline": "soon"}])
+def test_a_limit_that_makes_no_sense_is_refused_in_words(tmp_path: Path, limits: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            with pytest.raises(ConfigError, match="agent `hero`"):
+                await engine.submit(agent(), "go", **Options(limits=limits))
+            assert await engine.service.runs() == []
+
+    asyncio.run(story())
+
+
+# ── Output ──
+
+
+def test_a_type_is_asked_for_again_until_it_fits_and_comes_as_a_value() -> None:
+    model = ScriptedModel(say("forty-two"), say('{"n": 42}'))
+    result = run(model, agent(output=Answer))
+    assert result.output == Answer(42)
+    note = model.requests[1].conversation.messages[-1]
+    assert "does not fit the JSON Schema" in note.text
+    assert '"n"' in model.requests[0].preamble.system
+
+
+def test_a_type_for_one_run() -> None:
+    assert run(ScriptedModel(say('{"n": 1, "why": "so"}')), agent(), output=Answer).output == Answer(1, "so")
+
+
+def test_a_schema_gives_plain_values() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    result = run(ScriptedModel(say("{}"), say('{"n": 1}')), agent(output=schema))
+    assert result.text == '{"n": 1}'
+    assert result.output == {"n": 1}
+
+
+def test_any_type_that_has_a_schema_will_do() -> None:
+    assert run(ScriptedModel(say("[1, 2]")), agent(output=list[int])).output == [1, 2]
+
+
+def test_an_answer_that_the_type_cannot_read_is_asked_for_again() -> None:
+    model = ScriptedModel(say('{"when": "tomorrow"}'), say('{"when": "2027-01-15T08:00:00Z"}'))
+    assert run(model, agent(output=Dated)).output == Dated(datetime(2027, 1, 15, 8, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "file:///etc/hostname"}])
+def test_a_schema_that_is_none_is_refused_before_the_run(tmp_path: Path, schema: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            with pytest.raises(UsageError, match="output"):
+                await engine.submit(agent(output=schema), "go")
+
+    asyncio.run(story())
+
+
+def test_a_run_that_did_not_complete_has_no_value() -> None:
+    result = run(ScriptedModel(say("1"), say("2"), say("3")), agent(output=Answer))
+    assert (result.outcome, result.output) == ("failed", None)

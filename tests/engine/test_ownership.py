@@ -1,0 +1,110 @@
+"""Owning a run: what others deliver is heard while work is under way, whenever it comes."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from tests.engine.running import in_a_world
+from treadle.core.state import RunState
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import Fenced
+from treadle.domain.events import StepStart
+from treadle.domain.identity import RunId
+from treadle.domain.messages import user
+from treadle.engine.ownership import Log
+from treadle.service import Submission
+from treadle.testing.models import say
+from treadle.testing.simulation.world import Process, World
+
+
+def cancelled(state: RunState) -> bool:
+    return state.cancelled is not None
+
+
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def a_process_and_a_run(seed: int) -> tuple[Process, RunId]:
+    """A process that takes its time for everything, as drawn from the seed, and a run that nobody works on."""
+    world = World(Random(seed), lambda request, world: say("done"))
+    process = world.start(lambda operation: None, sole=False)
+    ticket = await process.service.submit(Submission(AgentSpec("hero", "simulated"), user("go")))
+    return process, ticket.run_id
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
+    async def story() -> None:
+        process, run_id = await a_process_and_a_run(seed)
+        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        await asyncio.gather(log.intend(StepStart(1)), process.service.cancel(run_id))
+        async with asyncio.timeout(60):
+            assert not await log.unless(cancelled, wait_for_ever())
+
+    in_a_world(story(), seed)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> None:
+    async def story() -> None:
+        process, run_id = await a_process_and_a_run(seed)
+        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        assert await log.intend(StepStart(1))
+
+        async def people() -> None:
+            await process.service.steer(run_id, user("hello"))
+            await process.service.cancel(run_id)
+
+        async with asyncio.timeout(60):
+            done, _ = await asyncio.gather(log.unless(cancelled, wait_for_ever()), people())
+        assert not done
+        assert len(log.state.inbox) == 2
+
+    in_a_world(story(), seed)
+
+
+def test_work_that_nobody_stops_is_done_and_others_are_folded_meanwhile() -> None:
+    async def story() -> None:
+        process, run_id = await a_process_and_a_run(1)
+        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        await log.intend(StepStart(1))
+
+        async def work() -> None:
+            await process.service.steer(run_id, user("hello"))
+            await asyncio.sleep(10)
+
+        assert await log.unless(cancelled, work())
+        assert [message.text for message in log.state.inbox] == ["go", "hello"]
+
+    in_a_world(story())
+
+
+def test_what_was_intended_without_knowing_is_not_done() -> None:
+    async def story() -> None:
+        process, run_id = await a_process_and_a_run(1)
+        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        await process.service.cancel(run_id)
+        assert not await log.intend(StepStart(1))
+        assert log.state.cancelled is not None
+        assert log.state.step.number == 0
+        assert await log.intend(StepStart(1))
+        assert log.state.step.number == 1
+
+    in_a_world(story())
+
+
+def test_a_worker_that_was_taken_over_from_cannot_write() -> None:
+    async def story() -> None:
+        process, run_id = await a_process_and_a_run(1)
+        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        await asyncio.sleep(20)
+        claim = await process.journal.claim(run_id, "another")
+        assert claim.recovering
+        before = await process.store.read(run_id)
+        with pytest.raises(Fenced):
+            await log.intend(StepStart(1))
+        assert await process.store.read(run_id) == before
+
+    in_a_world(story())

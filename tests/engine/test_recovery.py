@@ -1,0 +1,283 @@
+"""An engine that goes away in the middle, and one that takes up what it left."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import treadle
+from tests.engine.running import Gate, agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
+from treadle.core.decide import OUTCOME_UNKNOWN
+from treadle.domain.agents import AgentSpec
+from treadle.domain.events import LlmRequest, LlmRetry, RunWaiting, ToolCallStart
+from treadle.domain.messages import ToolResult, user
+from treadle.ports.model import ModelRequest
+from treadle.service import Submission
+from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
+from treadle.testing.simulation.world import World
+
+
+def test_a_run_cut_off_in_a_model_call_is_asked_again_once_and_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
+            run_id = await engine.submit(agent(), "go")
+            await until(engine, run_id, "token")
+        model = ScriptedModel(say("whole"))
+        async with opened(tmp_path, model) as engine:
+            result = await engine.wait(run_id)
+            requests = [event.data for event in await journal(engine, run_id) if isinstance(event.data, LlmRequest)]
+        assert (result.text, result.metrics.model_calls, result.metrics.repeated_calls) == ("whole", 2, 1)
+        assert [(request.attempt, request.repeats_lost) for request in requests] == [(1, False), (2, True)]
+        assert [message.text for message in model.requests[0].conversation.messages] == ["go"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_a_run_cut_off_in_a_tool_repeats_it_only_if_it_may(tmp_path: Path, repeatable: bool) -> None:
+    async def story() -> None:
+        gate, ran = Gate(), list[str]()
+
+        @treadle.tool(repeatable=repeatable)
+        async def act(context: treadle.ToolContext) -> str:
+            ran.append(context.idempotency_key)
+            if len(ran) == 1:
+                await gate.pass_through()
+            return "acted"
+
+        async with opened(tmp_path, ScriptedModel(ask(call("act", "c1")))) as engine:
+            run_id = await engine.submit(agent(tools=[act]), "go")
+            await gate.reached.wait()
+        model = ScriptedModel(say("done"))
+        async with opened(tmp_path, model) as engine:
+            engine.add_tools(act)
+            result = await engine.wait(run_id)
+            starts = [
+                event.data for event in await journal(engine, run_id) if isinstance(event.data, ToolCallStart)
+            ]
+        assert result.text == "done"
+        [answer] = model.requests[0].conversation.messages[-1].parts
+        if repeatable:
+            assert answer == ToolResult("c1", "acted")
+            assert ran == [f"{run_id}/c1"] * 2
+            assert [start.attempt for start in starts] == [1, 2]
+        else:
+            assert answer == ToolResult("c1", OUTCOME_UNKNOWN, is_error=True)
+            assert len(ran) == len(starts) == 1
+
+    asyncio.run(story())
+
+
+def test_what_ended_before_the_cut_is_kept(tmp_path: Path) -> None:
+    async def story() -> None:
+        gate, ran = Gate(), list[str]()
+
+        @treadle.tool(effect="read")
+        async def look(name: str) -> str:
+            ran.append(name)
+            if name == "slow":
+                await gate.pass_through()
+            return f"seen {name}"
+
+        calls = tuple(call("look", name, name=name) for name in ("a", "slow", "b"))
+        async with opened(tmp_path, ScriptedModel(ask(*calls))) as engine:
+            run_id = await engine.submit(agent(tools=[look]), "go")
+            first = await until(engine, run_id, "tool_call_end")
+            await until(engine, run_id, "tool_call_end", after=first.sequence)
+        model = ScriptedModel(say("done"))
+        async with opened(tmp_path, model) as engine:
+            engine.add_tools(look)
+            await engine.wait(run_id)
+        assert sorted(ran) == ["a", "b", "slow"]
+        assert model.requests[0].conversation.messages[-1].parts == (
+            ToolResult("a", "seen a"),
+            ToolResult("slow", OUTCOME_UNKNOWN, is_error=True),
+            ToolResult("b", "seen b"),
+        )
+
+    asyncio.run(story())
+
+
+# ── What the new engine lacks ──
+
+
+def test_a_run_whose_tool_is_missing_waits_until_it_is_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        gate = Gate()
+
+        @treadle.tool(repeatable=True)
+        async def act() -> str:
+            await gate.pass_through()
+            return "acted"
+
+        async with opened(tmp_path, ScriptedModel(ask(call("act", "c1")))) as engine:
+            run_id = await engine.submit(agent(tools=[act]), "go")
+            await gate.reached.wait()
+        gate.open.set()
+        async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
+            waiting = await until(engine, run_id, "run_waiting")
+            assert isinstance(waiting.data, RunWaiting)
+            assert waiting.data.reason == "unavailable"
+            assert "`act`" in waiting.data.detail
+            assert (await engine.service.run(run_id)).waiting_for == "unavailable"
+            engine.add_tools(act)
+            assert (await engine.wait(run_id)).text == "done"
+
+    asyncio.run(story())
+
+
+def test_a_run_whose_model_is_missing_waits_until_it_is_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            engine.add_model("rare", ScriptedModel(Silence("half")))
+            run_id = await engine.submit(agent(model="rare/x"), "go")
+            await until(engine, run_id, "token")
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            await until(engine, run_id, "run_waiting")
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            engine.add_model("rare", ScriptedModel(say("whole")))
+            assert (await engine.wait(run_id)).text == "whole"
+            assert types(await journal(engine, run_id)).count("run_waiting") == 1
+
+    asyncio.run(story())
+
+
+def test_a_parked_run_can_be_cancelled(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            engine.add_model("rare", ScriptedModel(Silence("half")))
+            run_id = await engine.submit(agent(model="rare/x"), "go")
+            await until(engine, run_id, "token")
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            await until(engine, run_id, "run_waiting")
+            await engine.cancel(run_id)
+            assert (await engine.wait(run_id)).outcome == "cancelled"
+
+    asyncio.run(story())
+
+
+def test_a_parked_run_still_has_its_deadline(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            engine.add_model("rare", ScriptedModel(Silence("half")))
+            run_id = await engine.submit(agent(model="rare/x", limits={"deadline": 0.7}), "go")
+            await until(engine, run_id, "token")
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            async with asyncio.timeout(4):
+                assert (await engine.wait(run_id)).outcome == "deadline"
+
+    asyncio.run(story())
+
+
+# ── Retries ──
+
+
+def test_a_failed_call_is_retried_with_a_wait_on_record() -> None:
+    async def story() -> None:
+        model = ScriptedModel(Failure(text="half a"), Failure(retry_after=300.0), say("at last"))
+        async with in_virtual_time(model) as engine:
+            result = await engine.run(agent(retry={"schedule": "linear"}), "go")
+            events = await journal(engine, result.run_id)
+        assert (result.text, result.metrics.model_calls, result.metrics.steps) == ("at last", 3, 1)
+        told = types(events)
+        assert told[4 : told.index("llm_response")] == [
+            "step_start", "llm_request", "llm_error", "llm_retry", "llm_request", "llm_error", "llm_retry",
+            "run_waiting", "llm_request",
+        ]  # fmt: skip
+        waits = [event.data for event in events if isinstance(event.data, LlmRetry)]
+        assert [wait.delay_ms for wait in waits] == [0, 300_000]
+        waiting = next(event.data for event in events if isinstance(event.data, RunWaiting))
+        assert (waiting.reason, waiting.wake_at) == ("retry", waits[1].wake_at)
+        asked = [event.timestamp for event in events if event.type == "llm_request"]
+        assert asked[2] >= waits[1].wake_at
+        assert [len(request.conversation.messages) for request in model.requests] == [1, 1, 1]
+
+    virtually(story())
+
+
+def test_retries_come_to_an_end() -> None:
+    async def story() -> treadle.Result:
+        async with in_virtual_time(ScriptedModel(*[Failure()] * 4)) as engine:
+            return await engine.run(agent(), "go")
+
+    result = virtually(story())
+    assert (result.outcome, result.metrics.model_calls) == ("model_error", 4)
+    assert "overloaded" in result.reason
+    assert "4 attempts" in result.reason
+
+
+def test_a_wait_is_kept_across_a_restart(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(Failure(retry_after=1.0))) as engine:
+            run_id = await engine.submit(agent(), "go")
+            await until(engine, run_id, "run_waiting")
+            wake_at = (await engine.service.run(run_id)).wake_at
+        async with opened(tmp_path, ScriptedModel(say("later"))) as engine:
+            assert (await engine.wait(run_id)).text == "later"
+            asked = [event for event in await journal(engine, run_id) if event.type == "llm_request"]
+        assert wake_at is not None
+        assert asked[-1].timestamp >= wake_at
+
+    asyncio.run(story())
+
+
+class SlowWall:
+    """A wall clock that runs at half speed beside the event loop, as one does that is being set right."""
+
+    def now(self) -> float:
+        return 1_800_000_000 + asyncio.get_running_loop().time() / 2
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def test_a_wall_clock_that_lags_does_not_make_the_deadline_come_early() -> None:
+    async def story() -> None:
+        with ScriptedModel(Silence("half")) as model:
+            engine = treadle.Engine("sqlite:///:memory:", clock=SlowWall())
+            engine.add_model("scripted", model)
+            async with engine:
+                result = await engine.run(agent(limits={"deadline": 10}), "go")
+        assert result.outcome == "deadline"
+        assert result.metrics.model_calls == 1
+        assert result.metrics.duration_ms >= 10_000
+
+    virtually(story())
+
+
+# ── Two processes ──
+
+
+def test_a_worker_that_stood_still_past_its_lease_is_fenced_and_told_so() -> None:
+    async def story() -> None:
+        def answer(request: ModelRequest, world: World) -> ScriptStep:
+            if len(world.alive()) == 1:
+                first.journal.stall(30)  # it stands still while the model answers
+            return say("done")
+
+        world = World(Random(3), answer)
+        first = world.start(lambda operation: None, sole=False)
+        await first.spawn(first.start())
+        submission = Submission(AgentSpec("hero", "simulated", tools=("*",)), user("go"))
+        ticket = await first.spawn(first.service.submit(submission))
+        with first.hub.subscribe(ticket.run_id) as heard:
+            told: set[str] = set()
+
+            async def listen() -> None:
+                async for event in heard:
+                    told.add("" if event is None else event.type)
+
+            listening = first.spawn(listen())
+            await asyncio.sleep(5)
+            second = world.start(lambda operation: None, sole=False)
+            await second.spawn(second.start())
+            _, end = await second.spawn(second.service.wait(ticket.run_id))
+            await asyncio.sleep(60)
+            listening.cancel()
+        assert end.text == "done"
+        assert "run_fenced" in told
+        events = await second.spawn(second.store.read(ticket.run_id))
+        assert types(events).count("run_recovered") == types(events).count("run_end") == 1
+
+    in_a_world(story())

@@ -1,0 +1,309 @@
+"""Readers: everything durable without a gap, live text once, a reset for the slow; callbacks; scripts."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+import treadle
+from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
+from treadle.domain.envelope import Event
+from treadle.domain.errors import StoreError
+from treadle.domain.events import StreamReset, ThinkingDelta, Token, ToolCallDelta, ToolCallProgress
+from treadle.domain.messages import Text
+from treadle.domain.runs import Usage
+from treadle.home import Home
+from treadle.ports.model import CallDelta, Completed, ModelEvent, ModelRequest, ReasoningDelta, TextDelta
+from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
+
+
+@treadle.tool(effect="read")
+async def look(at: str, context: treadle.ToolContext) -> str:
+    context.progress("opening ")
+    context.progress("closing")
+    return f"seen {at}"
+
+
+def test_durable_events_come_once_and_without_a_gap_from_wherever_one_asks() -> None:
+    async def story() -> None:
+        model = ScriptedModel(ask(call("look", at="a")), say("done and dusted"))
+        async with in_virtual_time(model) as engine:
+            live = [event async for event in engine.stream(agent(tools=[look]), "go")]
+            whole = await journal(engine, live[0].run_id)
+            for after in range(len(whole)):
+                async with aclosing(engine.events(live[0].run_id, after)) as events:
+                    assert [event async for event in events] == whole[after:]
+        assert [event for event in live if event.durable] == whole
+        assert [event.sequence for event in whole] == list(range(1, len(whole) + 1))
+
+    virtually(story())
+
+
+def test_a_reader_who_has_seen_the_end_is_not_kept_waiting(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
+            result = await engine.run(agent(), "go")
+            last = (await journal(engine, result.run_id))[-1].sequence
+            async with asyncio.timeout(2), aclosing(engine.events(result.run_id, last)) as events:
+                assert [event async for event in events] == []
+
+    asyncio.run(story())
+
+
+def test_live_events_carry_their_request_their_attempt_and_their_offset() -> None:
+    async def story() -> None:
+        model = ScriptedModel(Failure(text="no no"), say("one two three"))
+        async with in_virtual_time(model) as engine:
+            events = [event async for event in engine.stream(agent(retry={"schedule": "linear"}), "go")]
+        tokens = [event.data for event in events if isinstance(event.data, Token)]
+        requests = [event.sequence for event in events if event.type == "llm_request"]
+        assert tokens == [
+            Token(requests[0], 1, 0, "no"),
+            Token(requests[0], 1, 2, " no"),
+            Token(requests[1], 2, 0, "one"),
+            Token(requests[1], 2, 3, " two"),
+            Token(requests[1], 2, 7, " three"),
+        ]
+        assert types(events).index("attempt_reset") < types(events).index("llm_response")
+        live = [event for event in events if not event.durable]
+        assert all(event.sequence in requests for event in live)
+
+    virtually(story())
+
+
+def test_progress_carries_its_start_and_its_offset(tmp_path: Path) -> None:
+    async def story() -> None:
+        model = ScriptedModel(ask(call("look", at="a")), say("done"))
+        async with opened(tmp_path, model) as engine:
+            events = [event async for event in engine.stream(agent(tools=[look]), "go")]
+        [start] = [event.sequence for event in events if event.type == "tool_call_start"]
+        progress = [event for event in events if event.type == "tool_call_progress"]
+        assert [event.sequence for event in progress] == [start, start]
+        assert [event.data for event in progress] == [
+            ToolCallProgress(start, "call_look", 0, "opening "),
+            ToolCallProgress(start, "call_look", 8, "closing"),
+        ]
+
+    asyncio.run(story())
+
+
+def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        model = Paced()
+        async with opened(tmp_path, model) as engine:
+            run_id = await engine.submit(agent(), "go")
+            for _ in range(3):
+                await model.say("word ")
+            text = ""
+            async with aclosing(engine.events(run_id)) as events:
+                async for event in events:
+                    if isinstance(event.data, Token):
+                        assert event.data.offset == len(text)
+                        text += event.data.text
+                        if len(text) == 15:
+                            await model.say("and more")
+                            await model.finish()
+            assert text == "word word word and more"
+
+    asyncio.run(story())
+
+
+class Paced:
+    """A model that says what it is told to, when it is told to."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[ModelEvent] = asyncio.Queue()
+        self._said = ""
+
+    async def say(self, text: str) -> None:
+        self._said += text
+        await self.send(TextDelta(text))
+
+    async def send(self, event: ModelEvent) -> None:
+        await self._queue.put(event)
+        await self._queue.join()
+
+    async def finish(self) -> None:
+        self._queue.put_nowait(Completed((Text(self._said or "done"),), "end_turn", Usage()))
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        while True:
+            event = await self._queue.get()
+            yield event
+            self._queue.task_done()
+            if isinstance(event, Completed):
+                return
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "offset"),
+    [
+        (ReasoningDelta("hm, "), ReasoningDelta("well"), 4),
+        (CallDelta(0, "look", '{"a'), CallDelta(0, "look", 't":1}'), 3),
+    ],
+)
+def test_an_offset_is_the_place_in_the_whole_also_for_a_reader_who_came_late(
+    tmp_path: Path, first: ModelEvent, second: ModelEvent, offset: int
+) -> None:
+    async def story() -> None:
+        model = Paced()
+        async with opened(tmp_path, model) as engine:
+            run_id = await engine.submit(agent(), "go")
+            await model.send(first)
+            seen: list[int] = []
+            async with aclosing(engine.events(run_id)) as events:
+                async for event in events:
+                    if event.type == "llm_request":
+                        pushed = asyncio.ensure_future(model.send(second))
+                        pushed.add_done_callback(lambda _: asyncio.ensure_future(model.finish()))
+                    if isinstance(event.data, ThinkingDelta | ToolCallDelta):
+                        seen.append(event.data.offset)
+        assert seen == [offset]
+
+    asyncio.run(story())
+
+
+def test_a_slow_reader_is_cut_off_with_a_reset_it_can_resume_from(tmp_path: Path) -> None:
+    async def story() -> None:
+        model = Paced()
+        async with opened(tmp_path, model) as engine:
+            run_id = await engine.submit(agent(), "go")
+            await model.say("0")
+            seen: list[Event] = []
+            async with aclosing(engine.service.events(run_id, backlog=5)) as events:
+                async for event in events:
+                    seen.append(event)
+                    if event.type == "token":
+                        for number in range(1, 20):  # nobody reads meanwhile
+                            await model.say(f" {number}")
+                        await model.finish()
+            last = [event.sequence for event in seen if event.durable][-1]
+            assert isinstance(seen[-1].data, StreamReset)
+            assert seen[-1].data.after == last
+            assert len(seen) < 20
+            async with aclosing(engine.service.events(run_id, last)) as events:
+                rest = [event async for event in events if event.durable]
+            assert [event for event in seen if event.durable] + rest == await journal(engine, run_id)
+
+    asyncio.run(story())
+
+
+def test_a_slow_reader_does_not_slow_the_run() -> None:
+    async def story() -> None:
+        async with in_virtual_time(ScriptedModel(say("a b c d e f g h"))) as engine:
+            run_id = await engine.submit(agent(), "go")
+            async with aclosing(engine.service.events(run_id, backlog=2)) as events:
+                await anext(events)
+                result = await engine.wait(run_id)
+            assert result.outcome == "completed"
+
+    virtually(story())
+
+
+def test_closing_the_engine_tells_those_who_wait_for_a_run(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
+            run_id = await engine.submit(agent(), "go")
+            waiting = asyncio.ensure_future(engine.wait(run_id))
+            await until(engine, run_id, "token")
+        with pytest.raises(StoreError, match="closed"):
+            await asyncio.wait_for(waiting, 2)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("read", [1, 7])
+def test_closing_the_engine_tells_those_who_read(tmp_path: Path, read: int) -> None:
+    """One reader is behind, among what was stored; the other is up to date and waits."""
+
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
+            run_id = await engine.submit(agent(), "go")
+            await until(engine, run_id, "token")
+            events = engine.events(run_id)
+            for _ in range(read):
+                await anext(events)
+        rest = asyncio.ensure_future(_drain(events))
+        with pytest.raises(StoreError, match="closed"):
+            await asyncio.wait_for(rest, 2)
+
+    asyncio.run(story())
+
+
+async def _drain(events: AsyncGenerator[Event, None]) -> None:
+    async for _ in events:
+        pass
+
+
+# ── Callbacks and scripts ──
+
+
+def test_callbacks_are_called_for_the_events_of_the_table(tmp_path: Path) -> None:
+    heard: dict[str, list[str]] = {}
+
+    def note(name: str, value: str) -> None:
+        heard.setdefault(name, []).append(value)
+
+    callbacks = treadle.Callbacks(
+        on_stream_delta=lambda text: note("delta", text),
+        on_thinking=lambda text: note("thinking", text),
+        on_reasoning=lambda text: note("reasoning", text),
+        on_tool_gen=lambda event: note("tool_gen", event.type),
+        on_tool_progress=lambda event: note("tool", event.type),
+        on_step=lambda event: note("step", event.type),
+        on_status=lambda event: note("status", event.type),
+    )
+
+    async def story() -> None:
+        model = ScriptedModel(
+            Failure(retry_after=0.01),
+            ask(call("look", "c1", at="a"), call("look", "c2", wrong=1), thinking="I could look"),
+            say("all done"),
+        )
+        async with opened(tmp_path, model) as engine:
+            await engine.run(agent(tools=[look]), "go", callbacks)
+
+    asyncio.run(story())
+    assert heard == {
+        "delta": ["all", " done"],
+        "thinking": ["I could look"],
+        "reasoning": ["I could look"],
+        "tool_gen": ["tool_call_delta", "tool_call_delta"],
+        "tool": [
+            "tool_call_error", "tool_call_start", "tool_call_progress", "tool_call_progress", "tool_call_end",
+        ],
+        "step": ["step_end", "step_end"],
+        "status": ["run_queued", "run_start", "llm_retry", "run_waiting", "run_end"],
+    }  # fmt: skip
+
+
+def test_callbacks_that_are_not_given_are_not_called() -> None:
+    async def story() -> treadle.Result:
+        model = ScriptedModel(ask(call("look", at="a"), thinking="hm"), say("done"))
+        async with in_virtual_time(model) as engine:
+            return await engine.run(agent(tools=[look]), "go", treadle.Callbacks())
+
+    assert virtually(story()).text == "done"
+
+
+def test_a_script_runs_without_a_loop_and_again(tmp_path: Path) -> None:
+    engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path))
+    engine.add_model("scripted", ScriptedModel(say("one"), say("two")))
+    first = engine.run_sync(agent(), "go")
+    second = engine.run_sync(agent(), "go", session=first.session_id)
+    assert (first.text, second.text, second.session_id) == ("one", "two", first.session_id)
+
+
+def test_a_run_records_what_it_used(tmp_path: Path) -> None:
+    async def story() -> treadle.Result:
+        usage = Usage(100, 10, cache_read_tokens=50)
+        model = ScriptedModel(ask(call("look", at="a"), usage=usage), say("done", usage=usage))
+        async with opened(tmp_path, model) as engine:
+            return await engine.run(agent(tools=[look]), "go")
+
+    metrics = asyncio.run(story()).metrics
+    assert (metrics.steps, metrics.model_calls, metrics.actions) == (2, 2, 1)
+    assert (metrics.input_tokens, metrics.output_tokens, metrics.cache_hit_rate) == (200, 20, 0.5)
+    assert metrics.duration_ms >= metrics.model_ms + metrics.tool_ms - 2

@@ -1,0 +1,59 @@
+"""A plain run, word for word: the events it leaves, and what the model was sent."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+import treadle
+from tests.engine.running import agent, journal, opened
+from treadle.domain.envelope import Event
+from treadle.ports.model import ModelRequest
+from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.testing.time import CountingIds, FakeClock
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+@treadle.tool(effect="read", repeatable=True)
+async def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+
+def told(events: Sequence[Event]) -> str:
+    return "".join(f"{event.sequence:>2} {event.type} {event.raw.decode()}\n" for event in events)
+
+
+def sent(requests: Sequence[ModelRequest]) -> str:
+    lines: list[str] = []
+    for number, request in enumerate(requests, start=1):
+        lines.append(f"── request {number}: {request.model}, tools {request.tool_choice}")
+        lines.append(f"system: {request.preamble.system}")
+        lines += [f"tool: {msgspec.json.encode(tool).decode()}" for tool in request.preamble.tools]
+        lines += [
+            f"{message.role}: {msgspec.json.encode(message.parts).decode()}"
+            for message in request.conversation.messages
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def test_a_run_of_two_steps_is_told_and_sent_as_on_record(tmp_path: Path) -> None:
+    script = (
+        ask(
+            call("add", a=2, b=3), call("add", "call_2", a=4, b=5), text="I add.", thinking="2 and 3, then 4 and 5"
+        ),
+        say("5 and 9."),
+    )
+
+    async def story() -> tuple[str, str]:
+        with ScriptedModel(*script) as model:
+            async with opened(tmp_path, model, clock=FakeClock(), ids=CountingIds()) as engine:
+                calculator = agent(persona="You add.", tools=[add])
+                result = await engine.run(calculator, "What is 2+3, and 4+5?")
+                return told(await journal(engine, result.run_id)), sent(model.requests)
+
+    events, requests = asyncio.run(story())
+    assert events == (GOLDEN / "two_steps_events.txt").read_text()
+    assert requests == (GOLDEN / "two_steps_requests.txt").read_text()

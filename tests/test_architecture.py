@@ -1,0 +1,130 @@
+"""The direction of the arrows: domain <- ports <- core <- engine <- service <- surfaces; app.py wires.
+
+Imports are read from the source, also those inside functions; what is imported for type checkers alone counts."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "treadle"
+FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "domain": set(),
+    "ports": {"domain"},
+    "core": {"domain", "ports"},
+    "engine": {"domain", "ports", "core"},
+    "service": {"domain", "ports", "core", "engine"},
+    "models": {"domain", "ports"},
+    "tools": {"domain", "ports"},
+    "stores": {"domain", "ports"},
+    "dispatch": {"domain", "ports"},
+    "system": {"domain"},
+    "settings": set(),
+    "yaml_files": {"domain", "settings"},
+    "home": {"domain", "yaml_files"},
+    "library": {"domain", "ports", "settings", "tools"},
+    "surfaces": {"", "app", "service", "domain", "ports", "library", "home"},
+    "": {"app", "domain", "library", "ports", "tools"},
+}
+"""Room -> the other rooms that it may look into; `` is the package itself, what programs import.
+
+`library` turns functions into tools, so it knows the decorator. A surface opens an engine (`app`) or
+only shows what is in the home; of the ports it knows the values that the service answers with."""
+WIRES = {"app", "testing"}
+"""The composition root, and the doubles that are wired like it."""
+DEMO = Path("surfaces/demo.py")
+"""Shows a run on the scripted model, and says so."""
+ADAPTERS = {"models", "tools", "stores", "dispatch"}
+IMPURE = {
+    "asyncio", "aiohttp", "apsw", "typer", "time", "os", "random", "logging", "socket", "ssl", "sqlite3",
+    "subprocess", "threading", "pathlib", "secrets", "datetime", "tempfile", "shutil", "signal", "sys", "urllib",
+    "http",
+}  # fmt: skip
+NEEDS_A_NETWORK = {"aiohttp", "typer", "apsw", "yaml"}
+
+
+def room(path: Path) -> str:
+    return path.parts[0] if len(path.parts) > 1 else path.stem.removeprefix("__init__")
+
+
+def imported(path: Path) -> set[str]:
+    """The full names of all modules that a file imports, and of what it imports from them."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((SOURCE / path).read_text())):
+        match node:
+            case ast.Import(names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module, names, level):
+                assert level == 0, f"{path}:{node.lineno}: imports are absolute"
+                found |= {f"{module}.{alias.name}" for alias in names} | {str(module)}
+            case _:
+                pass
+    return found
+
+
+def rooms_of(path: Path) -> set[str]:
+    """The rooms of ours that a file imports from."""
+    ours = [name.split(".") for name in imported(path) if name.split(".")[0] == "treadle"]
+    known = set(MAY_IMPORT) | WIRES
+    return {names[1] if len(names) > 1 and names[1] in known else "" for names in ours}
+
+
+def third_party(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imported(path)}
+
+
+def of(*rooms: str) -> list[Path]:
+    return [path for path in FILES if room(path) in rooms]
+
+
+each = pytest.mark.parametrize
+
+
+@each("path", [path for path in FILES if room(path) not in WIRES], ids=str)
+def test_a_file_looks_only_where_its_room_may_look(path: Path) -> None:
+    allowed = MAY_IMPORT[room(path)] | {room(path)} | ({"testing"} if path == DEMO else set[str]())
+    assert rooms_of(path) <= allowed, f"{path} imports from {sorted(rooms_of(path) - allowed)}"
+
+
+@each("path", of("domain", "core"), ids=str)
+def test_the_pure_parts_touch_nothing_outside(path: Path) -> None:
+    allowed = (
+        {"datetime"} if path == Path("domain/envelope.py") else set[str]()
+    )  # the envelope's way to write a time
+    if path == Path("domain/providers.py"):
+        allowed = {"urllib"}  # to take a URL apart
+    assert third_party(path) & IMPURE <= allowed
+
+
+@each("path", of("engine", "service", "ports", "dispatch"), ids=str)
+def test_the_engine_names_no_network_database_or_terminal_library(path: Path) -> None:
+    assert not third_party(path) & NEEDS_A_NETWORK
+
+
+@each("path", [path for path in FILES if room(path) not in WIRES], ids=str)
+def test_only_the_composition_root_names_several_adapters(path: Path) -> None:
+    assert len((rooms_of(path) | {room(path)}) & ADAPTERS) <= 1
+
+
+@each("path", [path for path in FILES if room(path) != "testing" and path != DEMO], ids=str)
+def test_nothing_that_ships_leans_on_the_doubles(path: Path) -> None:
+    assert "testing" not in rooms_of(path)
+
+
+@each("path", FILES, ids=str)
+def test_a_file_can_be_read_in_one_sitting(path: Path) -> None:
+    limit = 300 if path == Path("engine/loop.py") else 400
+    if path == Path("domain/events.py"):
+        limit = 500  # the vocabulary is one document
+    assert len((SOURCE / path).read_text().splitlines()) <= limit
+
+
+@each("path", FILES, ids=str)
+def test_a_module_says_what_lives_in_it(path: Path) -> None:
+    assert ast.get_docstring(ast.parse((SOURCE / path).read_text()))
+
+
+def test_the_rooms_are_those_of_this_page() -> None:
+    assert {room(path) for path in FILES} == set(MAY_IMPORT) | WIRES
