@@ -84,9 +84,9 @@ def test_calls_are_merged_by_index() -> None:
         )
     )
     shown: dict[tuple[int, str], str] = {}
-    for shown_event in events:  # how many there are depends on how the network cuts the stream
-        if isinstance(shown_event, CallDelta):
-            shown[shown_event.index, shown_event.name] = shown.get((shown_event.index, shown_event.name), "") + shown_event.arguments
+    for part in events:  # how many there are depends on how the network cuts the stream
+        if isinstance(part, CallDelta):
+            shown[part.index, part.name] = shown.get((part.index, part.name), "") + part.arguments
     assert shown == {(0, "add"): '{"a":1}', (1, "now"): ""}
     last = events[-1]
     assert isinstance(last, Completed)
