@@ -5,17 +5,14 @@ import random
 import secrets
 import time
 
-from treadle.domain.identity import Instant, Prefix
+from treadle.domain.identity import Prefix
 
 
 class SystemClock:
     """Implements `ports.clock.Clock`."""
 
-    def now(self) -> Instant:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
 
 
 class TimeOrderedIds:

@@ -24,6 +24,8 @@ class Call:
     """One call and how far it has come."""
 
     use: ToolUse
+    call_id: str
+    name: str
     key: str
     occurrence: int
     """How often this very call was asked for since the world last changed, this one included."""
@@ -38,14 +40,6 @@ class Call:
     started: int = 0
     """The sequence of its latest `tool_call_start`."""
     result: ToolResult | None = None
-
-    @property
-    def call_id(self) -> str:
-        return self.use.call_id
-
-    @property
-    def name(self) -> str:
-        return self.use.name
 
 
 @dataclass(slots=True)
@@ -79,7 +73,8 @@ class Ledger:
             self.recent.clear()
         else:
             self.recent.append(key)
-        return Call(use, key, occurrence, self.signature[1], self.world, _repeats_in_cycles(self.recent))
+        in_cycle = _repeats_in_cycles(self.recent)
+        return Call(use, use.call_id, use.name, key, occurrence, self.signature[1], self.world, in_cycle)
 
     def end(self, call: Call, result: ToolResult, spec: ToolSpec | None) -> bool:
         """Enter what came of a call; say whether it told anything new."""
@@ -105,6 +100,8 @@ class Ledger:
 
     def worst_failure(self) -> tuple[str | None, int]:
         """The tool that has failed most often in a row."""
+        if not self.failures:
+            return None, 0
         return max(self.failures.items(), key=lambda item: item[1], default=(None, 0))
 
     def occurrences(self, call: Call) -> int:

@@ -127,7 +127,10 @@ def _clean(parts: tuple[Part, ...], *kinds: type[Part]) -> tuple[Part, ...]:
                     kept.append(part if sendable(text) == text else structs.replace(part, text=sendable(text)))
             case ToolUse(call_id, name, arguments):
                 if ToolUse in kinds:
-                    kept.append(ToolUse(sendable(call_id), sendable(name), sendable(arguments)))
+                    whole = call_id + name + arguments
+                    if sendable(whole) != whole:
+                        part = ToolUse(sendable(call_id), sendable(name), sendable(arguments))
+                    kept.append(part)
             case ToolResult():
                 pass
             case _:

@@ -10,7 +10,7 @@ import msgspec
 
 from treadle.domain.messages import Image, Message, Text, ToolResult
 from treadle.models import failures, surrogates
-from treadle.models.chat_reply import Reply, Unusable, decode
+from treadle.models.chat_reply import UNREADABLE, Reply, Unusable, decode, decode_chunk
 from treadle.models.endpoint import Endpoint
 from treadle.models.sse import EventTooLarge, Payloads
 from treadle.models.transport import Call, CallFailed, Connections, Post
@@ -43,7 +43,10 @@ class ChatCompletions:
                     if payload == _DONE:
                         ended = True
                         break
-                    chunk = decode(payload)
+                    try:
+                        chunk = decode_chunk(payload)
+                    except UNREADABLE:
+                        chunk = decode(payload)
                     if chunk.error:
                         raise CallFailed(failures.in_stream(self._endpoint, request.model, chunk.error))
                     reply.take(chunk)

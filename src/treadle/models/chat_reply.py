@@ -73,10 +73,16 @@ _decoder = msgspec.json.Decoder(Chunk)
 _object_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
+decode_chunk = _decoder.decode
+"""A chunk as providers should send it."""
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 def decode(payload: bytes) -> Chunk:
+    """A chunk as some do: with lone surrogates, say."""
     try:
-        return _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode_chunk(payload)
+    except UNREADABLE:
         pass
     try:
         return msgspec.convert(surrogates.decode(payload), Chunk)

@@ -97,18 +97,23 @@ class Call:
         loop = asyncio.get_running_loop()
         started = loop.time()
         limit, seconds = _shorter(timeouts)
+        timer = None if seconds is None else _Timer(loop, seconds)
         try:
-            async with asyncio.timeout(seconds):
-                self._response = await self._post.connections.session().post(
-                    self._post.url,
-                    data=body if len(body) <= _SMALL_BODY else io.BytesIO(body),
-                    headers=self._post.headers,
-                    allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
-                )
-        except TimeoutError:
-            raise CallFailed(failures.timed_out(endpoint, limit, seconds or 0)) from None
+            self._response = await self._post.connections.session().post(
+                self._post.url,
+                data=body if len(body) <= _SMALL_BODY else io.BytesIO(body),
+                headers=self._post.headers,
+                allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
+            )
+        except asyncio.CancelledError:
+            if timer is not None and timer.take_back():
+                raise CallFailed(failures.timed_out(endpoint, limit, seconds or 0)) from None
+            raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise CallFailed(failures.from_error(endpoint, error)) from error
+        finally:
+            if timer is not None:
+                timer.cancel()
         self._watch = _Watch(loop, self._response, timeouts, started)
         if self._response.status != 200:
             raise CallFailed(await self._refusal(self._response))
@@ -164,6 +169,27 @@ def _shorter(timeouts: Timeouts) -> tuple[Limit, float | None]:
     if first is None or (whole is not None and whole < first):
         return "whole_call", whole
     return "first_byte", first
+
+
+class _Timer:
+    """Cancels the task that it was made in when the time is up: `asyncio.timeout`, at a third of its price."""
+
+    def __init__(self, loop: AbstractEventLoop, seconds: float) -> None:
+        self._task = asyncio.current_task()
+        self._rang = False
+        self._handle = loop.call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        if self._task is not None:
+            self._rang = True
+            self._task.cancel()
+
+    def take_back(self) -> bool:
+        """Undo the cancellation. True when it was this timer's, and nobody else's."""
+        return self._rang and self._task is not None and self._task.uncancel() == 0
+
+    def cancel(self) -> None:
+        self._handle.cancel()
 
 
 class _TimedOut(Exception):

@@ -4,7 +4,6 @@ statement gives the interpreter to other threads and must win it back, so fewer 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import msgspec
 
@@ -32,22 +31,38 @@ class RunRow:
     lease_until: Instant | None
 
 
+class Known:
+    """What never changes of the runs that are owned here, kept from one transaction to the next. It is right also
+    when the transaction that learned it was not committed."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[RunId, int] = {}
+        self.origins: dict[int, Origin] = {}
+
+
 class Group:
     """The transaction, as the work in it sees it.
 
     Work that refuses does so before it has appended or executed anything, so that it leaves no trace."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, known: "Known") -> None:
         self.db = database
+        self._known = known
         self._rows: dict[RunId, RunRow] = {}
         self._values: list[Value] = []
         self._moved: dict[int, int] = {}
 
     def preload(self, run_ids: Iterable[RunId]) -> None:
-        """Read the rows of these runs with one statement."""
-        wanted = msgspec.json.encode(list(run_ids)).decode()
-        for found in self.db.execute(SQL["runs_of"], (wanted,)):
-            self._keep(found)
+        """Read the rows of these runs with one statement, those at least that are known by their number."""
+        known, numbers = self._known, list[int]()
+        for run_id in run_ids:
+            if (found := known.numbers.get(run_id)) is not None:
+                numbers.append(found)
+        if numbers:
+            wanted = msgspec.json.encode(numbers).decode()
+            for row in self.db.execute(SQL["rows_of"], (wanted,)):
+                origin = known.origins[row[0]]
+                self._rows[origin.run_id] = RunRow(row[0], origin, *row[1:])
 
     def run(self, run_id: RunId) -> RunRow:
         row = self._rows.get(run_id)
@@ -55,8 +70,19 @@ class Group:
             found = self.db.execute(SQL["run"], (run_id,)).fetchone()
             if found is None:
                 raise unknown(run_id)
-            row = self._keep(found)
+            id_, session_id, agent_id, parent, *rest = found
+            origin = Origin(run_id, session_id, agent_id, parent)
+            row = self._rows[run_id] = RunRow(id_, origin, *rest)
         return row
+
+    def owned(self, row: RunRow) -> None:
+        """Remember what does not change of a run that is about to be advanced again and again."""
+        self._known.numbers[row.origin.run_id] = row.id
+        self._known.origins[row.id] = row.origin
+
+    def let_go(self, row: RunRow) -> None:
+        self._known.numbers.pop(row.origin.run_id, None)
+        self._known.origins.pop(row.id, None)
 
     def forget(self) -> None:
         """Read rows anew: a statement has changed them."""
@@ -83,13 +109,6 @@ class Group:
             part = moved[at : at + 2 * ROWS_PER_STATEMENT]
             self.db.execute(_move_runs(len(part) // 2), part)
         self._moved = {}
-
-    def _keep(self, found: tuple[Any, ...]) -> RunRow:
-        id_, run_id, session_id, agent_id, parent, status, outcome, sequence, epoch, worker, lease_until = found
-        origin = Origin(run_id, session_id, agent_id, parent)
-        row = RunRow(id_, origin, status, outcome, sequence, epoch, worker, lease_until)
-        self._rows[run_id] = row
-        return row
 
 
 @cache

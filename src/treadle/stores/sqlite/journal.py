@@ -22,7 +22,7 @@ from treadle.ports.journal import (
     RunRecord,
 )
 from treadle.stores.sqlite.connection import Database
-from treadle.stores.sqlite.group import SQL, Group, RunRow, unknown
+from treadle.stores.sqlite.group import SQL, Group, Known, RunRow, unknown
 from treadle.stores.sqlite.writer import Writer
 
 NO_LIMIT = -1
@@ -85,6 +85,7 @@ class SqliteJournal:
             if row.status == "pending":  # one that waits may be looked at only to find that it still does
                 row.status = "running"
             db.execute(SQL["open_epoch"], (row.epoch, worker, row.lease_until, row.status, row.id))
+            group.owned(row)
             group.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
             said = db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
@@ -129,6 +130,7 @@ class SqliteJournal:
         """Give the run up, ended or not; return which run should be looked at next, and when."""
         db, session = group.db, row.origin.session_id
         row.worker = row.lease_until = None
+        group.let_go(row)
         last = drafts[-1].data if drafts else None
         if not isinstance(last, RunEnd):
             row.status = row.status if release.waiting_for is None else "waiting"
@@ -173,7 +175,7 @@ class SqliteJournal:
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
         def work(db: Database) -> tuple[Origin, list[Any]]:
-            row = Group(db).run(run_id)
+            row = Group(db, Known()).run(run_id)
             return row.origin, db.execute(SQL["events_after"], (row.id, after, limit)).fetchall()
 
         origin, found = await self._writer.read(work)

@@ -6,12 +6,11 @@ VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, 0, ?);
 SELECT run_id FROM runs WHERE submission_key = ?;
 
 -- name: run
-SELECT id, run_id, session_id, agent_id, parent_run_id, status, outcome, sequence, epoch, worker, lease_until
+SELECT id, session_id, agent_id, parent_run_id, status, outcome, sequence, epoch, worker, lease_until
 FROM runs WHERE run_id = ?;
 
--- name: runs_of
-SELECT id, run_id, session_id, agent_id, parent_run_id, status, outcome, sequence, epoch, worker, lease_until
-FROM runs WHERE run_id IN (SELECT value FROM json_each(?));
+-- name: rows_of
+SELECT id, status, outcome, sequence, epoch, worker, lease_until FROM runs WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: earlier_unfinished
 SELECT run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id < ? LIMIT 1;

@@ -19,7 +19,7 @@ import apsw
 from treadle.domain.errors import StoreError, StoreLost, TreadleError
 from treadle.domain.identity import RunId
 from treadle.stores.sqlite.connection import Database, explain
-from treadle.stores.sqlite.group import Group
+from treadle.stores.sqlite.group import Group, Known
 
 logger = logging.getLogger(__name__)
 
@@ -73,22 +73,22 @@ class Item:
             self.future.set_exception(self.error)
 
 
-def commit_group(database: Database, items: Sequence[Item]) -> None:
+def commit_group(database: Database, items: Sequence[Item], known: Known) -> None:
     """Run all the work in one transaction. Work that refuses fails alone. Raises when nothing was committed."""
     try:
-        _commit_together(database, items)
+        _commit_together(database, items, known)
     except UNFIT as error:  # not a refusal but a fault, and it has left traces
         if len(items) == 1:
             items[0].error = error
         else:
             for item in items:
-                commit_group(database, (item,))
+                commit_group(database, (item,), known)
 
 
-def _commit_together(database: Database, items: Sequence[Item]) -> None:
+def _commit_together(database: Database, items: Sequence[Item], known: Known) -> None:
     database.execute("BEGIN IMMEDIATE")
     try:
-        group = Group(database)
+        group = Group(database, known)
         group.preload(item.run_id for item in items if item.run_id is not None)
         for item in items:
             item.error = None
@@ -119,6 +119,7 @@ class ThreadWriter:
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
+        self._known = Known()
         self._lost: StoreLost | None = None
         self._closing = False
         self._reader = _Reader(reader, self._loop, path)
@@ -170,7 +171,7 @@ class ThreadWriter:
     def _commit(self, group: list[Item]) -> None:
         while group:
             try:
-                commit_group(self._connection, group)
+                commit_group(self._connection, group, self._known)
             except apsw.FullError as error:
                 reason = explain(error, self._path)
                 group = self._refuse_new_work(group, reason)
@@ -267,6 +268,7 @@ class InlineWriter:
 
     def __init__(self, connection: Database) -> None:
         self.connection = connection
+        self._known = Known()
         self._group: list[Item] = []
 
     def write(
@@ -289,7 +291,7 @@ class InlineWriter:
 
     def commit(self) -> None:
         group, self._group = self._group, []
-        commit_group(self.connection, group)
+        commit_group(self.connection, group, self._known)
         _settle_all(group)
 
     async def close(self) -> None:
