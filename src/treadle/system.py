@@ -1,7 +1,6 @@
 """The real clock and real ids."""
 
 import os
-import random
 import secrets
 import time
 
@@ -15,13 +14,18 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
 
+STRIDE = 0x1E3779B97F4A7C15
+"""Odd, and far from any pattern: adding it again and again visits every number of 62 bits."""
+
+
 class TimeOrderedIds:
-    """UUIDv7 (RFC 9562): 48 bits of milliseconds, 12 that count within one, 62 of chance.
+    """UUIDv7 (RFC 9562): 48 bits of milliseconds, 12 that count within one, 62 that begin at random in each process
+    and walk through all values.
 
     Ids of one process are in order even when the clock steps back. They are names, not secrets."""
 
     def __init__(self) -> None:
-        self._chance = random.Random(secrets.randbits(128)).getrandbits
+        self._chance = secrets.randbits(62)
         self._millisecond = 0
         self._count = 0
         self._head = ""
@@ -33,7 +37,8 @@ class TimeOrderedIds:
             self._begin(millisecond)
         elif self._count > 0xFFF:
             self._begin(self._millisecond + 1)
-        return f"{prefix}_{self._head}{self._count:03x}{0x8000000000000000 | self._chance(62):016x}"
+        self._chance = (self._chance + STRIDE) & 0x3FFFFFFFFFFFFFFF
+        return f"{prefix}_{self._head}{self._count:03x}{0x8000000000000000 | self._chance:016x}"
 
     def _begin(self, millisecond: int) -> None:
         self._millisecond, self._count = millisecond, 0

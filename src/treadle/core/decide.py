@@ -20,7 +20,7 @@ OUTCOME_UNKNOWN = (
 )
 
 
-class CallModel(Struct, frozen=True):
+class CallModel(Struct, frozen=True, gc=False):
     """Ask the model. `events` are what the guards had to say, which goes with the request."""
 
     events: tuple[EventData, ...] = ()

@@ -20,6 +20,7 @@ class Transcript:
 
     def __init__(self) -> None:
         self.conversation = Conversation()
+        self.messages = self.conversation.messages
         self._ids: set[str] = set()
         self._awaiting: dict[str, str] = {}
         """Calls of the last message that have no result yet: the id they came with -> the id they are sent with."""
@@ -41,10 +42,6 @@ class Transcript:
         """Give every call that is still open the result that none is on record."""
         if self._awaiting:
             self._answer(())
-
-    @property
-    def messages(self) -> list[Message]:
-        return self.conversation.messages
 
     def _append(self, role: str, parts: tuple[Part, ...]) -> None:
         if not parts:

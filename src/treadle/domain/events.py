@@ -18,7 +18,7 @@ Stream = Literal["run", "agent", "system"]
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "interrupted", "other"]
 
 
-class EventData(Struct, frozen=True, omit_defaults=True):
+class EventData(Struct, frozen=True, omit_defaults=True, gc=False):
     """What is particular to one type of event."""
 
 

@@ -10,13 +10,13 @@ _UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
 Role = Literal["user", "assistant", "tool"]
 
 
-class Text(Struct, frozen=True, tag="text", tag_field="kind"):
+class Text(Struct, frozen=True, tag="text", tag_field="kind", gc=False):
     """Plain words."""
 
     text: str
 
 
-class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defaults=True):
+class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defaults=True, gc=False):
     """A model's reasoning. It goes back only to the provider and model that it came from."""
 
     text: str
@@ -25,7 +25,7 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defau
     signature: str | None = None
 
 
-class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind"):
+class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind", gc=False):
     """A call that the model asks for. `arguments` is the JSON text as the model wrote it."""
 
     call_id: str
@@ -33,7 +33,7 @@ class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind"):
     arguments: str
 
 
-class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True):
+class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True, gc=False):
     """What came of a call. Every call has exactly one."""
 
     call_id: str
@@ -41,7 +41,7 @@ class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_
     is_error: bool = False
 
 
-class Image(Struct, frozen=True, tag="image", tag_field="kind"):
+class Image(Struct, frozen=True, tag="image", tag_field="kind", gc=False):
     """A picture, as base64 text."""
 
     media_type: str
@@ -51,7 +51,7 @@ class Image(Struct, frozen=True, tag="image", tag_field="kind"):
 Part = Text | Thinking | ToolUse | ToolResult | Image
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """One turn of a conversation. A `tool` message holds the results of the calls before it, in their order."""
 
     role: Role

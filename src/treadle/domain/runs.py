@@ -75,7 +75,7 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
         return exit_code_of(self.kind)
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens of one model call. `input_tokens` counts all of the prompt, cached or not."""
 
     input_tokens: int = 0

@@ -198,6 +198,12 @@ class Reply:
 
     def _merge(self, fragment: _Fragment) -> None:
         function = fragment.function or _Function()
+        if self._calls and not function.name and not fragment.id:  # nearly always: more of the latest call
+            latest = self._calls[-1]
+            if latest.index == fragment.index and isinstance(function.arguments, str):
+                latest.arguments.append(function.arguments)
+                self._fresh_calls[len(self._calls) - 1] = None
+                return
         arguments = function.arguments or ""
         if isinstance(arguments, dict):
             arguments = msgspec.json.encode(arguments).decode()

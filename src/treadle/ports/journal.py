@@ -33,7 +33,7 @@ class Claim(Struct, frozen=True):
     """The worker before never let go: it died, or lost its lease."""
 
 
-class Release(Struct, frozen=True):
+class Release(Struct, frozen=True, gc=False):
     """Let go of a run, together with the intents of the same advance; refused with them."""
 
     waiting_for: WaitReason | None = None
@@ -43,7 +43,7 @@ class Release(Struct, frozen=True):
     """For a run that ends: what it adds to the conversation of its session."""
 
 
-class Advance(Struct, frozen=True):
+class Advance(Struct, frozen=True, gc=False):
     """What the owner of a run adds to it, in one commit."""
 
     run_id: RunId
@@ -61,7 +61,7 @@ ANY = 2**62
 """For `seen`: let go whatever was delivered, for a worker that is about to stop."""
 
 
-class Advanced(Struct, frozen=True):
+class Advanced(Struct, frozen=True, gc=False):
     accepted: bool
     """Whether the intents, and the release, took place."""
     delivered: tuple[Event, ...]
