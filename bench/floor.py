@@ -1,11 +1,12 @@
 """The floor: the least that a durable agent loop can cost in Python, on aiohttp, msgspec and apsw.
 
-A plain step does what Treadle's does; there are no guards, no subscribers, no resume, no import of Treadle.
-"""
+It keeps the same journal as Treadle (the same tables, rows and commits); there are no guards, no subscribers, no
+resume, and nothing of Treadle is imported."""
 
 import asyncio
 import itertools
 import queue
+import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -17,14 +18,16 @@ from yarl import URL
 
 SCHEMA = """
 PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-CREATE TABLE events (position INTEGER PRIMARY KEY, run INTEGER NOT NULL, sequence INTEGER NOT NULL,
-                     at REAL NOT NULL, type TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (run, sequence));
+CREATE TABLE runs (id INTEGER PRIMARY KEY, run_id TEXT UNIQUE, status TEXT, sequence INTEGER) STRICT;
+CREATE TABLE events (position INTEGER PRIMARY KEY, run INTEGER, sequence INTEGER, event_id TEXT, timestamp REAL,
+                     type TEXT, version INTEGER, data BLOB, UNIQUE (run, sequence)) STRICT;
 """
-INSERT = "INSERT INTO events (run, sequence, at, type, data) VALUES "
-VALUES_PER_INSERT = 5 * 50
+INSERT = "INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) VALUES "
+MOVE = "UPDATE runs SET sequence = v.column2 FROM (VALUES {}) AS v WHERE id = v.column1"
+AT_ONCE = 64
 encode = msgspec.json.Encoder().encode
 Tool = Callable[..., Awaitable[str]]
-Row = tuple[int, int, float, str, bytes]
+Row = tuple[int, int, str, float, str, int, bytes]
 
 
 class Function(msgspec.Struct):
@@ -39,20 +42,9 @@ class Call(msgspec.Struct):
     function: Function = msgspec.field(default_factory=Function)
 
 
-class Delta(msgspec.Struct):
-    content: str | None = None
-    tool_calls: list[Call] = []
-
-
-class Choice(msgspec.Struct):
-    delta: Delta
-
-
-class Chunk(msgspec.Struct):
-    choices: list[Choice] = []
-    usage: dict[str, int] | None = None
-
-
+Delta = msgspec.defstruct("Delta", [("content", str | None, None), ("tool_calls", list[Call], [])])
+Choice = msgspec.defstruct("Choice", [("delta", Delta)])
+Chunk = msgspec.defstruct("Chunk", [("choices", list[Choice], []), ("usage", dict[str, int] | None, None)])
 decode = msgspec.json.Decoder(Chunk).decode
 
 
@@ -79,11 +71,18 @@ class Journal:
             group = [self._queue.get()]
             while not self._queue.empty():
                 group.append(self._queue.get())
-            values = [value for rows, _ in group for row in rows for value in row]
+            rows = [row for rows, _ in group for row in rows]
+            begun = [(row[0], f"run_{random.getrandbits(128):032x}", "running", 0) for row in rows if row[1] == 1]
+            moved = list({row[0]: row[1] for row in rows}.items())
             self._database.execute("BEGIN IMMEDIATE")
-            for at in range(0, len(values), VALUES_PER_INSERT):
-                part = values[at : at + VALUES_PER_INSERT]
-                self._database.execute(INSERT + ",".join(["(?,?,?,?,?)"] * (len(part) // 5)), part)
+            self._database.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", begun)
+            for at in range(0, len(rows), AT_ONCE):
+                part = rows[at : at + AT_ONCE]
+                values = ",".join(["(?,?,?,?,?,?,?)"] * len(part))
+                self._database.execute(INSERT + values, list(itertools.chain.from_iterable(part)))
+            for at in range(0, len(moved), AT_ONCE):
+                part = moved[at : at + AT_ONCE]
+                self._database.execute(MOVE.format(",".join(["(?,?)"] * len(part))), list(itertools.chain(*part)))
             self._database.execute("COMMIT")
             self._loop.call_soon_threadsafe(lambda group=group: [done.set_result(None) for _, done in group])
 
@@ -98,7 +97,8 @@ class Floor:
         run, sequence, pending = next(self._journal.run_numbers), itertools.count(1), list[Row]()
 
         def note(kind: str, data: object) -> None:
-            pending.append((run, next(sequence), time.time(), kind, encode(data)))
+            event_id = f"evt_{time.time_ns() << 64 | random.getrandbits(64):032x}"
+            pending.append((run, next(sequence), event_id, time.time(), kind, 1, encode(data)))
 
         messages = [encode({"role": "user", "content": message})]
         note("run_queued", {"message": message})

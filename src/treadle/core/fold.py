@@ -108,17 +108,21 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
     _spent(state, data.usage, data.duration_ms)
     if state.tally.first_token_ms is None:
         state.tally.first_token_ms = data.first_token_ms
-    parts, text = data.parts, "".join(part.text for part in data.parts if isinstance(part, Text))
+    parts, text, uses = data.parts, "", list[ToolUse]()
+    for part in parts:
+        if isinstance(part, Text):
+            text += part.text
+        elif isinstance(part, ToolUse):
+            uses.append(part)
     if data.stop == "interrupted":
-        parts = tuple(part for part in parts if isinstance(part, Text))
-    elif text.strip() in SILENT_TEXTS and not any(isinstance(part, ToolUse) for part in parts):
+        parts, uses = (Text(text),), []
+    elif not uses and text.strip() in SILENT_TEXTS:
         parts = (Text(SILENT_STORED),)
     state.transcript.add(Message("assistant", parts))
-    state.calls = [
-        state.ledger.ask(part, state.tools.get(part.name)) for part in parts if isinstance(part, ToolUse)
-    ]
-    state.step.calls = len(state.calls)
-    state.step.told_something = state.step.told_something or bool(text.strip())
+    state.calls = [state.ledger.ask(use, state.tools.get(use.name)) for use in uses]
+    state.step.calls = len(uses)
+    if text and not text.isspace():
+        state.step.told_something = True
     if state.continuations:
         state.answer_so_far += text
     elif text.strip():

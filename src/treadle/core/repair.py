@@ -46,12 +46,12 @@ class Transcript:
     def _append(self, role: str, parts: tuple[Part, ...]) -> None:
         if not parts:
             return
-        if role == "assistant" and all(isinstance(part, Thinking) for part in parts):
+        if role == "assistant" and isinstance(parts[-1], Thinking) and all(isinstance(p, Thinking) for p in parts):
             return  # reasoning that led to nothing cannot stand alone
         self.messages.append(Message("user" if role == "user" else "assistant", parts))
 
     def _with_unique_ids(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return tuple(self._unique(part) if isinstance(part, ToolUse) else part for part in parts)
+        return tuple([self._unique(part) if isinstance(part, ToolUse) else part for part in parts])
 
     def _unique(self, use: ToolUse) -> ToolUse:
         wanted = use.call_id or "call"

@@ -128,7 +128,8 @@ class Log:
 
     async def _commit(self, data: Sequence[EventData], release: Release | None = None) -> bool:
         known = self._folded
-        async with self._committing:  # calls that end side by side must not overtake each other
+        await self._committing.acquire()  # calls that end side by side must not overtake each other
+        try:
             if self._folded != known and (data or release is not None):
                 return False  # a delivery was folded while this waited for its turn: decide again
             now, ids = self._deps.clock.now(), self._deps.ids
@@ -137,13 +138,16 @@ class Log:
             advanced = await self._deps.journal.advance(
                 Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release)
             )
-            self._fold(advanced.delivered)
+            if advanced.delivered:
+                self._fold(advanced.delivered)
             if advanced.accepted:
                 first = advanced.sequence - len(intents) + 1
                 for offset, made in enumerate(intents):
                     fold(self.state, made.data, first + offset, now)
             self._seen = self.state.sequence = advanced.sequence
             return advanced.accepted
+        finally:
+            self._committing.release()
 
     def _fold(self, delivered: Sequence[Event]) -> None:
         for event in delivered:

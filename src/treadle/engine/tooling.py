@@ -1,7 +1,7 @@
 """Tool calls: checked, run side by side, each ending in exactly one event."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -9,7 +9,14 @@ from msgspec import Struct
 from treadle.core.decide import OUTCOME_UNKNOWN
 from treadle.core.ledger import Call
 from treadle.core.state import RunState
-from treadle.domain.events import EventData, ToolCallEnd, ToolCallError, ToolCallProgress, ToolCallStart
+from treadle.domain.events import (
+    CallErrorKind,
+    EventData,
+    ToolCallEnd,
+    ToolCallError,
+    ToolCallProgress,
+    ToolCallStart,
+)
 from treadle.domain.messages import sendable
 from treadle.engine.deps import Deps
 from treadle.engine.interruption import Interruption
@@ -54,20 +61,21 @@ def prepare(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Ready],
 
 async def run_tools(ready: list[Ready], log: Log, deps: Deps) -> None:
     """Run the calls side by side and record how each ended, as it ends."""
-    running = {item.call.call_id: item for item in ready}
-
-    async def run(item: Ready) -> None:
-        ended = await _run_one(item, log, deps)
-        del running[item.call.call_id]
-        log.record(ended)
-        if running:
-            await log.flush()  # the last one's end goes with whatever is decided next
-
-    await log.unless(_calls_unwanted, _together([run(item) for item in ready]), until=log.state.deadline)
-    log.record(*(_stopped(item, log.state) for item in running.values()))
+    running = {item.call.call_id: Running(item, log, deps) for item in ready}
+    work = [_run(call, running, log) for call in running.values()]
+    await log.unless(_calls_unwanted, _together(work), until=log.state.deadline)
+    log.record(*(_stopped(call.item, log.state) for call in running.values()))
 
 
-async def _together(work: list[Coroutine[Any, Any, None]]) -> None:
+async def _run(call: "Running", running: dict[str, "Running"], log: Log) -> None:
+    ended = await call.to_its_end()
+    del running[call.item.call.call_id]
+    log.record(ended)
+    if running:
+        await log.flush()  # the last one's end goes with whatever is decided next
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
     """All of it side by side. Nothing is left running when this returns or raises."""
     if len(work) <= 1:
         for only in work:
@@ -86,42 +94,61 @@ def _calls_unwanted(state: RunState) -> bool:
     return state.cancelled is not None or state.interrupted is not None
 
 
-async def _run_one(item: Ready, log: Log, deps: Deps) -> EventData:
-    call, began, loop = item.call, deps.clock.monotonic(), asyncio.get_running_loop()
-    timeout = _timeout(item, deps)
-    shown = 0
+class Running:
+    """One call while it runs."""
 
-    def progress(text: str) -> None:
-        loop.call_soon_threadsafe(show, sendable(text))  # a tool may run in a thread
+    __slots__ = ("_began", "_clock", "_log", "_loop", "_shown", "_timeout", "item")
 
-    def show(text: str) -> None:
-        nonlocal shown
-        log.live(ToolCallProgress(call.started, call.call_id, shown, text), call.started)
-        shown += len(text)
+    def __init__(self, item: Ready, log: Log, deps: Deps) -> None:
+        self.item = item
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._clock = deps.clock
+        self._began = deps.clock.monotonic()
+        self._timeout = _timeout(item, deps)
+        self._shown = 0
 
-    context = ToolContext(
-        log.origin.run_id, log.origin.session_id, call.call_id, item.start.idempotency_key, progress
-    )
+    async def to_its_end(self) -> EventData:
+        """Run the tool, within its time; whatever becomes of it is an event."""
+        call, origin = self.item.call, self._log.origin
+        context = ToolContext(
+            origin.run_id, origin.session_id, call.call_id, self.item.start.idempotency_key, self._progress
+        )
+        limit = Interruption(None if self._timeout is None else self._time_left)
+        try:
+            content = await self.item.tool.run(self.item.arguments, context)
+        except (Exception, SystemExit, asyncio.CancelledError) as raised:  # one that exits must not take us with it
+            if limit.take_back():
+                return self._error(
+                    "timeout", f"`{call.name}` did not end within {self._timeout:g} s and was stopped."
+                )
+            if isinstance(raised, asyncio.CancelledError) and not limit.from_within():
+                raise
+            return self._error("failed", _describe(call.name, raised))
+        else:
+            return ToolCallEnd(call.call_id, call.name, sendable(content), self._elapsed_ms())
+        finally:
+            limit.over()
 
-    def error(kind: Any, text: str) -> ToolCallError:
-        return ToolCallError(call.call_id, call.name, kind, f"{sendable(text)} {AFTER_AN_ERROR}", elapsed())
+    def _time_left(self) -> float:
+        return self._began + (self._timeout or 0.0) - self._clock.monotonic()
 
-    def elapsed() -> int:
-        return round((deps.clock.monotonic() - began) * 1000)
+    def _elapsed_ms(self) -> int:
+        return round((self._clock.monotonic() - self._began) * 1000)
 
-    limit = Interruption(None if timeout is None else lambda: began + timeout - deps.clock.monotonic())
-    try:
-        content = await item.tool.run(item.arguments, context)
-    except (Exception, SystemExit, asyncio.CancelledError) as raised:  # a tool that exits must not take us with it
-        if limit.take_back():
-            return error("timeout", f"`{call.name}` did not end within {timeout:g} s and was stopped.")
-        if isinstance(raised, asyncio.CancelledError) and not limit.from_within():
-            raise
-        return error("failed", _describe(call.name, raised))
-    else:
-        return ToolCallEnd(call.call_id, call.name, sendable(content), elapsed())
-    finally:
-        limit.over()
+    def _error(self, kind: CallErrorKind, text: str) -> ToolCallError:
+        call = self.item.call
+        return ToolCallError(
+            call.call_id, call.name, kind, f"{sendable(text)} {AFTER_AN_ERROR}", self._elapsed_ms()
+        )
+
+    def _progress(self, text: str) -> None:
+        self._loop.call_soon_threadsafe(self._show, sendable(text))  # a tool may run in a thread
+
+    def _show(self, text: str) -> None:
+        call = self.item.call
+        self._log.live(ToolCallProgress(call.started, call.call_id, self._shown, text), call.started)
+        self._shown += len(text)
 
 
 def _timeout(item: Ready, deps: Deps) -> float | None:

@@ -27,6 +27,7 @@ class FunctionTool(Generic[_P, _R]):
         self._function = function
         self._signature = signature
         self._spec = spec
+        self._is_async = inspect.iscoroutinefunction(function)
 
     @property
     def spec(self) -> ToolSpec:
@@ -41,7 +42,7 @@ class FunctionTool(Generic[_P, _R]):
     async def run(self, arguments: Any, context: ToolContext) -> str:
         keywords = self._signature.keywords(arguments, context)
         function = cast("Callable[..., Any]", self._function)
-        if inspect.iscoroutinefunction(function):
+        if self._is_async:
             result = await function(**keywords)
         else:
             result = await asyncio.to_thread(function, **keywords)
