@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 UV     := uv==0.13.7
 CORES  := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test lint check-types bench simulate clean
+.PHONY: demo test lint bench simulate clean
 
 demo: $(READY)
 	@$(BIN)/python -m treadle.surfaces.demo
@@ -18,7 +18,7 @@ test: lint
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright --level error
+	$(BIN)/basedpyright --level error --project pyproject.toml
 
 bench: $(READY)
 	$(BIN)/python -m bench
