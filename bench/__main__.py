@@ -24,6 +24,7 @@ def main() -> int:
     rounds: int = options.rounds or (1 if options.quick else 5)
     results = report.Results(rounds, contestants, QUICK if options.quick else SCENARIOS)
     pythons = _set_up(results, refresh=options.refresh)
+    page = ""
     with _endpoint() as address:
         for number in range(rounds):
             for scenario in results.scenarios:
@@ -31,9 +32,10 @@ def main() -> int:
                     if python := pythons.get(contestant.name):
                         _say(f"round {number + 1}/{rounds} {scenario.name:7}{contestant.name:14}", end="")
                         _record(results, scenario, contestant, _measure(address, python, scenario, contestant))
-    page = report.markdown(results)
-    if options.markdown:
-        options.markdown.write_text(f"# Benchmark results\n\nMade by `{_command()}`.\n\n{page}")
+            results.rounds = number + 1
+            page = report.markdown(results)
+            if options.markdown:  # after every round, so that a long one can be watched, and cut short
+                options.markdown.write_text(f"# Benchmark results\n\nMade by `{_command()}`.\n\n{page}")
     print(json.dumps(report.as_json(results), indent=1) if options.json else page)
     return 0
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fake_endpoint import fragment
 from treadle.domain.messages import ToolUse
-from treadle.models.chat_reply import Reply, decode
+from treadle.models.chat_reply import Reply
 from treadle.ports.model import CallDelta
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), st.lists, max_leaves=5)
@@ -50,11 +50,11 @@ def test_fragments_make_the_calls_they_were_cut_from(sent: tuple[list[ToolUse], 
     shown = [""] * len(calls)
     for start in range(0, len(fragments), per_chunk):
         chunk = {"choices": [{"delta": {"tool_calls": fragments[start : start + per_chunk]}}]}
-        reply.take(decode(json.dumps(chunk).encode()))
+        reply.take([json.dumps(chunk).encode()])
         for event in reply.news():
             assert isinstance(event, CallDelta)
             assert event.name == calls[event.index].name
             shown[event.index] += event.arguments
-    reply.take(decode(b'{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}'))
+    reply.take([b'{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}'])
     assert reply.completed(0).parts == tuple(calls)
     assert shown == [call.arguments for call in calls]

@@ -33,6 +33,8 @@ class Call:
     """How many calls in a row had the same normalised signature, this one included."""
     world: int
     """How often the world had changed when it was asked for."""
+    is_new: bool
+    """Nothing about it repeats anything: most calls are so, and no guard need look at them."""
     in_cycle: bool
     """The calls up to this one are the same few, in the same order, three times over."""
     phase: Phase = "asked"
@@ -74,7 +76,9 @@ class Ledger:
         else:
             self.recent.append(key)
         in_cycle = _repeats_in_cycles(self.recent)
-        return Call(use, use.call_id, use.name, key, occurrence, self.signature[1], self.world, in_cycle)
+        in_a_row = self.signature[1]
+        is_new = occurrence == 1 and in_a_row == 1 and not in_cycle
+        return Call(use, use.call_id, use.name, key, occurrence, in_a_row, self.world, is_new, in_cycle)
 
     def end(self, call: Call, result: ToolResult, spec: ToolSpec | None) -> bool:
         """Enter what came of a call; say whether it told anything new."""

@@ -10,7 +10,7 @@ import msgspec
 
 from treadle.domain.messages import Image, Message, Text, ToolResult
 from treadle.models import failures, surrogates
-from treadle.models.chat_reply import UNREADABLE, Reply, Unusable, decode, decode_chunk
+from treadle.models.chat_reply import Reply, Unusable
 from treadle.models.endpoint import Endpoint
 from treadle.models.sse import EventTooLarge, Payloads
 from treadle.models.transport import Call, CallFailed, Connections, Post
@@ -39,17 +39,12 @@ class ChatCompletions:
             while not ended:
                 piece = await call.read()
                 ended = not piece
-                for payload in payloads.feed(piece) if piece else payloads.end():
-                    if payload == _DONE:
-                        ended = True
-                        break
-                    try:
-                        chunk = decode_chunk(payload)
-                    except UNREADABLE:
-                        chunk = decode(payload)
-                    if chunk.error:
-                        raise CallFailed(failures.in_stream(self._endpoint, request.model, chunk.error))
-                    reply.take(chunk)
+                found = payloads.feed(piece) if piece else payloads.end()
+                if _DONE in found:
+                    del found[found.index(_DONE) :]
+                    ended = True
+                if error := reply.take(found):
+                    raise CallFailed(failures.in_stream(self._endpoint, request.model, error))
                 for event in reply.news():
                     yield event
             last = reply.completed(len(body))

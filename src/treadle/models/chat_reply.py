@@ -73,15 +73,14 @@ _decoder = msgspec.json.Decoder(Chunk)
 _object_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-decode_chunk = _decoder.decode
-"""A chunk as providers should send it."""
+_decode = _decoder.decode
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode(payload: bytes) -> Chunk:
-    """A chunk as some do: with lone surrogates, say."""
+    """A chunk, also one that holds lone surrogates, as some do."""
     try:
-        return decode_chunk(payload)
+        return _decode(payload)
     except UNREADABLE:
         pass
     try:
@@ -119,28 +118,41 @@ class Reply:
         self._usage: _Usage | None = None
         self.finish_reason: str | None = None
 
-    def take(self, chunk: Chunk) -> None:
-        """Add a chunk."""
-        if chunk.usage is not None:
-            self._usage = chunk.usage
-        if not chunk.choices:
-            return
-        choice = chunk.choices[0]
-        if choice.finish_reason:
-            self.finish_reason = choice.finish_reason
-        delta = choice.delta or choice.message
-        if delta is None:
-            return
-        if text := delta.content:
-            self._text.append(text)
+    def take(self, payloads: list[bytes]) -> Any:
+        """Add chunks, up to one that reports an error: that is returned."""
+        text = self._text
+        for payload in payloads:
+            try:
+                chunk = _decode(payload)
+            except UNREADABLE:
+                chunk = decode(payload)
+            if chunk.error:
+                return chunk.error
+            if chunk.usage is not None:
+                self._usage = chunk.usage
+            if not chunk.choices:
+                continue
+            choice = chunk.choices[0]
+            if choice.finish_reason:
+                self.finish_reason = choice.finish_reason
+            delta = choice.delta or choice.message
+            if delta is None:
+                continue
+            if delta.content:
+                text.append(delta.content)
+            if delta.tool_calls or delta.reasoning_content or delta.reasoning or delta.refusal:
+                self._take_more(delta)
+        return None
+
+    def _take_more(self, delta: _Delta) -> None:
+        """What most chunks do not have."""
         if reasoning := delta.reasoning_content or delta.reasoning:
             self._reasoning.append(reasoning)
         if delta.refusal:
             self._refused = True
             self._text.append(delta.refusal)
-        if delta.tool_calls:
-            for fragment in delta.tool_calls:
-                self._merge(fragment)
+        for fragment in delta.tool_calls or ():
+            self._merge(fragment)
 
     def news(self) -> list[ModelEvent]:
         """What has come since the last time, to be shown. What came together is shown together."""

@@ -17,6 +17,8 @@ STRICT_STOP = 3
 
 def judge_call(state: RunState, call: Call) -> Block | Stop | None:
     """Whether a call that the model asks for may run."""
+    if call.is_new:
+        return None
     if state.agent.loop.doom_loop == "strict" and call.consecutive >= STRICT_STOP:
         return _stop(state, f"{call.consecutive} calls in a row were the same `{call.name}` call")
     if _polls(state, call):
@@ -37,7 +39,7 @@ def judge_call(state: RunState, call: Call) -> Block | Stop | None:
 
 def judge_turn(state: RunState, now: Instant) -> Warn | None:
     """What to tell the model of the calls it has just made."""
-    warnings = [warning for call in state.calls if (warning := _warning(state, call))]
+    warnings = [warning for call in state.calls if not call.is_new and (warning := _warning(state, call))]
     return Warn(tuple(warnings)) if warnings else None
 
 
