@@ -14,18 +14,13 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
 
-STRIDE = 0x1E3779B97F4A7C15
-"""Odd, and far from any pattern: adding it again and again visits every number of 62 bits."""
-
-
 class TimeOrderedIds:
-    """UUIDv7 (RFC 9562): 48 bits of milliseconds, 12 that count within one, 62 that begin at random in each process
-    and walk through all values.
+    """UUIDv7 (RFC 9562): 48 bits of milliseconds, 12 that count within one, 62 of chance, drawn once per process.
 
     Ids of one process are in order even when the clock steps back. They are names, not secrets."""
 
     def __init__(self) -> None:
-        self._chance = secrets.randbits(62)
+        self._tail = f"{0x8000000000000000 | secrets.randbits(62):016x}"
         self._millisecond = 0
         self._count = 0
         self._head = ""
@@ -37,8 +32,7 @@ class TimeOrderedIds:
             self._begin(millisecond)
         elif self._count > 0xFFF:
             self._begin(self._millisecond + 1)
-        self._chance = (self._chance + STRIDE) & 0x3FFFFFFFFFFFFFFF
-        return f"{prefix}_{self._head}{self._count:03x}{0x8000000000000000 | self._chance:016x}"
+        return f"{prefix}_{self._head}{self._count:03x}{self._tail}"
 
     def _begin(self, millisecond: int) -> None:
         self._millisecond, self._count = millisecond, 0

@@ -35,6 +35,9 @@ from treadle.ports.model import (
 logger = logging.getLogger(__name__)
 
 
+ENDS = (Completed, Failed)
+
+
 def asked(state: RunState, notes: tuple[EventData, ...], tools_offered: bool) -> tuple[EventData, ...]:
     """The intent to call the model: a new step, or another attempt at the one that is open. What the guards had to
     say goes before it."""
@@ -90,7 +93,7 @@ class Attempt:
         try:
             async with aclosing(client.stream(self._request)) as stream:
                 async for event in stream:
-                    if isinstance(event, Completed | Failed):
+                    if isinstance(event, ENDS):
                         self._end = event
                     else:
                         self._heard(event)

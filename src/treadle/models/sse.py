@@ -23,17 +23,13 @@ class Payloads:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The payloads that this chunk completes."""
-        if self._data or self._partial or b"\r" in chunk:
-            return self._feed_lines(chunk)
-        # Nearly always a chunk is whole events of one line each; then one split and one pass will do.
-        *events, rest = chunk.split(b"\n\n")
-        payloads = [event[6:] for event in events if event[:6] == b"data: " and b"\n" not in event]
-        if len(payloads) != len(events):
-            return self._feed_lines(chunk)
-        self._size = 0
-        if rest:
-            payloads += self._feed_lines(rest)
-        return payloads
+        # Nearly always a chunk is whole events of one line each; then one split will do.
+        if chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and not self._data and not self._partial:
+            payloads = chunk[6:-2].split(b"\n\ndata: ")
+            if chunk.count(b"\n") == 2 * len(payloads) and b"\r" not in chunk:
+                self._size = 0
+                return payloads
+        return self._feed_lines(chunk)
 
     def _feed_lines(self, chunk: bytes) -> list[bytes]:
         """Line by line, as the standard has it."""

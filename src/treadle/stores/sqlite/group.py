@@ -17,6 +17,10 @@ EVENT_COLUMNS = 7
 ROWS_PER_STATEMENT = 64
 
 
+_Mutable = tuple[int, str, str | None, int, int, str | None, float | None]
+_decode_rows = msgspec.json.Decoder(list[_Mutable]).decode
+
+
 @dataclass(slots=True)
 class RunRow:
     """What an append must know of its run, as it stands within the transaction."""
@@ -58,11 +62,13 @@ class Group:
         for run_id in run_ids:
             if (found := known.numbers.get(run_id)) is not None:
                 numbers.append(found)
-        if numbers:
-            wanted = msgspec.json.encode(numbers).decode()
-            for row in self.db.execute(SQL["rows_of"], (wanted,)):
-                origin = known.origins[row[0]]
-                self._rows[origin.run_id] = RunRow(row[0], origin, *row[1:])
+        if not numbers:
+            return
+        wanted = msgspec.json.encode(numbers).decode()
+        found = self.db.execute(SQL["rows_of"], (wanted,)).fetchone()  # one row, not many: each costs a lock
+        for row in _decode_rows(found[0] if found else "[]"):
+            origin = known.origins[row[0]]
+            self._rows[origin.run_id] = RunRow(row[0], origin, row[1], row[2], row[3], row[4], row[5], row[6])
 
     def run(self, run_id: RunId) -> RunRow:
         row = self._rows.get(run_id)

@@ -10,7 +10,8 @@ SELECT id, session_id, agent_id, parent_run_id, status, outcome, sequence, epoch
 FROM runs WHERE run_id = ?;
 
 -- name: rows_of
-SELECT id, status, outcome, sequence, epoch, worker, lease_until FROM runs WHERE id IN (SELECT value FROM json_each(?));
+SELECT json_group_array(json_array(id, status, outcome, sequence, epoch, worker, lease_until))
+FROM runs WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: earlier_unfinished
 SELECT run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id < ? LIMIT 1;
