@@ -1,6 +1,6 @@
 """The floor: the least that a durable agent loop can cost in Python, on aiohttp, msgspec and apsw.
 
-It keeps the same journal as Treadle (the same tables, rows and commits); there are no guards, no subscribers, no
+It keeps the same journal as Treadle (the same rows, checks and commits); there are no guards, no subscribers, no
 resume, and nothing of Treadle is imported."""
 
 import asyncio
@@ -24,24 +24,17 @@ CREATE TABLE events (position INTEGER PRIMARY KEY, run INTEGER, sequence INTEGER
 """
 INSERT = "INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) VALUES "
 MOVE = "UPDATE runs SET sequence = v.column2 FROM (VALUES {}) AS v WHERE id = v.column1"
+CHECK = "SELECT json_group_array(json_array(id, sequence)) FROM runs WHERE id IN (SELECT value FROM json_each(?))"
 AT_ONCE = 64
 encode = msgspec.json.Encoder().encode
 Tool = Callable[..., Awaitable[str]]
 Row = tuple[int, int, str, float, str, int, bytes]
 
 
-class Function(msgspec.Struct):
-    name: str = ""
-    arguments: str = ""
-
-
-class Call(msgspec.Struct):
-    index: int = 0
-    id: str = ""
-    type: str = "function"
-    function: Function = msgspec.field(default_factory=Function)
-
-
+Function = msgspec.defstruct("Function", [("name", str, ""), ("arguments", str, "")])
+Call = msgspec.defstruct(
+    "Call", [("function", Function), ("index", int, 0), ("id", str, ""), ("type", str, "function")]
+)
 Delta = msgspec.defstruct("Delta", [("content", str | None, None), ("tool_calls", list[Call], [])])
 Choice = msgspec.defstruct("Choice", [("delta", Delta)])
 Chunk = msgspec.defstruct("Chunk", [("choices", list[Choice], []), ("usage", dict[str, int] | None, None)])
@@ -76,6 +69,10 @@ class Journal:
             moved = list({row[0]: row[1] for row in rows}.items())
             self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", begun)
+            first = {rows[0][0]: rows[0][1] for rows, _ in group}  # an append is refused if its run has moved on
+            [(found,)] = self._database.execute(CHECK, (encode(list(first)).decode(),))
+            if any(first[run] != sequence + 1 for run, sequence in msgspec.json.decode(found)):
+                raise RuntimeError("a run is not where its owner left it")
             for at in range(0, len(rows), AT_ONCE):
                 part = rows[at : at + AT_ONCE]
                 values = ",".join(["(?,?,?,?,?,?,?)"] * len(part))

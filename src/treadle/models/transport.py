@@ -7,6 +7,7 @@ import contextlib
 import io
 import math
 from asyncio import AbstractEventLoop, TimerHandle
+from functools import lru_cache
 
 import aiohttp
 from multidict import CIMultiDict
@@ -93,11 +94,8 @@ class Call:
 
     async def open(self, body: bytes) -> None:
         """Send the request and wait for a good status."""
-        endpoint, timeouts = self._post.endpoint, self._post.endpoint.timeouts
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        limit, seconds = _shorter(timeouts)
-        timer = None if seconds is None else _Timer(loop, seconds)
+        endpoint = self._post.endpoint
+        watch = self._watch = _Watch(asyncio.get_running_loop(), endpoint.timeouts)
         try:
             self._response = await self._post.connections.session().post(
                 self._post.url,
@@ -106,15 +104,12 @@ class Call:
                 allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
             )
         except asyncio.CancelledError:
-            if timer is not None and timer.take_back():
-                raise CallFailed(failures.timed_out(endpoint, limit, seconds or 0)) from None
+            if (passed := watch.take_back()) is not None:
+                raise CallFailed(failures.timed_out(endpoint, *passed)) from None
             raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise CallFailed(failures.from_error(endpoint, error)) from error
-        finally:
-            if timer is not None:
-                timer.cancel()
-        self._watch = _Watch(loop, self._response, timeouts, started)
+        watch.response = self._response
         if self._response.status != 200:
             raise CallFailed(await self._refusal(self._response))
 
@@ -163,35 +158,6 @@ class Call:
         )
 
 
-def _shorter(timeouts: Timeouts) -> tuple[Limit, float | None]:
-    """The limit that the first byte meets first."""
-    first, whole = timeouts.first_byte, timeouts.whole_call
-    if first is None or (whole is not None and whole < first):
-        return "whole_call", whole
-    return "first_byte", first
-
-
-class _Timer:
-    """Cancels the task that it was made in when the time is up: `asyncio.timeout`, at a third of its price."""
-
-    def __init__(self, loop: AbstractEventLoop, seconds: float) -> None:
-        self._task = asyncio.current_task()
-        self._rang = False
-        self._handle = loop.call_later(seconds, self._ring)
-
-    def _ring(self) -> None:
-        if self._task is not None:
-            self._rang = True
-            self._task.cancel()
-
-    def take_back(self) -> bool:
-        """Undo the cancellation. True when it was this timer's, and nobody else's."""
-        return self._rang and self._task is not None and self._task.uncancel() == 0
-
-    def cancel(self) -> None:
-        self._handle.cancel()
-
-
 class _TimedOut(Exception):
     def __init__(self, limit: Limit, seconds: float) -> None:
         super().__init__(limit, seconds)
@@ -200,46 +166,48 @@ class _TimedOut(Exception):
 
 
 class _Watch:
-    """Keeps the time of one reply with one timer, which looks now and then whether a limit has passed.
+    """Keeps the time of one call with one timer, which looks now and then whether a limit has passed.
 
-    A timeout around every read would cost more than reading, and one around the whole reply would fire into
-    the code of whoever consumes the stream. Silence counts only while somebody waits for bytes."""
+    Until there is a response it cancels the task that waits for one. After that it fails the reader: a timeout
+    around every read would cost more than reading, and one around the whole reply would fire into the code of
+    whoever consumes the stream. Silence counts only while somebody waits for bytes."""
 
-    def __init__(
-        self, loop: AbstractEventLoop, response: aiohttp.ClientResponse, timeouts: Timeouts, started: float
-    ) -> None:
+    def __init__(self, loop: AbstractEventLoop, timeouts: Timeouts) -> None:
         self.time = loop.time
+        self.response: aiohttp.ClientResponse | None = None
         self.waiting_since: float | None = None
         self.begun = False
         self._loop = loop
-        self._response = response
+        self._task = asyncio.current_task()
         self._timeouts = timeouts
-        self._started = started
-        self._timer: TimerHandle | None = None
-        self._look()
+        self._started = loop.time()
+        self._passed: tuple[Limit, float] | None = None
+        self._timer: TimerHandle = loop.call_later(_first_look(timeouts), self._look)
 
     def cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
+
+    def take_back(self) -> tuple[Limit, float] | None:
+        """Undo the cancellation, if it is this watch's and nobody else's: the limit that had passed."""
+        if self._passed is None or self._task is None or self._task.uncancel() > 0:
+            return None
+        return self._passed
 
     def _look(self) -> None:
-        """Fail the reader if a limit has passed or the connection is lost, else look again in time."""
-        now, content = self.time(), self._response.content
-        if content.is_eof():
+        """Stop the call if a limit has passed or the connection is lost, else look again in time."""
+        now, response = self.time(), self.response
+        if response is not None and response.content.is_eof():
             return
         at, limit, seconds = min(self._limits(now), default=(math.inf, "whole_call", math.inf))
-        if self._is_lost():
-            content.set_exception(aiohttp.ClientPayloadError("the body cannot be parsed"))
-        elif at <= now:
-            content.set_exception(_TimedOut(limit, seconds))
-        else:
+        if response is not None and _is_lost(response):
+            response.content.set_exception(aiohttp.ClientPayloadError("the body cannot be parsed"))
+        elif at > now:
             self._timer = self._loop.call_at(min(at, now + _LOOK_SECONDS), self._look)
-
-    def _is_lost(self) -> bool:
-        """aiohttp gives a connection up when the framing of a body is broken, and does not tell its reader."""
-        connection = self._response.connection
-        protocol = connection.protocol if connection is not None else None
-        return protocol is not None and protocol.exception() is not None
+        elif response is not None:
+            response.content.set_exception(_TimedOut(limit, seconds))
+        elif self._task is not None:
+            self._passed = (limit, seconds)
+            self._task.cancel()
 
     def _limits(self, now: float) -> list[tuple[float, Limit, float]]:
         """When each limit will have passed if nothing comes from now on, its name and its seconds."""
@@ -248,7 +216,21 @@ class _Watch:
             limits.append((self._started + timeouts.whole_call, "whole_call", timeouts.whole_call))
         if timeouts.first_byte is not None and not self.begun:
             limits.append((self._started + timeouts.first_byte, "first_byte", timeouts.first_byte))
-        if timeouts.between_bytes is not None:
+        if timeouts.between_bytes is not None and self.response is not None:
             silent_since = self.waiting_since if self.begun and self.waiting_since is not None else now
             limits.append((silent_since + timeouts.between_bytes, "between_bytes", timeouts.between_bytes))
         return limits
+
+
+@lru_cache(maxsize=64)
+def _first_look(timeouts: Timeouts) -> float:
+    """Seconds until no limit can have passed unnoticed."""
+    limits = (timeouts.first_byte, timeouts.between_bytes, timeouts.whole_call)
+    return min([_LOOK_SECONDS, *(limit for limit in limits if limit is not None)])
+
+
+def _is_lost(response: aiohttp.ClientResponse) -> bool:
+    """aiohttp gives a connection up when the framing of a body is broken, and does not tell its reader."""
+    connection = response.connection
+    protocol = connection.protocol if connection is not None else None
+    return protocol is not None and protocol.exception() is not None
