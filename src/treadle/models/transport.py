@@ -19,7 +19,6 @@ from treadle.models.endpoint import Endpoint
 from treadle.models.failures import Limit
 from treadle.ports.model import Failed
 
-_MAX_CONNECTIONS = 2000
 _READ_BUFFER = 256 * 1024
 _SMALL_BODY = 1024 * 1024  # aiohttp wants larger ones as a file, which it sends without holding up the loop
 _ERROR_BODY = 64 * 1024
@@ -46,9 +45,9 @@ class Connections:
     def session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, ttl_dns_cache=300),
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None),  # `Call` keeps the time
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # `_Watch` keeps the time, for less
                 read_bufsize=_READ_BUFFER,
             )
         return self._session
