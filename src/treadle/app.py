@@ -282,6 +282,7 @@ class _Parts:
     @classmethod
     async def open(cls, path: str, models: ModelRegistry, tools: ToolRegistry, clock: Clock, ids: Ids) -> "_Parts":
         lock = None if path == ":memory:" else DatabaseLock(path)
+        journal: SqliteJournal | None = None
         try:
             worker = worker_name()
 
@@ -297,6 +298,8 @@ class _Parts:
             deps = Deps(journal, hub, models, tools, clock, ids, random.random, worker, _timeouts())
             await dispatcher.start(partial(advance, deps=deps))
         except BaseException:
+            if journal is not None:
+                await journal.close()
             if lock is not None:
                 lock.release()
             raise
