@@ -81,23 +81,11 @@ def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
 
 
 def steered_messages_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    delivered = vars(fold)["_delivered"]
-
-    def deaf(state: RunState, data: e.Delivery) -> None:
-        if not isinstance(data, e.MessageSteered):
-            delivered(state, data)
-
-    patch.setattr(fold, "_delivered", deaf)
+    patch.delitem(vars(fold)["_changes"], e.MessageSteered)
 
 
 def cancels_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    delivered = vars(fold)["_delivered"]
-
-    def deaf(state: RunState, data: e.Delivery) -> None:
-        if not isinstance(data, e.CancelRequested):
-            delivered(state, data)
-
-    patch.setattr(fold, "_delivered", deaf)
+    patch.delitem(vars(fold)["_changes"], e.CancelRequested)
 
 
 def results_are_recorded_twice(patch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,11 @@
 """Events into state, one at a time. There is no other way for a run to change.
 
-Deliveries touch only what waits to be considered (the inbox, a wish to stop), never what the owner's own facts
-touch. So a delivery and a fact give the same state in either order, and an owner that has folded its facts need
-not start over when it learns that something was delivered before them."""
+Each kind of event has one function here. Deliveries touch only what waits to be considered (the inbox, a wish to
+stop), never what the owner's own facts touch. So a delivery and a fact give the same state in either order, and an
+owner that has folded its facts need not start over when it learns that something was delivered before them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from treadle.core.context import preamble
 from treadle.core.ledger import FAILURES_WARN
@@ -19,6 +20,9 @@ from treadle.domain.runs import Usage
 SILENT_TEXTS = ("NO_REPLY", "[SILENT]")
 SILENT_STORED = "[no reply needed]"
 
+Data = TypeVar("Data", bound=EventData)
+_changes: dict[type[EventData], Callable[[RunState, Any], None]] = {}
+
 
 def fold_all(state: RunState, events: Iterable[Event]) -> RunState:
     for event in events:
@@ -28,71 +32,108 @@ def fold_all(state: RunState, events: Iterable[Event]) -> RunState:
 
 def fold(state: RunState, data: EventData, sequence: int, at: Instant) -> None:
     """Let one more event have happened."""
-    state.sequence = sequence
-    match data:
-        case e.LlmRequest():
-            _requested(state, data, sequence)
-        case e.LlmResponse():
-            _replied(state, data)
-        case e.ToolCallStart():
-            _call_started(state, data, sequence)
-        case e.ToolCallEnd():
-            _call_ended(state, ToolResult(data.call_id, data.content), data.duration_ms)
-        case e.ToolCallError():
-            if data.kind == "cancelled":
-                state.stopped.append(f"{data.name} ({data.call_id})")
-            _call_ended(state, ToolResult(data.call_id, data.content, is_error=True), data.duration_ms)
-        case e.ToolCallBlocked():
-            _call_blocked(state, data)
-        case e.StepStart():
-            state.step = StepTally(data.step, open=True, began_at=at)
-        case e.StepEnd():
-            _step_ended(state)
-        case e.LlmError() | e.LlmRetry():
-            _attempt_failed(state, data)
-        case e.MessageSteered() | e.RunInterrupted() | e.ResumeRequested() | e.CancelRequested():
-            _delivered(state, data)
-        case e.LoopWarning() | e.StuckDetected() | e.RecoveryAction() | e.EmptyTurn() | e.Continuation():
-            _guarded(state, data)
-        case e.OutputRejected() | e.BudgetHint():
-            _guarded(state, data)
-        case _:
-            _lived(state, data, at)
+    state.sequence, state.latest_at = sequence, at
+    change = _changes.get(type(data))
+    if change is not None:  # else it was written by a later version, or is of no consequence to what comes next
+        change(state, data)
 
 
-def _lived(state: RunState, data: EventData, at: Instant) -> None:
-    """The life of a run: queued, started, waiting, taken over, ended."""
-    match data:
-        case e.RunQueued(agent):
-            state.agent = agent
-        case e.UserMessage(message):
-            state.inbox.append(message)
-        case e.RunStart(tools):
-            state.status, state.started_at = "running", at
-            state.tools = {spec.name: spec for spec in tools}
-            state.preamble = preamble(state.agent, tools)
-            limit = state.agent.limits.deadline_seconds
-            state.deadline = None if limit is None else at + limit
-        case e.ModelResolved():
-            state.model = data
-        case e.RunWaiting():
-            state.status, state.waiting = "waiting", data
-        case e.RunRecovered():
-            state.status = "running"
-            state.recoveries += 1
-        case e.RunEnd(status, outcome):
-            state.status, state.outcome = status, outcome
-            state.step.open = False
-        case _:
-            pass  # written by a later version, or of no consequence to what comes next
+def on(kind: type[Data]) -> Callable[[Callable[[RunState, Data], None]], Callable[[RunState, Data], None]]:
+    """What an event of this kind changes."""
+
+    def register(change: Callable[[RunState, Data], None]) -> Callable[[RunState, Data], None]:
+        _changes[kind] = change
+        return change
+
+    return register
 
 
-def _requested(state: RunState, data: e.LlmRequest, sequence: int) -> None:
+# ── The life of a run ──────────────────────────────────────────────────────────────────────────────
+
+
+@on(e.RunQueued)
+def _queued(state: RunState, data: e.RunQueued) -> None:
+    state.agent = data.agent
+
+
+@on(e.UserMessage)
+def _asked(state: RunState, data: e.UserMessage) -> None:
+    state.inbox.append(data.message)
+
+
+@on(e.RunStart)
+def _started(state: RunState, data: e.RunStart) -> None:
+    state.status, state.started_at = "running", state.latest_at
+    state.tools = {spec.name: spec for spec in data.tools}
+    state.preamble = preamble(state.agent, data.tools)
+    limit = state.agent.limits.deadline_seconds
+    state.deadline = None if limit is None else state.latest_at + limit
+
+
+@on(e.ModelResolved)
+def _resolved(state: RunState, data: e.ModelResolved) -> None:
+    state.model = data
+
+
+@on(e.RunWaiting)
+def _waits(state: RunState, data: e.RunWaiting) -> None:
+    state.status, state.waiting = "waiting", data
+
+
+@on(e.RunRecovered)
+def _recovered(state: RunState, _: e.RunRecovered) -> None:
+    state.status = "running"
+    state.recoveries += 1
+
+
+@on(e.RunEnd)
+def _ended(state: RunState, data: e.RunEnd) -> None:
+    state.status, state.outcome = data.status, data.outcome
+    state.step.open = False
+
+
+# ── Deliveries ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@on(e.MessageSteered)
+def _steered(state: RunState, data: e.MessageSteered) -> None:
+    state.inbox.append(data.message)
+    state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "queue"
+    state.interrupted, state.waiting = None, None
+
+
+@on(e.RunInterrupted)
+def _interrupted(state: RunState, data: e.RunInterrupted) -> None:
+    state.interrupted = data.reason
+
+
+@on(e.ResumeRequested)
+def _resumed(state: RunState, _: e.ResumeRequested) -> None:
+    if state.interrupted is not None:
+        state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
+    state.interrupted, state.waiting = None, None
+
+
+@on(e.CancelRequested)
+def _cancelled(state: RunState, data: e.CancelRequested) -> None:
+    state.cancelled = data.reason
+
+
+# ── Steps and model calls ──────────────────────────────────────────────────────────────────────────
+
+
+@on(e.StepStart)
+def _step_started(state: RunState, data: e.StepStart) -> None:
+    state.step = StepTally(data.step, open=True, began_at=state.latest_at)
+
+
+@on(e.LlmRequest)
+def _requested(state: RunState, data: e.LlmRequest) -> None:
     state.status, state.waiting = "running", None
     if state.inbox:
         state.transcript.add(joined(state.inbox))
         state.inbox = []
-    state.request, state.in_flight, state.steered = sequence, True, None
+    state.request, state.in_flight, state.steered = state.sequence, True, None
     state.retry_at, state.failure = None, None
     state.reply, state.calls = None, []
     state.step.attempts += 1
@@ -102,6 +143,7 @@ def _requested(state: RunState, data: e.LlmRequest, sequence: int) -> None:
         state.recovery.report_due = False
 
 
+@on(e.LlmResponse)
 def _replied(state: RunState, data: e.LlmResponse) -> None:
     state.in_flight, state.failures, state.recoveries = False, 0, 0
     state.reply = data
@@ -114,33 +156,36 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
             text += part.text
         elif isinstance(part, ToolUse):
             uses.append(part)
+    said = text.strip()
     if data.stop == "interrupted":
         parts, uses = (Text(text),), []
-    elif not uses and text.strip() in SILENT_TEXTS:
+    elif not uses and said in SILENT_TEXTS:
         parts = (Text(SILENT_STORED),)
     state.transcript.add(Message("assistant", parts))
     state.calls = [state.ledger.ask(use, state.tools.get(use.name)) for use in uses]
     state.step.calls = len(uses)
-    if text and not text.isspace():
-        state.step.told_something = True
     if state.continuations:
         state.answer_so_far += text
-    elif text.strip():
+    elif said:
         state.answer_so_far = text
-    if data.stop != "max_tokens" or state.calls:
+    if data.stop != "max_tokens" or uses:
         state.continuations = 0
-    if text.strip() or state.calls:
+    if said:
+        state.step.told_something = True
+    if said or uses:
         state.empty_turns = 0
 
 
-def _attempt_failed(state: RunState, data: e.LlmError | e.LlmRetry) -> None:
-    match data:
-        case e.LlmError():
-            state.in_flight, state.failure = False, data
-            state.failures += 1
-            _spent(state, data.usage, data.duration_ms)
-        case e.LlmRetry():
-            state.failure, state.retry_at = None, data.wake_at
+@on(e.LlmError)
+def _attempt_failed(state: RunState, data: e.LlmError) -> None:
+    state.in_flight, state.failure = False, data
+    state.failures += 1
+    _spent(state, data.usage, data.duration_ms)
+
+
+@on(e.LlmRetry)
+def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
+    state.failure, state.retry_at = None, data.wake_at
 
 
 def _spent(state: RunState, usage: Usage, duration_ms: int) -> None:
@@ -155,15 +200,45 @@ def _spent(state: RunState, usage: Usage, duration_ms: int) -> None:
     step.output_tokens += usage.output_tokens
 
 
-def _call_started(state: RunState, data: e.ToolCallStart, sequence: int) -> None:
+@on(e.StepEnd)
+def _step_ended(state: RunState, _: e.StepEnd) -> None:
+    recovery = state.recovery
+    recovery.refused_tool = None
+    if state.step.told_something:
+        recovery.quiet_steps = 0
+    else:
+        recovery.quiet_steps += 1
+    if recovery.quiet_steps == 0 and state.ledger.worst_failure()[1] < FAILURES_WARN:
+        recovery.stage, recovery.detected_at = None, 0
+    state.step.open = False
+
+
+# ── Calls ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@on(e.ToolCallStart)
+def _call_started(state: RunState, data: e.ToolCallStart) -> None:
     state.status, state.waiting = "running", None
     for call in state.calls:
         if call.call_id == data.call_id:
             call.phase = "started"
-            call.attempts, call.started = data.attempt, sequence
+            call.attempts, call.started = data.attempt, state.sequence
     state.tally.actions += 1
 
 
+@on(e.ToolCallEnd)
+def _call_done(state: RunState, data: e.ToolCallEnd) -> None:
+    _call_ended(state, ToolResult(data.call_id, data.content), data.duration_ms)
+
+
+@on(e.ToolCallError)
+def _call_failed(state: RunState, data: e.ToolCallError) -> None:
+    if data.kind == "cancelled":
+        state.stopped.append(f"{data.name} ({data.call_id})")
+    _call_ended(state, ToolResult(data.call_id, data.content, is_error=True), data.duration_ms)
+
+
+@on(e.ToolCallBlocked)
 def _call_blocked(state: RunState, data: e.ToolCallBlocked) -> None:
     for call in state.calls:
         if call.call_id == data.call_id:
@@ -183,67 +258,60 @@ def _call_ended(state: RunState, result: ToolResult, duration_ms: int) -> None:
 
 def _answer_calls(state: RunState) -> None:
     """Once every call of the turn has its result, they go into the conversation, in the order of the calls."""
-    if all(call.phase == "ended" for call in state.calls):
-        results = tuple(call.result for call in state.calls if call.result is not None)
-        state.transcript.add(Message("tool", results))
+    results: list[ToolResult] = []
+    for call in state.calls:
+        if call.phase != "ended" or call.result is None:
+            return
+        results.append(call.result)
+    state.transcript.add(Message("tool", tuple(results)))
 
 
-def _step_ended(state: RunState) -> None:
+# ── Guards ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@on(e.StuckDetected)
+def _stuck(state: RunState, data: e.StuckDetected) -> None:
+    state.recovery.detected_at = data.count
+
+
+@on(e.RecoveryAction)
+def _recovery(state: RunState, data: e.RecoveryAction) -> None:
     recovery = state.recovery
-    recovery.refused_tool = None
-    if state.step.told_something:
-        recovery.quiet_steps = 0
-    else:
-        recovery.quiet_steps += 1
-    if recovery.quiet_steps == 0 and state.ledger.worst_failure()[1] < FAILURES_WARN:
-        recovery.stage, recovery.detected_at = None, 0
-    state.step.open = False
+    recovery.stage = data.stage
+    recovery.refused_tool = data.tool if data.stage == "refuse_tool" else None
+    recovery.report_due = data.stage == "report"
+    _note(state, data.note)
 
 
-def _delivered(state: RunState, data: e.Delivery) -> None:
-    match data:
-        case e.MessageSteered(message, mode):
-            state.inbox.append(message)
-            state.steered = "interrupt" if "interrupt" in (mode, state.steered) else "queue"
-            state.interrupted, state.waiting = None, None
-        case e.RunInterrupted(reason):
-            state.interrupted = reason
-        case e.ResumeRequested():
-            if state.interrupted is not None:
-                state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
-            state.interrupted, state.waiting = None, None
-        case e.CancelRequested(reason):
-            state.cancelled = reason
+@on(e.LoopWarning)
+def _looped(state: RunState, data: e.LoopWarning) -> None:
+    _note(state, data.note)
 
 
-def _guarded(state: RunState, data: EventData) -> None:
-    """A guard spoke: remember that it did, and tell the model."""
-    recovery = state.recovery
-    match data:
-        case e.LoopWarning():
-            _note(state, data.note)
-        case e.StuckDetected():
-            recovery.detected_at = data.count
-        case e.RecoveryAction():
-            recovery.stage = data.stage
-            recovery.refused_tool = data.tool if data.stage == "refuse_tool" else None
-            recovery.report_due = data.stage == "report"
-            _note(state, data.note)
-        case e.EmptyTurn():
-            state.empty_turns = data.count
-            _note(state, data.note)
-        case e.Continuation():
-            state.continuations = data.count
-            _note(state, data.note)
-        case e.OutputRejected():
-            state.rejected_outputs = data.count
-            _note(state, data.note)
-        case e.BudgetHint():
-            state.hinted_percent = data.percent
-            _note(state, data.note)
-        case _:
-            pass
+@on(e.EmptyTurn)
+def _said_nothing(state: RunState, data: e.EmptyTurn) -> None:
+    state.empty_turns = data.count
+    _note(state, data.note)
+
+
+@on(e.Continuation)
+def _cut_short(state: RunState, data: e.Continuation) -> None:
+    state.continuations = data.count
+    _note(state, data.note)
+
+
+@on(e.OutputRejected)
+def _rejected(state: RunState, data: e.OutputRejected) -> None:
+    state.rejected_outputs = data.count
+    _note(state, data.note)
+
+
+@on(e.BudgetHint)
+def _hinted(state: RunState, data: e.BudgetHint) -> None:
+    state.hinted_percent = data.percent
+    _note(state, data.note)
 
 
 def _note(state: RunState, text: str) -> None:
+    """Tell the model, with the next request."""
     state.inbox.append(user(f"[note from the engine, not from the user] {text}"))

@@ -77,6 +77,8 @@ class RunState:
     said_from: int
     """Where in the transcript this run's own messages begin."""
     sequence: int = 0
+    latest_at: Instant = 0.0
+    """Of the event folded last, and when it happened."""
     agent: AgentSpec = field(default_factory=lambda: AgentSpec("unknown", "unknown"))
     status: Status = "pending"
     outcome: OutcomeKind | None = None

@@ -7,9 +7,10 @@ import contextlib
 import io
 import math
 from asyncio import AbstractEventLoop, TimerHandle
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -45,7 +46,7 @@ class Connections:
     def session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+                connector=_connector(),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # `_Watch` keeps the time, for less
                 read_bufsize=_READ_BUFFER,
@@ -56,6 +57,29 @@ class Connections:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+class Protocol(ResponseHandler):
+    """aiohttp's own, but for this: each piece that is read asks for reading to be resumed, and each time the parser
+    is run over nothing, also when reading was never paused. A reply has as many pieces as it has tokens."""
+
+    _held = False
+
+    def pause_reading(self) -> None:
+        self._held = True
+        super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        if self._held:
+            self._held = False
+            super().resume_reading(resume_parser)
+
+
+def _connector() -> aiohttp.TCPConnector:
+    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300)
+    protocol: partial[ResponseHandler] = partial(Protocol, loop=asyncio.get_running_loop())
+    connector._factory = protocol  # pyright: ignore[reportPrivateUsage]
+    return connector
 
 
 class Post:

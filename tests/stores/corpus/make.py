@@ -83,11 +83,10 @@ def dump(path: str) -> Iterator[str]:
     database.execute("UPDATE runs SET worker = 'somewhere:1:00000000' WHERE worker IS NOT NULL")
     database.execute(
         "INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) "
-        "SELECT id, sequence + 1, 'evt_future', 1700000000.0, 'from_the_future', 9, ? FROM runs "
-        "WHERE outcome IS NULL",
+        "SELECT runs.id, max(sequence) + 1, 'evt_future', 1700000000.0, 'from_the_future', 9, ? "
+        "FROM runs JOIN events ON run = runs.id WHERE outcome IS NULL GROUP BY runs.id",
         (FUTURE,),
     )
-    database.execute("UPDATE runs SET sequence = sequence + 1 WHERE outcome IS NULL")
     yield "BEGIN;"
     for name, sql in database.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall():
         yield f"{sql};"

@@ -1,11 +1,9 @@
 """One transaction over many runs. What all of them append is gathered and written with a few statements: each
 statement gives the interpreter to other threads and must win it back, so fewer is faster for everyone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-
-import msgspec
 
 from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import UnknownRun
@@ -17,10 +15,6 @@ EVENT_COLUMNS = 7
 ROWS_PER_STATEMENT = 64
 
 
-_Mutable = tuple[int, str, str | None, int, int, str | None, float | None]
-_decode_rows = msgspec.json.Decoder(list[_Mutable]).decode
-
-
 @dataclass(slots=True)
 class RunRow:
     """What an append must know of its run, as it stands within the transaction."""
@@ -29,19 +23,28 @@ class RunRow:
     origin: Origin
     status: str
     outcome: str | None
-    sequence: int
     epoch: int
     worker: str | None
     lease_until: Instant | None
+    sequence: int
 
 
-class Known:
-    """What never changes of the runs that are owned here, kept from one transaction to the next. It is right also
-    when the transaction that learned it was not committed."""
+class Owned:
+    """The rows of the runs that are owned here, kept from one transaction to the next: an owner advances its run
+    again and again. They are what the database holds as long as nobody else has written to it."""
 
     def __init__(self) -> None:
-        self.numbers: dict[RunId, int] = {}
-        self.origins: dict[int, Origin] = {}
+        self.rows: dict[RunId, RunRow] = {}
+        self._version = 0
+
+    def begin(self, database: Database) -> None:
+        """At the start of a transaction: forget what may not be so any more."""
+        if database.data_version() != self._version:
+            self.rows.clear()
+
+    def commit(self, database: Database) -> None:
+        """A transaction was committed."""
+        self._version = database.data_version()
 
 
 class Group:
@@ -49,51 +52,31 @@ class Group:
 
     Work that refuses does so before it has appended or executed anything, so that it leaves no trace."""
 
-    def __init__(self, database: Database, known: "Known") -> None:
+    def __init__(self, database: Database, owned: Owned) -> None:
         self.db = database
-        self._known = known
+        self._owned = owned.rows
         self._rows: dict[RunId, RunRow] = {}
         self._values: list[Value] = []
-        self._moved: dict[int, int] = {}
-
-    def preload(self, run_ids: Iterable[RunId]) -> None:
-        """Read the rows of these runs with one statement, those at least that are known by their number."""
-        known, numbers = self._known, list[int]()
-        for run_id in run_ids:
-            if (found := known.numbers.get(run_id)) is not None:
-                numbers.append(found)
-        if not numbers:
-            return
-        wanted = msgspec.json.encode(numbers).decode()
-        found = self.db.execute(SQL["rows_of"], (wanted,)).fetchone()  # one row, not many: each costs a lock
-        for row in _decode_rows(found[0] if found else "[]"):
-            origin = known.origins[row[0]]
-            self._rows[origin.run_id] = RunRow(row[0], origin, row[1], row[2], row[3], row[4], row[5], row[6])
 
     def run(self, run_id: RunId) -> RunRow:
-        row = self._rows.get(run_id)
+        row = self._owned.get(run_id) or self._rows.get(run_id)
         if row is None:
-            found = self.db.execute(SQL["run"], (run_id,)).fetchone()
-            if found is None:
-                raise unknown(run_id)
-            id_, session_id, agent_id, parent, *rest = found
-            origin = Origin(run_id, session_id, agent_id, parent)
-            row = self._rows[run_id] = RunRow(id_, origin, *rest)
+            row = self._rows[run_id] = read_row(self.db, run_id)
         return row
 
-    def owned(self, row: RunRow) -> None:
-        """Remember what does not change of a run that is about to be advanced again and again."""
-        self._known.numbers[row.origin.run_id] = row.id
-        self._known.origins[row.id] = row.origin
+    def own(self, row: RunRow) -> None:
+        """The run is about to be advanced again and again."""
+        self._owned[row.origin.run_id] = row
 
     def let_go(self, row: RunRow) -> None:
-        self._known.numbers.pop(row.origin.run_id, None)
-        self._known.origins.pop(row.id, None)
+        self._owned.pop(row.origin.run_id, None)
+        self._rows[row.origin.run_id] = row
 
     def forget(self) -> None:
         """Read rows anew: a statement has changed them."""
         self.flush()
         self._rows.clear()
+        self._owned.clear()
 
     def append(self, row: RunRow, drafts: Sequence[Draft]) -> None:
         """Add events to a run. They are in the database after `flush`."""
@@ -101,7 +84,7 @@ class Group:
         for made in drafts:
             sequence += 1
             values += (row.id, sequence, made.event_id, made.timestamp, made.type, VERSION, made.raw)
-        row.sequence = self._moved[row.id] = sequence
+        row.sequence = sequence
 
     def flush(self) -> None:
         """Write what was gathered."""
@@ -110,11 +93,6 @@ class Group:
             part = self._values[at : at + width]
             self.db.execute(_insert_events(len(part) // EVENT_COLUMNS), part)
         self._values = []
-        moved = [value for pair in self._moved.items() for value in pair]
-        for at in range(0, len(moved), 2 * ROWS_PER_STATEMENT):
-            part = moved[at : at + 2 * ROWS_PER_STATEMENT]
-            self.db.execute(_move_runs(len(part) // 2), part)
-        self._moved = {}
 
 
 @cache
@@ -122,10 +100,12 @@ def _insert_events(rows: int) -> str:
     return SQL["insert_events"] + ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * rows)
 
 
-@cache
-def _move_runs(rows: int) -> str:
-    values = ", ".join(["(?, ?)"] * rows)
-    return SQL["move_runs"].replace(":moved", values)
+def read_row(database: Database, run_id: RunId) -> RunRow:
+    found = database.execute(SQL["run"], (run_id,)).fetchone()
+    if found is None:
+        raise unknown(run_id)
+    id_, session_id, agent_id, parent, *rest = found
+    return RunRow(id_, Origin(run_id, session_id, agent_id, parent), *rest)
 
 
 def unknown(run_id: RunId) -> UnknownRun:

@@ -22,7 +22,7 @@ from treadle.ports.journal import (
     RunRecord,
 )
 from treadle.stores.sqlite.connection import Database
-from treadle.stores.sqlite.group import SQL, Group, Known, RunRow, unknown
+from treadle.stores.sqlite.group import SQL, Group, RunRow, read_row, unknown
 from treadle.stores.sqlite.writer import Writer
 
 NO_LIMIT = -1
@@ -85,13 +85,13 @@ class SqliteJournal:
             if row.status == "pending":  # one that waits may be looked at only to find that it still does
                 row.status = "running"
             db.execute(SQL["open_epoch"], (row.epoch, worker, row.lease_until, row.status, row.id))
-            group.owned(row)
+            group.own(row)
             group.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
             said = db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
             return row.origin, row.epoch, recovering, events, said
 
-        origin, epoch, recovering, events, said = await self._writer.write(work, _nothing, True, run_id)
+        origin, epoch, recovering, events, said = await self._writer.write(work, _nothing, patient=True)
         return Claim(
             origin,
             epoch,
@@ -102,7 +102,7 @@ class SqliteJournal:
 
     async def advance(self, advance: Advance) -> Advanced:
         work = partial(self._advance, advance)
-        return (await self._writer.write(work, self._publish, True, advance.run_id)).advanced
+        return (await self._writer.write(work, self._publish, True)).advanced
 
     def _advance(self, advance: Advance, group: Group) -> "Appended":
         row = group.run(advance.run_id)
@@ -171,11 +171,11 @@ class SqliteJournal:
                 self._publisher.delivered(run_id)
                 self._publisher.wake(run_id, self._clock.now())
 
-        return (await self._writer.write(work, then, False, run_id))[1]
+        return (await self._writer.write(work, then, patient=False))[1]
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
         def work(db: Database) -> tuple[Origin, list[Any]]:
-            row = Group(db, Known()).run(run_id)
+            row = read_row(db, run_id)
             return row.origin, db.execute(SQL["events_after"], (row.id, after, limit)).fetchall()
 
         origin, found = await self._writer.read(work)
@@ -253,6 +253,6 @@ def _event(origin: Origin, record: Any) -> Event:
 
 
 def _record(row: Any) -> RunRecord:
-    run_id, session_id, agent_id, parent, status, outcome, created_at, sequence, wake_at, waiting_for = row
+    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, sequence = row
     origin = Origin(run_id, session_id, agent_id, parent)
     return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for)

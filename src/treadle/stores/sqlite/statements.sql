@@ -1,17 +1,14 @@
 -- name: insert_run
-INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, sequence, epoch, wake_at)
-VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, 0, ?);
+INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, epoch, wake_at)
+VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, ?);
 
 -- name: run_of_submission
 SELECT run_id FROM runs WHERE submission_key = ?;
 
 -- name: run
-SELECT id, session_id, agent_id, parent_run_id, status, outcome, sequence, epoch, worker, lease_until
+SELECT id, session_id, agent_id, parent_run_id, status, outcome, epoch, worker, lease_until,
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
 FROM runs WHERE run_id = ?;
-
--- name: rows_of
-SELECT json_group_array(json_array(id, status, outcome, sequence, epoch, worker, lease_until))
-FROM runs WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: earlier_unfinished
 SELECT run_id FROM runs WHERE session_id = ? AND outcome IS NULL AND id < ? LIMIT 1;
@@ -30,9 +27,6 @@ UPDATE runs SET status = 'running', waiting_for = NULL WHERE id = ?;
 
 -- name: insert_events
 INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) VALUES
-
--- name: move_runs
-UPDATE runs SET sequence = moved.column2 FROM (VALUES :moved) AS moved WHERE id = moved.column1;
 
 -- name: events_after
 SELECT sequence, event_id, timestamp, type, version, data FROM events
@@ -77,19 +71,23 @@ UPDATE runs SET lease_until = ? WHERE worker = ? RETURNING run_id;
 UPDATE runs SET lease_until = 0 WHERE worker IS NOT NULL;
 
 -- name: record
-SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, sequence, wake_at, waiting_for
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
 FROM runs WHERE run_id = ?;
 
 -- name: newest
-SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, sequence, wake_at, waiting_for
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
 FROM runs ORDER BY id DESC LIMIT ?;
 
 -- name: unfinished
-SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, sequence, wake_at, waiting_for
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
 FROM runs WHERE outcome IS NULL ORDER BY id;
 
 -- name: unfinished_of_session
-SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, sequence, wake_at, waiting_for
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
 FROM runs WHERE outcome IS NULL AND session_id = ? ORDER BY id;
 
 -- name: submitted

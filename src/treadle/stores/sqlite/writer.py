@@ -17,9 +17,8 @@ from typing import Any, Protocol, TypeVar
 import apsw
 
 from treadle.domain.errors import StoreError, StoreLost, TreadleError
-from treadle.domain.identity import RunId
 from treadle.stores.sqlite.connection import Database, explain
-from treadle.stores.sqlite.group import Group, Known
+from treadle.stores.sqlite.group import Group, Owned
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +38,7 @@ UNFIT = (apsw.ConstraintError, apsw.TooBigError, apsw.MismatchError, ValueError,
 class Writer(Protocol):
     """Runs work inside the next group commit, or as a read of what is committed."""
 
-    def write(
-        self, work: Work[Result], then: Callable[[Result], None], patient: bool, run_id: RunId | None = None
-    ) -> "asyncio.Future[Result]":
+    def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
         """Do the work in the next transaction; after its commit call `then`, on the event loop and in the order of
         commits. Patient work waits when the disk is full; the other is refused with StoreFull."""
         ...
@@ -58,7 +55,6 @@ class Item:
     work: Work[Any]
     then: Callable[[Any], None]
     patient: bool
-    run_id: RunId | None
     future: "asyncio.Future[Any]"
     result: Any = None
     error: BaseException | None = None
@@ -73,23 +69,23 @@ class Item:
             self.future.set_exception(self.error)
 
 
-def commit_group(database: Database, items: Sequence[Item], known: Known) -> None:
+def commit_group(database: Database, items: Sequence[Item], owned: Owned) -> None:
     """Run all the work in one transaction. Work that refuses fails alone. Raises when nothing was committed."""
     try:
-        _commit_together(database, items, known)
+        _commit_together(database, items, owned)
     except UNFIT as error:  # not a refusal but a fault, and it has left traces
         if len(items) == 1:
             items[0].error = error
         else:
             for item in items:
-                commit_group(database, (item,), known)
+                commit_group(database, (item,), owned)
 
 
-def _commit_together(database: Database, items: Sequence[Item], known: Known) -> None:
+def _commit_together(database: Database, items: Sequence[Item], owned: Owned) -> None:
     database.execute("BEGIN IMMEDIATE")
     try:
-        group = Group(database, known)
-        group.preload(item.run_id for item in items if item.run_id is not None)
+        owned.begin(database)
+        group = Group(database, owned)
         for item in items:
             item.error = None
             try:
@@ -98,7 +94,9 @@ def _commit_together(database: Database, items: Sequence[Item], known: Known) ->
                 item.error = refusal
         group.flush()
         database.execute("COMMIT")
+        owned.commit(database)
     except BaseException:
+        owned.rows.clear()
         with contextlib.suppress(apsw.Error):
             database.execute("ROLLBACK")
         raise
@@ -119,23 +117,21 @@ class ThreadWriter:
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
-        self._known = Known()
+        self._owned = Owned()
         self._lost: StoreLost | None = None
         self._closing = False
         self._reader = _Reader(reader, self._loop, path)
         self._thread = threading.Thread(target=self._serve, name="treadle-writer", daemon=True)
         self._thread.start()
 
-    def write(
-        self, work: Work[Result], then: Callable[[Result], None], patient: bool, run_id: RunId | None = None
-    ) -> "asyncio.Future[Result]":
+    def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
         future: asyncio.Future[Result] = self._loop.create_future()
         if self._lost is not None:
             future.set_exception(self._lost)
         elif self._closing:
             future.set_exception(StoreError(f"The database {self._path} has been closed."))
         else:
-            self._queue.put(Item(work, then, patient, run_id, future))
+            self._queue.put(Item(work, then, patient, future))
         return future
 
     def read(self, look: Look[Result]) -> "asyncio.Future[Result]":
@@ -171,7 +167,7 @@ class ThreadWriter:
     def _commit(self, group: list[Item]) -> None:
         while group:
             try:
-                commit_group(self._connection, group, self._known)
+                commit_group(self._connection, group, self._owned)
             except apsw.FullError as error:
                 reason = explain(error, self._path)
                 group = self._refuse_new_work(group, reason)
@@ -268,17 +264,15 @@ class InlineWriter:
 
     def __init__(self, connection: Database) -> None:
         self.connection = connection
-        self._known = Known()
+        self._owned = Owned()
         self._group: list[Item] = []
 
-    def write(
-        self, work: Work[Result], then: Callable[[Result], None], patient: bool, run_id: RunId | None = None
-    ) -> "asyncio.Future[Result]":
+    def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         if not self._group:
             loop.call_soon(self.commit)
-        self._group.append(Item(work, then, patient, run_id, future))
+        self._group.append(Item(work, then, patient, future))
         return future
 
     def read(self, look: Look[Result]) -> "asyncio.Future[Result]":
@@ -291,7 +285,7 @@ class InlineWriter:
 
     def commit(self) -> None:
         group, self._group = self._group, []
-        commit_group(self.connection, group, self._known)
+        commit_group(self.connection, group, self._owned)
         _settle_all(group)
 
     async def close(self) -> None:
