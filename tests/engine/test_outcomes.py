@@ -1,7 +1,6 @@
 """Every way in which a run of this version can end, with its status and exit code."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from random import Random
 from typing import Any, get_args
@@ -14,7 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.identity import RunId
 from treadle.domain.messages import user
 from treadle.domain.runs import OutcomeKind, Status, exit_code_of, status_of
-from treadle.ports.model import Model, ModelEvent, ModelRequest, TextDelta
+from treadle.ports.model import Completed, Model, ModelRequest, Show, TextDelta
 from treadle.service import Submission
 from treadle.testing.faults import Fault, Operation, Plan
 from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
@@ -109,19 +108,20 @@ def test_a_cancelled_run_ends_cancelled(tmp_path: Path) -> None:
 class Broken:
     """An adapter that raises where it should have said how it failed."""
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def reply(self, request: ModelRequest, show: Show) -> Completed:
         raise RuntimeError("the adapter is broken")
-        yield
 
 
 class Endless:
-    """An adapter whose stream just ends."""
+    """An adapter that does not say how it ended."""
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        yield TextDelta("half a")
+    async def reply(self, request: ModelRequest, show: Show) -> Any:
+        show(TextDelta("half a"))
 
 
-@pytest.mark.parametrize(("model", "words"), [(Broken(), "the adapter is broken"), (Endless(), "ended without")])
+@pytest.mark.parametrize(
+    ("model", "words"), [(Broken(), "the adapter is broken"), (Endless(), "not Completed or Failed")]
+)
 def test_a_fault_of_an_adapter_ends_the_run_in_words(
     model: Model, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:

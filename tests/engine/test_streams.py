@@ -15,7 +15,7 @@ from treadle.domain.events import StreamReset, ThinkingDelta, Token, ToolCallDel
 from treadle.domain.messages import Text
 from treadle.domain.runs import Usage
 from treadle.home import Home
-from treadle.ports.model import CallDelta, Completed, ModelEvent, ModelRequest, ReasoningDelta, TextDelta
+from treadle.ports.model import CallDelta, Completed, Delta, ModelRequest, ReasoningDelta, Show, TextDelta
 from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
 
 
@@ -114,27 +114,27 @@ class Paced:
     """A model that says what it is told to, when it is told to."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[ModelEvent] = asyncio.Queue()
+        self._queue: asyncio.Queue[Delta | Completed] = asyncio.Queue()
         self._said = ""
 
     async def say(self, text: str) -> None:
         self._said += text
         await self.send(TextDelta(text))
 
-    async def send(self, event: ModelEvent) -> None:
+    async def send(self, event: Delta) -> None:
         await self._queue.put(event)
         await self._queue.join()
 
     async def finish(self) -> None:
         self._queue.put_nowait(Completed((Text(self._said or "done"),), "end_turn", Usage()))
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def reply(self, request: ModelRequest, show: Show) -> Completed:
         while True:
             event = await self._queue.get()
-            yield event
-            self._queue.task_done()
             if isinstance(event, Completed):
-                return
+                return event
+            show(event)
+            self._queue.task_done()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ class Paced:
     ],
 )
 def test_an_offset_is_the_place_in_the_whole_also_for_a_reader_who_came_late(
-    tmp_path: Path, first: ModelEvent, second: ModelEvent, offset: int
+    tmp_path: Path, first: Delta, second: Delta, offset: int
 ) -> None:
     async def story() -> None:
         model = Paced()

@@ -14,7 +14,9 @@ from treadle.domain.tools import ToolSpec
 from treadle.models.chat_completions import ChatCompletions
 from treadle.models.endpoint import Endpoint
 from treadle.models.transport import Connections
-from treadle.ports.model import Completed, Conversation, Failed, ModelEvent, ModelRequest, Preamble
+from treadle.ports.model import Completed, Conversation, Delta, Failed, ModelRequest, Preamble
+
+ModelEvent = Delta | Completed | Failed
 
 KEY = "sk-very-secret-1234"
 PATIENCE = Timeouts(5, 5, 5)
@@ -42,7 +44,10 @@ def endpoint(
 
 
 async def collect(model: ChatCompletions, request: ModelRequest = HELLO) -> list[ModelEvent]:
-    return [event async for event in model.stream(request)]
+    """All that was shown, and the end."""
+    events: list[ModelEvent] = []
+    events.append(await model.reply(request, events.append))
+    return events
 
 
 def converse(*script: Behaviour, requests: Sequence[ModelRequest] = (HELLO,), **settings: Any) -> Exchange:

@@ -32,8 +32,6 @@ from treadle.models.transport import Connections
 from treadle.ports.model import (
     Completed,
     Failed,
-    ModelEvent,
-    TextDelta,
 )
 
 
@@ -184,7 +182,7 @@ def test_x_should_retry_overrides_the_status(status: int, said: str, retryable: 
 
 
 def call(url: str, **more: Any) -> Failed:
-    async def run() -> ModelEvent:
+    async def run() -> Any:
         connections = Connections()
         try:
             return (await collect(ChatCompletions(endpoint(url, **more), connections)))[-1]
@@ -245,12 +243,10 @@ def test_a_body_whose_framing_breaks_is_noticed_without_any_timeout(monkeypatch:
         connections = Connections()
         answer = Answer(pieces, headers={"Transfer-Encoding": "chunked"}, framing="close")
         async with FakeEndpoint(answer) as server, asyncio.timeout(2):
-            stream = ChatCompletions(endpoint(server.url, NO_TIMEOUTS), connections).stream(HELLO)
-            assert await anext(stream) == TextDelta("x")
-            server.go_on.set()
-            last = await anext(stream)
-            assert isinstance(last, Failed)
-            assert last.kind == "malformed"
+            model = ChatCompletions(endpoint(server.url, NO_TIMEOUTS), connections)
+            end = await model.reply(HELLO, lambda _: server.go_on.set())
+            assert isinstance(end, Failed)
+            assert end.kind == "malformed"
             await connections.close()
 
     asyncio.run(run())
@@ -280,31 +276,18 @@ def test_timeouts_can_be_off() -> None:
     assert isinstance(events_of(says("hi"), timeouts=NO_TIMEOUTS)[-1], Completed)
 
 
-def test_a_slow_consumer_is_not_a_silent_provider() -> None:
+def test_cancelling_in_the_middle_aborts_the_call() -> None:
     async def run() -> None:
-        connections = Connections()
-        async with FakeEndpoint(says("hi")) as server:
-            model = ChatCompletions(endpoint(server.url, Timeouts(between_bytes=0.02)), connections)
-            stream = model.stream(HELLO)
-            assert await anext(stream) == TextDelta("hi")
-            await asyncio.sleep(0.06)  # the time under test
-            assert isinstance(await anext(stream), Completed)
-            await stream.aclose()
-            await connections.close()
-
-    asyncio.run(run())
-
-
-def test_closing_the_stream_aborts_the_call() -> None:
-    async def run() -> None:
-        connections = Connections()
+        connections, heard = Connections(), asyncio.Event()
         async with FakeEndpoint(Answer([delta(content="x")], ending="hang")) as server:
-            stream = ChatCompletions(endpoint(server.url), connections).stream(HELLO)
-            assert await anext(stream) == TextDelta("x")
-            assert not server.left.is_set()
-            await stream.aclose()
+            model = ChatCompletions(endpoint(server.url), connections)
+            task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
             async with asyncio.timeout(2):
+                await heard.wait()
+                assert not server.left.is_set()
+                task.cancel()
                 await server.left.wait()
+            assert task.cancelled()
             await connections.close()
 
     asyncio.run(run())

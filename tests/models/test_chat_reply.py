@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.fake_endpoint import fragment
 from treadle.domain.messages import ToolUse
 from treadle.models.chat_reply import Reply
-from treadle.ports.model import CallDelta
+from treadle.ports.model import CallDelta, Delta
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), st.lists, max_leaves=5)
 ARGUMENTS = st.dictionaries(st.text(max_size=5), JSON, max_size=3).map(json.dumps)
@@ -48,13 +48,16 @@ def test_fragments_make_the_calls_they_were_cut_from(sent: tuple[list[ToolUse], 
     calls, fragments = sent
     reply = Reply("fake", "m")
     shown = [""] * len(calls)
+
+    def show(delta: Delta) -> None:
+        assert isinstance(delta, CallDelta)
+        assert delta.name == calls[delta.index].name
+        shown[delta.index] += delta.arguments
+
     for start in range(0, len(fragments), per_chunk):
         chunk = {"choices": [{"delta": {"tool_calls": fragments[start : start + per_chunk]}}]}
         reply.take([json.dumps(chunk).encode()])
-        for event in reply.news():
-            assert isinstance(event, CallDelta)
-            assert event.name == calls[event.index].name
-            shown[event.index] += event.arguments
+        reply.show_news(show)
     reply.take([b'{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}'])
     assert reply.completed(0).parts == tuple(calls)
     assert shown == [call.arguments for call in calls]

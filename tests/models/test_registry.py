@@ -1,7 +1,6 @@
 """Which model a name stands for."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -11,15 +10,14 @@ from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.providers import ProviderConfig, Timeouts
 from treadle.models.presets import presets
 from treadle.models.registry import ModelRegistry
-from treadle.ports.model import Completed, ModelEvent, ModelRequest
+from treadle.ports.model import Completed, ModelRequest, Show
 
 KEYS = {"OPENAI_API_KEY": "sk-openai", "OPENROUTER_API_KEY": "sk-or"}
 
 
 class Echo:
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def reply(self, request: ModelRequest, show: Show) -> Completed:
         raise NotImplementedError
-        yield
 
 
 @pytest.mark.parametrize(
@@ -112,9 +110,9 @@ def test_the_key_of_the_environment_reaches_the_provider() -> None:
         async with FakeEndpoint(says("hi")) as server:
             registry = ModelRegistry({"MY_KEY": "sk-mine\n"})
             registry.add("mine", ProviderConfig(f"{server.url}/", api_key_env="MY_KEY"))
-            events = [event async for event in registry.resolve("mine/m", None).client.stream(HELLO)]
+            end = await registry.resolve("mine/m", None).client.reply(HELLO, print)
             await registry.close()
-        assert isinstance(events[-1], Completed)
+        assert isinstance(end, Completed)
         assert server.requests[0].path == "/v1/chat/completions"
         assert server.requests[0].headers["authorization"] == "Bearer sk-mine"
 

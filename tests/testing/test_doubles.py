@@ -14,9 +14,9 @@ from treadle.ports.model import (
     CallDelta,
     Completed,
     Conversation,
+    Delta,
     Failed,
     Model,
-    ModelEvent,
     ModelRequest,
     Preamble,
     ReasoningDelta,
@@ -33,11 +33,13 @@ def asking(*texts: str) -> ModelRequest:
     return ModelRequest("m", Preamble("", ()), conversation, ModelSettings())
 
 
-def answer(model: Model, request: ModelRequest | None = None) -> list[ModelEvent]:
-    async def collect() -> list[ModelEvent]:
-        return [event async for event in model.stream(request or asking("hello"))]
+def answer(model: Model, request: ModelRequest | None = None) -> list[Delta | Completed | Failed]:
+    async def run() -> list[Delta | Completed | Failed]:
+        events: list[Delta | Completed | Failed] = []
+        events.append(await model.reply(request or asking("hello"), events.append))
+        return events
 
-    return asyncio.run(collect())
+    return asyncio.run(run())
 
 
 # ── ScriptedModel ──────────────────────────────────────────────────────────────────────────────────

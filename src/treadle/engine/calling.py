@@ -1,7 +1,6 @@
-"""One model call: the stream, read to its end or to where it was cut, and what is put on record of it."""
+"""One model call: the reply, heard to its end or to where it was cut, and what is put on record of it."""
 
 import logging
-from contextlib import aclosing
 
 from treadle.core.context import project
 from treadle.core.repair import unique_call_ids
@@ -25,6 +24,7 @@ from treadle.engine.ownership import Log
 from treadle.ports.model import (
     CallDelta,
     Completed,
+    Delta,
     Failed,
     Model,
     ModelRequest,
@@ -33,9 +33,6 @@ from treadle.ports.model import (
 )
 
 logger = logging.getLogger(__name__)
-
-
-ENDS = (Completed, Failed)
 
 
 def asked(state: RunState, notes: tuple[EventData, ...], tools_offered: bool) -> tuple[EventData, ...]:
@@ -91,16 +88,10 @@ class Attempt:
         if self._number > 1:
             self._show(AttemptReset(self._sequence, self._number))
         try:
-            async with aclosing(client.stream(self._request)) as stream:
-                async for event in stream:
-                    if isinstance(event, ENDS):
-                        self._end = event
-                    else:
-                        self._heard(event)
-            if self._end is None:
-                self._end = Failed(
-                    "adapter", "The model's stream ended without saying how. Mend its adapter.", False
-                )
+            end = await client.reply(self._request, self._heard)
+            if not isinstance(end, Completed | Failed):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"it returned {end!r}, not Completed or Failed")
+            self._end = end
         except Exception as fault:  # adapters may be anybody's; a provider's errors are values, not exceptions
             logger.exception("the model adapter for %s failed", self._request.model)
             self._end = Failed("adapter", f"The model adapter failed: {type(fault).__name__}: {fault}.", False)
@@ -145,7 +136,7 @@ class Attempt:
         retry = retry_after(state, error, failed.retry_after, self._deps.clock.now(), self._deps.chance())
         return (error,) if retry is None else (error, retry)
 
-    def _heard(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
+    def _heard(self, delta: Delta) -> None:
         """Keep what was said, and show it to whoever is listening."""
         listened_to = self._deps.hub.listened_to(self._log.origin.run_id)
         match delta:

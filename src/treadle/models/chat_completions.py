@@ -3,7 +3,6 @@
 Each message is encoded once ever. What grows, the conversation, stands after what does not, the tools, and
 before what may differ per request, so that each request of a run begins with the bytes of the one before."""
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ from treadle.models.chat_reply import Reply, Unusable
 from treadle.models.endpoint import Endpoint
 from treadle.models.sse import EventTooLarge, Payloads
 from treadle.models.transport import Call, CallFailed, Connections, Post
-from treadle.ports.model import Failed, ModelEvent, ModelRequest, Preamble
+from treadle.ports.model import Completed, Failed, ModelRequest, Preamble, Show
 
 WIRE_FORMAT = "chat_completions"
 
@@ -29,7 +28,7 @@ class ChatCompletions:
         self._endpoint = endpoint
         self._post = Post(endpoint, connections)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body = encode_request(request)
         call = Call(self._post, request.model)
         reply = Reply(self._endpoint.provider, request.model)
@@ -45,15 +44,15 @@ class ChatCompletions:
                     ended = True
                 if error := reply.take(found):
                     raise CallFailed(failures.in_stream(self._endpoint, request.model, error))
-                for event in reply.news():
-                    yield event
-            last = reply.completed(len(body))
+                reply.show_news(show)
+            whole = reply.completed(len(body))
             await call.finish()
         except (CallFailed, Unusable, EventTooLarge) as error:
-            last = self._failed(error, call, reply, len(body))
+            return self._failed(error, call, reply, len(body))
+        else:
+            return whole
         finally:
             call.close()
-        yield last
 
     def _failed(self, error: Exception, call: Call, reply: Reply, sent_bytes: int) -> Failed:
         if isinstance(error, CallFailed):

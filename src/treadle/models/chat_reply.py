@@ -9,7 +9,7 @@ from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models import surrogates
-from treadle.ports.model import CallDelta, Completed, ModelEvent, ReasoningDelta, TextDelta
+from treadle.ports.model import CallDelta, Completed, ReasoningDelta, Show, TextDelta
 
 CHARACTERS_PER_TOKEN = 4
 """What a token is taken for where the provider does not count."""
@@ -154,21 +154,20 @@ class Reply:
         for fragment in delta.tool_calls or ():
             self._merge(fragment)
 
-    def news(self) -> list[ModelEvent]:
-        """What has come since the last time, to be shown. What came together is shown together."""
-        events: list[ModelEvent] = []
+    def show_news(self, show: Show) -> None:
+        """Show what has come since the last time. What came together is shown together."""
         if len(self._reasoning) > self._reasoning_shown:
-            events.append(ReasoningDelta("".join(self._reasoning[self._reasoning_shown :])))
+            show(ReasoningDelta("".join(self._reasoning[self._reasoning_shown :])))
             self._reasoning_shown = len(self._reasoning)
         if len(self._text) > self._text_shown:
-            events.append(TextDelta("".join(self._text[self._text_shown :])))
+            show(TextDelta("".join(self._text[self._text_shown :])))
             self._text_shown = len(self._text)
-        for place in self._fresh_calls:
-            call = self._calls[place]
-            events.append(CallDelta(place, call.name, "".join(call.arguments[call.shown :])))
-            call.shown = len(call.arguments)
-        self._fresh_calls.clear()
-        return events
+        if self._fresh_calls:
+            for place in self._fresh_calls:
+                call = self._calls[place]
+                show(CallDelta(place, call.name, "".join(call.arguments[call.shown :])))
+                call.shown = len(call.arguments)
+            self._fresh_calls.clear()
 
     def completed(self, sent_bytes: int) -> Completed:
         """The whole reply. Raises Unusable if it is not whole."""

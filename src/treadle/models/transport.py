@@ -141,7 +141,6 @@ class Call:
         response, watch = self._response, self._watch
         assert response is not None
         assert watch is not None
-        watch.waiting_since = watch.time()
         try:
             piece = await response.content.readany()
         except _TimedOut as timeout:
@@ -149,8 +148,7 @@ class Call:
         except (aiohttp.ClientError, OSError) as error:
             what = "the connection broke off in the middle of it"
             raise CallFailed(failures.malformed(self._post.endpoint, what)) from error
-        watch.waiting_since = None
-        watch.begun = True
+        watch.heard_at = watch.time()
         return piece
 
     async def finish(self) -> None:
@@ -192,14 +190,12 @@ class _Watch:
     """Keeps the time of one call with one timer, which looks now and then whether a limit has passed.
 
     Until there is a response it cancels the task that waits for one. After that it fails the reader: a timeout
-    around every read would cost more than reading, and one around the whole reply would fire into the code of
-    whoever consumes the stream. Silence counts only while somebody waits for bytes."""
+    around every read would cost more than reading."""
 
     def __init__(self, loop: AbstractEventLoop, timeouts: Timeouts) -> None:
         self.time = loop.time
         self.response: aiohttp.ClientResponse | None = None
-        self.waiting_since: float | None = None
-        self.begun = False
+        self.heard_at: float | None = None
         self._loop = loop
         self._task = asyncio.current_task()
         self._timeouts = timeouts
@@ -221,7 +217,7 @@ class _Watch:
         now, response = self.time(), self.response
         if response is not None and response.content.is_eof():
             return
-        at, limit, seconds = min(self._limits(now), default=(math.inf, "whole_call", math.inf))
+        at, limit, seconds = min(self._limits(), default=(math.inf, "whole_call", math.inf))
         if response is not None and _is_lost(response):
             response.content.set_exception(aiohttp.ClientPayloadError("the body cannot be parsed"))
         elif at > now:
@@ -232,16 +228,15 @@ class _Watch:
             self._passed = (limit, seconds)
             self._task.cancel()
 
-    def _limits(self, now: float) -> list[tuple[float, Limit, float]]:
+    def _limits(self) -> list[tuple[float, Limit, float]]:
         """When each limit will have passed if nothing comes from now on, its name and its seconds."""
         timeouts, limits = self._timeouts, list[tuple[float, Limit, float]]()
         if timeouts.whole_call is not None:
             limits.append((self._started + timeouts.whole_call, "whole_call", timeouts.whole_call))
-        if timeouts.first_byte is not None and not self.begun:
+        if timeouts.first_byte is not None and self.heard_at is None:
             limits.append((self._started + timeouts.first_byte, "first_byte", timeouts.first_byte))
-        if timeouts.between_bytes is not None and self.response is not None:
-            silent_since = self.waiting_since if self.begun and self.waiting_since is not None else now
-            limits.append((silent_since + timeouts.between_bytes, "between_bytes", timeouts.between_bytes))
+        if timeouts.between_bytes is not None and self.heard_at is not None:
+            limits.append((self.heard_at + timeouts.between_bytes, "between_bytes", timeouts.between_bytes))
         return limits
 
 

@@ -1,6 +1,6 @@
-"""A model: a conversation goes in, a stream comes out that ends in exactly one `Completed` or `Failed`."""
+"""A model: a conversation goes in, a reply comes out piece by piece, and it ends `Completed` or `Failed`."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -87,7 +87,7 @@ class Completed(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """No reply. A stream that ends without its terminal event, or with arguments cut off, is this too."""
+    """No reply. One that ends without saying that it has, or with arguments cut off, is this too."""
 
     kind: ModelErrorKind
     message: str
@@ -99,17 +99,18 @@ class Failed(Struct, frozen=True):
     usage: Usage = Usage()
 
 
-ModelEvent = TextDelta | ReasoningDelta | CallDelta | Completed | Failed
+Delta = TextDelta | ReasoningDelta | CallDelta
+Show = Callable[[Delta], None]
+"""Takes a piece of a reply, at once."""
 
 
 class Model(Protocol):
     """One provider's model behind one wire format."""
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Send the request and yield what comes back.
+    async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
+        """Send the request, show what comes back as it comes, and return how it ended.
 
-        The last value, and no other, is Completed or Failed; errors of the network or the provider are values
-        and not exceptions. Closing the generator aborts the call."""
+        Errors of the network or the provider are values and not exceptions. Cancelling aborts the call."""
         ...
 
 

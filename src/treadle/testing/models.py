@@ -1,7 +1,7 @@
 """Models without a provider: one that follows a script, one that follows a function."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,9 +15,9 @@ from treadle.ports.model import (
     Completed,
     Conversation,
     Failed,
-    ModelEvent,
     ModelRequest,
     ReasoningDelta,
+    Show,
     TextDelta,
 )
 
@@ -82,7 +82,7 @@ class ScriptedModel:
         self._script = list(script)
         self.requests: list[ModelRequest] = []
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         frozen = Conversation(request.conversation.messages)
         self.requests.append(msgspec.structs.replace(request, conversation=frozen))
         number = len(self.requests)
@@ -92,8 +92,7 @@ class ScriptedModel:
         step = planned if isinstance(planned, Reply | Failure | Silence) else planned(request)
         if isinstance(step, Reply) and step.check is not None:
             step.check(request)
-        async for event in perform(step):
-            yield event
+        return await perform(step, show)
 
     def finish(self) -> None:
         """Assert that every step was used."""
@@ -114,31 +113,30 @@ class FunctionModel:
     def __init__(self, answer: LateStep) -> None:
         self._answer = answer
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        async for event in perform(self._answer(request)):
-            yield event
+    async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
+        return await perform(self._answer(request), show)
 
 
-async def perform(step: ScriptStep) -> AsyncGenerator[ModelEvent, None]:
-    """A step of a script as a model would stream it."""
+async def perform(step: ScriptStep, show: Show, pause: Callable[[], float] = lambda: 0.0) -> Completed | Failed:
+    """A step of a script as a model would reply, with so many seconds before each piece of it."""
+    if isinstance(step, Reply) and step.thinking:
+        await asyncio.sleep(pause())
+        show(ReasoningDelta(step.thinking))
+    for word in words(step.text):
+        await asyncio.sleep(pause() + (step.seconds if isinstance(step, Reply) else 0.0))
+        show(TextDelta(word))
     match step:
         case Reply():
-            if step.thinking:
-                yield ReasoningDelta(step.thinking)
-            for word in words(step.text):
-                await asyncio.sleep(step.seconds)
-                yield TextDelta(word)
             for index, use in enumerate(step.calls):
-                yield CallDelta(index, use.name, use.arguments)
-            yield Completed(_parts(step), step.stop or ("tool_use" if step.calls else "end_turn"), step.usage)
-        case Failure(kind, message, retryable, retry_after, text):
-            for word in words(text):
-                yield TextDelta(word)
-            yield Failed(kind, message, retryable, retry_after=retry_after)
-        case Silence(text):
-            for word in words(text):
-                yield TextDelta(word)
+                await asyncio.sleep(pause())
+                show(CallDelta(index, use.name, use.arguments))
+            await asyncio.sleep(pause())
+            return Completed(_parts(step), step.stop or ("tool_use" if step.calls else "end_turn"), step.usage)
+        case Failure():
+            return Failed(step.kind, step.message, step.retryable, retry_after=step.retry_after)
+        case Silence():
             await asyncio.Event().wait()
+            raise AssertionError("nothing ends a silence but its being cancelled")
 
 
 def words(text: str) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
 import msgspec
@@ -15,9 +15,9 @@ from treadle.ports.model import (
     CallDelta,
     Completed,
     Conversation,
+    Delta,
     Failed,
     Model,
-    ModelEvent,
     ModelRequest,
     Preamble,
     TextDelta,
@@ -78,132 +78,103 @@ def request() -> ModelRequest:
     return ModelRequest("m-1", Preamble("Be brief.", (add,)), Conversation([user("hello")]), ModelSettings())
 
 
-async def collect(model: Model) -> list[ModelEvent]:
-    """The whole stream of one request."""
+class Heard(Struct):
+    """What came of one request."""
+
+    end: Completed | Failed
+    deltas: list[Delta]
+
+    @property
+    def text(self) -> str:
+        return "".join(delta.text for delta in self.deltas if isinstance(delta, TextDelta))
+
+
+async def hear(model: Model, asked: ModelRequest | None = None) -> Heard:
+    """A whole reply; checks that nothing is shown after its end."""
+    deltas: list[Delta] = []
     async with asyncio.timeout(PATIENCE):
-        return [event async for event in model.stream(request())]
-
-
-def ending(events: list[ModelEvent]) -> Completed | Failed:
-    """The last value; checks that it, and no other, is Completed or Failed."""
-    ends = [event for event in events if isinstance(event, Completed | Failed)]
-    assert len(ends) == 1, f"{len(ends)} ends in {events}"
-    assert events[-1] is ends[0], f"the end is not last in {events}"
-    return ends[0]
+        end = await model.reply(asked or request(), deltas.append)
+    shown = len(deltas)
+    await asyncio.sleep(0)
+    assert len(deltas) == shown, f"shown after the end: {deltas[shown:]}"
+    return Heard(end, deltas)
 
 
 async def a_reply_ends_completed(harness: ModelHarness) -> None:
-    """A reply ends in one Completed, which comes last and holds the whole text; the text was shown as it came,
-    and the pieces joined are the text."""
+    """A reply ends Completed, with the whole text; it was shown as it came, and the pieces joined are the text."""
     async with harness.open(Says("one two three")) as model:
-        events = await collect(model)
-        end = ending(events)
-        assert isinstance(end, Completed), end
-        assert end.parts == (Text("one two three"),)
-        assert end.stop == "end_turn"
-        pieces = [event.text for event in events if isinstance(event, TextDelta)]
-        assert "".join(pieces) == "one two three"
-        assert end.usage.input_tokens >= 0
-        assert end.usage.output_tokens >= 0
+        heard = await hear(model)
+        assert isinstance(heard.end, Completed), heard.end
+        assert heard.end.parts == (Text("one two three"),)
+        assert heard.end.stop == "end_turn"
+        assert heard.text == "one two three"
+        assert heard.end.usage.input_tokens >= 0
+        assert heard.end.usage.output_tokens >= 0
 
 
 async def calls_come_whole(harness: ModelHarness) -> None:
     """Calls are in the Completed in their order, with arguments that parse; the fragments that were shown of
     each, joined, are its arguments."""
     async with harness.open(Calls(CALLS)) as model:
-        events = await collect(model)
-        end = ending(events)
-        assert isinstance(end, Completed), end
-        assert end.stop == "tool_use"
-        assert tuple(part for part in end.parts if isinstance(part, ToolUse)) == CALLS
+        heard = await hear(model)
+        assert isinstance(heard.end, Completed), heard.end
+        assert heard.end.stop == "tool_use"
+        assert tuple(part for part in heard.end.parts if isinstance(part, ToolUse)) == CALLS
         shown: dict[int, str] = {}
-        for event in events:
-            if isinstance(event, CallDelta):
-                shown[event.index] = shown.get(event.index, "") + event.arguments
+        for delta in heard.deltas:
+            if isinstance(delta, CallDelta):
+                shown[delta.index] = shown.get(delta.index, "") + delta.arguments
         assert [shown[index] for index in sorted(shown)] == [use.arguments for use in CALLS]
         for use in CALLS:
             msgspec.json.decode(use.arguments)
 
 
 async def an_error_is_a_value(harness: ModelHarness) -> None:
-    """An error of the provider ends the stream in one Failed that says what happened; nothing is raised."""
+    """An error of the provider is a Failed that says what happened; nothing is raised."""
     async with harness.open(Refuses()) as model:
-        end = ending(await collect(model))
+        end = (await hear(model)).end
         assert isinstance(end, Failed), end
         assert end.message
 
 
 async def a_reply_that_breaks_off_has_failed(harness: ModelHarness) -> None:
-    """A stream that ends before its provider has finished is Failed, however much has come: half an answer is
+    """A reply that ends before its provider has finished is Failed, however much has come: half an answer is
     never taken for a whole one."""
     async with harness.open(BreaksOff("half an")) as model:
-        end = ending(await collect(model))
+        end = (await hear(model)).end
         assert isinstance(end, Failed), end
 
 
-async def closing_early_is_clean(harness: ModelHarness) -> None:
-    """Closing the generator in the middle aborts the call: it returns, raises nothing, and the model can be asked
+async def cancelling_aborts_the_call(harness: ModelHarness) -> None:
+    """Whoever is cancelled while waiting for a reply is cancelled: that is no Failed. And the model can be asked
     again."""
     async with harness.open(FallsSilent("so far"), Says("again")) as model:
-        async with asyncio.timeout(PATIENCE):
-            async with aclosing(model.stream(request())) as stream:
-                first = await anext(stream)
-                assert not isinstance(first, Completed | Failed), first
-        assert isinstance(ending(await collect(model)), Completed)
-
-
-async def cancelling_is_not_a_failure(harness: ModelHarness) -> None:
-    """A reader that is cancelled while it waits is cancelled: the stream does not turn that into a Failed."""
-    async with harness.open(FallsSilent("so far")) as model:
-        seen: list[ModelEvent] = []
         heard = asyncio.Event()
-
-        async def read() -> None:
-            async with aclosing(model.stream(request())) as stream:
-                async for event in stream:
-                    seen.append(event)
-                    heard.set()
-
-        task = asyncio.create_task(read())
+        task = asyncio.create_task(model.reply(request(), lambda _: heard.set()))
         async with asyncio.timeout(PATIENCE):
             await heard.wait()
             task.cancel()
             await asyncio.wait([task])
         assert task.cancelled(), task
-        assert not any(isinstance(event, Completed | Failed) for event in seen), seen
+        assert isinstance((await hear(model)).end, Completed)
 
 
-async def a_stream_that_is_not_read_costs_nothing(harness: ModelHarness) -> None:
-    """Asking for a stream sends nothing before it is read, and one that was never read can be closed."""
-    async with harness.open(Says("the only one")) as model:
-        await model.stream(request()).aclose()
-        assert isinstance(ending(await collect(model)), Completed)
-
-
-async def streams_do_not_mix(harness: ModelHarness) -> None:
+async def replies_do_not_mix(harness: ModelHarness) -> None:
     """One model serves several requests at the same time, each with its own reply."""
-    async with harness.open(Says("one one one"), Says("two two two")) as model, asyncio.timeout(PATIENCE):
-        async with aclosing(model.stream(request())) as first, aclosing(model.stream(request())) as second:
-            streams = (first, second)
-            events: tuple[list[ModelEvent], list[ModelEvent]] = ([], [])
-            while not all(map(_ended, events)):
-                for stream, seen in zip(streams, events, strict=True):
-                    if not _ended(seen):
-                        seen.append(await anext(stream))
-        texts = ["".join(event.text for event in seen if isinstance(event, TextDelta)) for seen in events]
-        assert texts == ["one one one", "two two two"]
-
-
-def _ended(events: list[ModelEvent]) -> bool:
-    return bool(events) and isinstance(events[-1], Completed | Failed)
+    async with harness.open(Says("one one one"), Says("two two two")) as model:
+        replies = await asyncio.gather(hear(model), hear(model))
+        assert sorted(heard.text for heard in replies) == ["one one one", "two two two"]
+        for heard in replies:
+            assert isinstance(heard.end, Completed), heard.end
+            assert heard.end.parts == (Text(heard.text),)
 
 
 async def the_request_is_left_as_it_was(harness: ModelHarness) -> None:
     """The conversation is the run's own: a model reads it and changes nothing."""
-    async with harness.open(Says("fine")) as model, asyncio.timeout(PATIENCE):
+    async with harness.open(Says("fine")) as model:
         asked = request()
         messages = list(asked.conversation.messages)
-        [_ async for _ in model.stream(asked)]
+        await hear(model, asked)
         assert asked.conversation.messages == messages
 
 
@@ -212,10 +183,8 @@ CHECKS: Final[tuple[ModelCheck, ...]] = (
     calls_come_whole,
     an_error_is_a_value,
     a_reply_that_breaks_off_has_failed,
-    closing_early_is_clean,
-    cancelling_is_not_a_failure,
-    a_stream_that_is_not_read_costs_nothing,
-    streams_do_not_mix,
+    cancelling_aborts_the_call,
+    replies_do_not_mix,
     the_request_is_left_as_it_was,
 )
 """Every check of this port."""

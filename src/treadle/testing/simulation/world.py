@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar, copy_context
 from functools import partial
 from random import Random
@@ -17,7 +17,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Hub
 from treadle.engine.loop import advance
-from treadle.ports.model import Model, ModelEvent, ModelRequest, Resolved
+from treadle.ports.model import Completed, Failed, Model, ModelRequest, Resolved, Show
 from treadle.ports.tool import InvalidArguments, Tool, ToolContext
 from treadle.service import Service
 from treadle.stores.sqlite.connection import Database, open_database
@@ -147,13 +147,11 @@ class SimulatedModel:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         world = self._process.world
         world.violations += faults_of(request)
         await asyncio.sleep(world.delay())
-        async for event in perform(world.policy(request, world)):
-            await asyncio.sleep(world.delay() / 10)
-            yield event
+        return await perform(world.policy(request, world), show, lambda: world.delay() / 10)
 
 
 def faults_of(request: ModelRequest) -> list[str]:
