@@ -1,7 +1,7 @@
 """The floor: the least that a durable agent loop can cost in Python, on aiohttp, msgspec and apsw.
 
-It keeps the same journal as Treadle (the same rows, checks and commits); there are no guards, no subscribers, no
-resume, and nothing of Treadle is imported."""
+It keeps the same journal as Treadle (the same rows and commits); there are no guards, no fences, no subscribers,
+no resume, and nothing of Treadle is imported."""
 
 import asyncio
 import itertools
@@ -18,13 +18,11 @@ from yarl import URL
 
 SCHEMA = """
 PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
-CREATE TABLE runs (id INTEGER PRIMARY KEY, run_id TEXT UNIQUE, status TEXT, sequence INTEGER) STRICT;
+CREATE TABLE runs (id INTEGER PRIMARY KEY, run_id TEXT UNIQUE, status TEXT) STRICT;
 CREATE TABLE events (position INTEGER PRIMARY KEY, run INTEGER, sequence INTEGER, event_id TEXT, timestamp REAL,
                      type TEXT, version INTEGER, data BLOB, UNIQUE (run, sequence)) STRICT;
 """
 INSERT = "INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) VALUES "
-MOVE = "UPDATE runs SET sequence = v.column2 FROM (VALUES {}) AS v WHERE id = v.column1"
-CHECK = "SELECT json_group_array(json_array(id, sequence)) FROM runs WHERE id IN (SELECT value FROM json_each(?))"
 AT_ONCE = 64
 encode = msgspec.json.Encoder().encode
 Tool = Callable[..., Awaitable[str]]
@@ -65,21 +63,13 @@ class Journal:
             while not self._queue.empty():
                 group.append(self._queue.get())
             rows = [row for rows, _ in group for row in rows]
-            begun = [(row[0], f"run_{random.getrandbits(128):032x}", "running", 0) for row in rows if row[1] == 1]
-            moved = list({row[0]: row[1] for row in rows}.items())
+            begun = [(row[0], f"run_{random.getrandbits(128):032x}", "running") for row in rows if row[1] == 1]
             self._database.execute("BEGIN IMMEDIATE")
-            self._database.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", begun)
-            first = {rows[0][0]: rows[0][1] for rows, _ in group}  # an append is refused if its run has moved on
-            [(found,)] = self._database.execute(CHECK, (encode(list(first)).decode(),))
-            if any(first[run] != sequence + 1 for run, sequence in msgspec.json.decode(found)):
-                raise RuntimeError("a run is not where its owner left it")
+            self._database.executemany("INSERT INTO runs VALUES (?, ?, ?)", begun)
             for at in range(0, len(rows), AT_ONCE):
                 part = rows[at : at + AT_ONCE]
                 values = ",".join(["(?,?,?,?,?,?,?)"] * len(part))
                 self._database.execute(INSERT + values, list(itertools.chain.from_iterable(part)))
-            for at in range(0, len(moved), AT_ONCE):
-                part = moved[at : at + AT_ONCE]
-                self._database.execute(MOVE.format(",".join(["(?,?)"] * len(part))), list(itertools.chain(*part)))
             self._database.execute("COMMIT")
             self._loop.call_soon_threadsafe(lambda group=group: [done.set_result(None) for _, done in group])
 

@@ -78,9 +78,10 @@ def _call_model(state: RunState, now: Instant, events: tuple[EventData, ...] = (
         return _finish(state, verdict)
     if verdict is not None:
         events += verdict.events
-    must_report = state.recovery.report_due or any(
-        isinstance(event, RecoveryAction) and event.stage == "report" for event in events
-    )
+    must_report = state.recovery.report_due
+    for event in events:
+        if isinstance(event, RecoveryAction) and event.stage == "report":
+            must_report = True
     return CallModel(events, tools_offered=not must_report)
 
 

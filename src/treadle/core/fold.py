@@ -135,7 +135,7 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
         state.inbox = []
     state.request, state.in_flight, state.steered = state.sequence, True, None
     state.retry_at, state.failure = None, None
-    state.reply, state.calls = None, []
+    state.reply, state.calls, state.open_calls = None, [], []
     state.step.attempts += 1
     state.tally.model_calls += 1
     state.tally.repeated_calls += data.repeats_lost
@@ -163,6 +163,7 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
         parts = (Text(SILENT_STORED),)
     state.transcript.add(Message("assistant", parts))
     state.calls = [state.ledger.ask(use, state.tools.get(use.name)) for use in uses]
+    state.open_calls = state.calls.copy()
     state.step.calls = len(uses)
     if state.continuations:
         state.answer_so_far += text
@@ -258,12 +259,10 @@ def _call_ended(state: RunState, result: ToolResult, duration_ms: int) -> None:
 
 def _answer_calls(state: RunState) -> None:
     """Once every call of the turn has its result, they go into the conversation, in the order of the calls."""
-    results: list[ToolResult] = []
-    for call in state.calls:
-        if call.phase != "ended" or call.result is None:
-            return
-        results.append(call.result)
-    state.transcript.add(Message("tool", tuple(results)))
+    state.open_calls = [call for call in state.calls if call.result is None]
+    if not state.open_calls:
+        results = [call.result for call in state.calls if call.result is not None]
+        state.transcript.add(Message("tool", tuple(results)))
 
 
 # ── Guards ─────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable
 
 from msgspec import structs
 
-from treadle.domain.messages import Message, Part, Text, Thinking, ToolResult, ToolUse, sendable
+from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, sendable
 from treadle.ports.model import Conversation
 
 LOST_RESULT = "No result is on record for this call: interrupted, outcome unknown."
@@ -26,32 +26,33 @@ class Transcript:
         """Calls of the last message that have no result yet: the id they came with -> the id they are sent with."""
 
     def add(self, message: Message) -> None:
-        match message.role:
-            case "user":
-                self.close()
-                self._append("user", _clean(message.parts, Text))
-            case "assistant":
-                self.close()
-                if not self.messages:
-                    self.messages.append(_OPENING)
-                self._append("assistant", self._with_unique_ids(_clean(message.parts, Text, Thinking, ToolUse)))
-            case "tool":
-                self._answer(message.parts)
+        if message.role == "tool":
+            self._answer(message.parts)
+            return
+        self.close()
+        parts = self._said(message.parts) if message.role == "assistant" else _told(message.parts)
+        if parts:
+            if message.role == "assistant" and not self.messages:
+                self.messages.append(_OPENING)
+            self.messages.append(Message(message.role, tuple(parts)))
 
     def close(self) -> None:
         """Give every call that is still open the result that none is on record."""
         if self._awaiting:
             self._answer(())
 
-    def _append(self, role: str, parts: tuple[Part, ...]) -> None:
-        if not parts:
-            return
-        if role == "assistant" and isinstance(parts[-1], Thinking) and all(isinstance(p, Thinking) for p in parts):
-            return  # reasoning that led to nothing cannot stand alone
-        self.messages.append(Message("user" if role == "user" else "assistant", parts))
-
-    def _with_unique_ids(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return tuple([self._unique(part) if isinstance(part, ToolUse) else part for part in parts])
+    def _said(self, parts: Iterable[Part]) -> list[Part]:
+        """What an assistant said. Reasoning that led to nothing cannot stand alone."""
+        kept: list[Part] = []
+        alone = True
+        for part in parts:
+            clean = None if isinstance(part, ToolResult) else _clean(part)
+            if clean is not None:
+                if isinstance(clean, ToolUse):
+                    clean = self._unique(clean)
+                alone = alone and isinstance(clean, Thinking)
+                kept.append(clean)
+        return [] if alone else kept
 
     def _unique(self, use: ToolUse) -> ToolUse:
         wanted = use.call_id or "call"
@@ -110,26 +111,25 @@ def _free(name: str, taken: Container[str], also_taken: Container[str] = ()) -> 
     return candidate
 
 
-def _clean(parts: tuple[Part, ...], *kinds: type[Part]) -> tuple[Part, ...]:
-    """The parts of these kinds (and pictures), without empty texts."""
-    kept: list[Part] = []
-    for part in parts:
-        match part:
-            case Text(text):
-                if text.strip():
-                    sent = sendable(text)
-                    kept.append(part if sent == text else Text(sent))
-            case Thinking(text):
-                if Thinking in kinds:
-                    kept.append(part if sendable(text) == text else structs.replace(part, text=sendable(text)))
-            case ToolUse(call_id, name, arguments):
-                if ToolUse in kinds:
-                    whole = call_id + name + arguments
-                    if sendable(whole) != whole:
-                        part = ToolUse(sendable(call_id), sendable(name), sendable(arguments))
-                    kept.append(part)
-            case ToolResult():
-                pass
-            case _:
-                kept.append(part)
-    return tuple(kept)
+def _told(parts: Iterable[Part]) -> list[Part]:
+    """What a user said: words and pictures."""
+    kept = [_clean(part) for part in parts if isinstance(part, Text | Image)]
+    return [part for part in kept if part is not None]
+
+
+def _clean(part: Part) -> Part | None:
+    """The part as it can be sent: without characters that cannot be. None for words that say nothing."""
+    if isinstance(part, Text):
+        if not part.text or part.text.isspace():
+            return None
+        sent = sendable(part.text)
+        return part if sent == part.text else Text(sent)
+    if isinstance(part, ToolUse):
+        whole = part.call_id + part.name + part.arguments
+        if sendable(whole) == whole:
+            return part
+        return ToolUse(sendable(part.call_id), sendable(part.name), sendable(part.arguments))
+    if isinstance(part, Thinking):
+        sent = sendable(part.text)
+        return part if sent == part.text else structs.replace(part, text=sent)
+    return part

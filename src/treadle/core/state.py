@@ -97,6 +97,8 @@ class RunState:
     """The latest reply, until the next request."""
     calls: list[Call] = field(default_factory=list[Call])
     """The calls of the latest reply."""
+    open_calls: list[Call] = field(default_factory=list[Call])
+    """Those of them that have no result, in order."""
     answer_so_far: str = ""
     """The text of the answer, joined over continuations."""
 
@@ -137,11 +139,6 @@ class RunState:
     @property
     def started(self) -> bool:
         return self.started_at is not None
-
-    @property
-    def open_calls(self) -> list[Call]:
-        """Calls of the latest reply that have no result, in order."""
-        return [call for call in self.calls if call.phase != "ended"]
 
     @property
     def answer(self) -> str:

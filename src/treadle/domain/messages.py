@@ -60,11 +60,11 @@ class Message(Struct, frozen=True, gc=False):
     @property
     def text(self) -> str:
         """The plain words of this message."""
-        return "".join(part.text for part in self.parts if isinstance(part, Text))
+        return "".join([part.text for part in self.parts if isinstance(part, Text)])
 
     @property
     def calls(self) -> tuple[ToolUse, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolUse))
+        return tuple([part for part in self.parts if isinstance(part, ToolUse)])
 
 
 def sendable(text: str) -> str:

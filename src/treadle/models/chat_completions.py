@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.messages import Image, Message, Text, ToolResult
+from treadle.domain.messages import Image, Message, Text, ToolResult, ToolUse
 from treadle.models import failures, surrogates
 from treadle.models.chat_reply import Reply, Unusable
 from treadle.models.endpoint import Endpoint
@@ -113,16 +113,17 @@ def _encode_message(message: Message) -> bytes:
     """The wire messages of one message, a comma before each; nothing for one that this format has no words for."""
     match message.role:
         case "user":
-            wire = [{"role": "user", "content": _user_content(message)}]
+            return b"," + _encode({"role": "user", "content": _user_content(message)})
         case "assistant":
-            wire = _assistant(message)
+            return _encode_assistant(message)
         case "tool":
-            wire = [
-                {"role": "tool", "tool_call_id": part.call_id, "content": part.content}
-                for part in message.parts
-                if isinstance(part, ToolResult)
-            ]
-    return b"".join([b"," + _encode(item) for item in wire])
+            return b"".join(
+                [
+                    b"," + _encode({"role": "tool", "tool_call_id": part.call_id, "content": part.content})
+                    for part in message.parts
+                    if isinstance(part, ToolResult)
+                ]
+            )
 
 
 def _user_content(message: Message) -> str | list[dict[str, Any]]:
@@ -139,16 +140,18 @@ def _user_content(message: Message) -> str | list[dict[str, Any]]:
     return content
 
 
-def _assistant(message: Message) -> list[dict[str, Any]]:
+def _encode_assistant(message: Message) -> bytes:
     """Reasoning is not sent back: this format has no place for it."""
-    text, calls = message.text, message.calls
-    wire: dict[str, Any] = {"role": "assistant", "content": text or None}
+    text, calls = "", list[dict[str, Any]]()
+    for part in message.parts:
+        if isinstance(part, Text):
+            text += part.text
+        elif isinstance(part, ToolUse):
+            function = {"name": part.name, "arguments": part.arguments}
+            calls.append({"id": part.call_id, "type": "function", "function": function})
     if calls:
-        wire["tool_calls"] = [
-            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in calls
-        ]
-    return [wire] if text or calls else []
+        return b"," + _encode({"role": "assistant", "content": text or None, "tool_calls": calls})
+    return b"," + _encode({"role": "assistant", "content": text}) if text else b""
 
 
 def _encode(value: Any) -> bytes:

@@ -26,7 +26,7 @@ class Payloads:
         # Nearly always a chunk is whole events of one line each; then one split will do.
         if chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and not self._data and not self._partial:
             payloads = chunk[6:-2].split(b"\n\ndata: ")
-            if chunk.count(b"\n") == 2 * len(payloads) and b"\r" not in chunk:
+            if b"\n" not in b"".join(payloads) and b"\r" not in chunk:
                 self._size = 0
                 return payloads
         return self._feed_lines(chunk)

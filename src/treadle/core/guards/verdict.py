@@ -36,11 +36,11 @@ Guard = Callable[[RunState, Instant], Warn | Stop | None]
 
 def strictest(guards: Iterable[Guard], state: RunState, now: Instant) -> Warn | Stop | None:
     """What these guards say together: the first Stop; else every warning in one; else nothing."""
-    events: list[EventData] = []
+    events: tuple[EventData, ...] = ()
     for guard in guards:
         verdict = guard(state, now)
         if isinstance(verdict, Stop):
             return verdict
         if verdict is not None:
             events += verdict.events
-    return Warn(tuple(events)) if events else None
+    return Warn(events) if events else None
