@@ -129,7 +129,10 @@ def test_an_agent_file_with_everything_that_this_version_obeys(home: Home) -> No
     assert home.agents() == ["a"]
 
 
-ACCEPTED = "name, model, provider, model_settings, persona, tools, output, limits, budget_hints, retry, loop"
+ACCEPTED = (
+    "name, model, provider, model_settings, persona, fallbacks, routing, tools, output, limits, budget_hints, "
+    "retry, loop"
+)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +197,9 @@ ACCEPTED = "name, model, provider, model_settings, persona, tools, output, limit
             "output: it is not a JSON Schema: Resource 'http://x/y",
         ),
         ("{name: a, model: x, budget: own}", "budget: this version does not support it yet (found the text `own`)"),
-        ("{name: a, model: x, fallbacks: [y]}", "fallbacks: this version does not support it yet (found a list)"),
+        ("{name: a, model: x, skills: [y]}", "skills: this version does not support it yet (found a list)"),
+        ("{name: a, model: x, fallbacks: y}", "fallbacks: found the text `y`; accepted: a list of text"),
+        ("{name: a, model: x, routing: {tiers: [{upto: 1}]}}", "routing.tiers[0].model is missing"),
         (
             "{name: a, model: x, limits: {cost: 1}}",
             "limits.cost: this version does not support it yet (found the number 1); remove it",

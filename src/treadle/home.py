@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.models import ModelFacts
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.schemas import refuse_wrong_schema
 from treadle.yaml_files import read_struct
@@ -21,7 +22,7 @@ DATABASE_URL = "TREADLE_DATABASE_URL"
 DEFAULT_AGENT = "default"
 
 LATER_AGENT_KEYS = frozenset((
-    "fallbacks", "routing", "skills", "budget", "quotas", "approvals", "sandbox", "workspace", "memory",
+    "skills", "budget", "quotas", "approvals", "sandbox", "workspace", "memory",
     "compaction", "heartbeat", "quality", "errors", "limits.cost", "limits.history_messages",
     "limits.context_window", "limits.max_depth", "limits.max_children", "limits.max_tree",
 ))  # fmt: skip
@@ -46,6 +47,10 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     providers: dict[str, ProviderConfig] = {}
     defaults: Defaults = Defaults()
+    aliases: dict[str, tuple[str, ...]] = {}
+    """Short names for models, each with those it stands for, in the order in which they are tried."""
+    models: dict[str, ModelFacts] = {}
+    """What is to be taken for true of a model, by provider/model-id."""
 
     def __post_init__(self) -> None:
         for name in self.providers:

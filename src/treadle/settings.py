@@ -63,8 +63,8 @@ def checked(value: Any, kind: type[_Kind], at: str = "") -> _Kind:
 def _check(value: Any, kind: Any, at: str) -> None:
     """Check a value against a type, down to the leaves."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        checked(value, kind, at)
+    if isinstance(value, dict) and (struct := _struct_in(kind)) is not None:
+        checked(value, struct, at)
     elif origin is dict and isinstance(value, dict) and arguments[1] is not Any:
         for name, item in cast("dict[str, Any]", value).items():
             _check(item, arguments[1], _join(at, name))
@@ -73,6 +73,13 @@ def _check(value: Any, kind: Any, at: str) -> None:
             _check(item, arguments[0], f"{at}[{index}]")
     else:
         _check_leaf(value, kind, at)
+
+
+def _struct_in(kind: Any) -> type[Struct] | None:
+    """The struct that a mapping is to become, where the type leaves no choice."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    structs = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Struct)]
+    return structs[0] if len(structs) == 1 else None
 
 
 def _check_leaf(value: Any, kind: Any, at: str) -> None:

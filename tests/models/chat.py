@@ -11,8 +11,10 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.providers import Timeouts
 from treadle.domain.tools import ToolSpec
-from treadle.models.chat_completions import ChatCompletions
+from treadle.models.chat_completions import FORMAT
+from treadle.models.client import Client
 from treadle.models.endpoint import Endpoint
+from treadle.models.keys import Key, Keys
 from treadle.models.transport import Connections
 from treadle.ports.model import Completed, Conversation, Delta, Failed, ModelRequest, Preamble
 
@@ -21,7 +23,9 @@ ModelEvent = Delta | Completed | Failed
 KEY = "sk-very-secret-1234"
 PATIENCE = Timeouts(5, 5, 5)
 ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}})
-HELLO = ModelRequest("m-1", Preamble("Be brief.", (ADD,)), Conversation([user("hello")]), ModelSettings())
+HELLO = ModelRequest(
+    "m-1", Preamble("Be brief.", (ADD,)), Conversation([user("hello")]), ModelSettings(), provider="fake"
+)
 
 
 class Exchange(Struct):
@@ -36,14 +40,14 @@ def endpoint(
     return Endpoint(
         provider="fake",
         url=f"{url}/chat/completions",
-        api_key=api_key,
+        keys=Keys([Key(api_key, "the variable FAKE_API_KEY")] if api_key else ()),
         key_setting="the variable FAKE_API_KEY",
         headers=headers or {},
         timeouts=timeouts,
     )
 
 
-async def collect(model: ChatCompletions, request: ModelRequest = HELLO) -> list[ModelEvent]:
+async def collect(model: Client, request: ModelRequest = HELLO) -> list[ModelEvent]:
     """All that was shown, and the end."""
     events: list[ModelEvent] = []
     events.append(await model.reply(request, events.append))
@@ -57,7 +61,7 @@ def converse(*script: Behaviour, requests: Sequence[ModelRequest] = (HELLO,), **
         connections = Connections()
         async with FakeEndpoint(*script) as server:
             try:
-                model = ChatCompletions(endpoint(server.url, **settings), connections)
+                model = Client(FORMAT, endpoint(server.url, **settings), connections)
                 replies = [await collect(model, request) for request in requests]
                 return Exchange(replies, server.requests, server.connections)
             finally:

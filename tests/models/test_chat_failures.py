@@ -27,7 +27,8 @@ from tests.models.chat import HELLO, KEY, broken, collect, endpoint, events_of, 
 from treadle.domain.providers import NO_TIMEOUTS, Timeouts
 from treadle.domain.runs import Usage
 from treadle.models import transport
-from treadle.models.chat_completions import ChatCompletions
+from treadle.models.chat_completions import FORMAT
+from treadle.models.client import Client
 from treadle.models.transport import Connections
 from treadle.ports.model import (
     Completed,
@@ -119,7 +120,7 @@ HTML = b"<!DOCTYPE html><html><head><title>502 Bad\nGateway</title></head><body>
         (402, {"error": "no credit"}, "billing", False, "no credit. Add credit"),
         (403, {"detail": "not yours"}, "auth", False, "not yours"),
         (404, {"error": {"message": "no model"}}, "not_found", False, "the model id `m-1` and the base_url"),
-        (413, b"", "invalid_request", False, "it gave no reason. Shorten"),
+        (413, b"", "overflow", False, "it gave no reason. Shorten"),
         (422, {"detail": [{"msg": "field required"}]}, "invalid_request", False, "field required"),
         (429, {"error": {"message": "slow"}}, "rate_limited", True, "slow"),
         (429, OPENAI_QUOTA, "billing", False, "You exceeded your quota"),
@@ -185,7 +186,7 @@ def call(url: str, **more: Any) -> Failed:
     async def run() -> Any:
         connections = Connections()
         try:
-            return (await collect(ChatCompletions(endpoint(url, **more), connections)))[-1]
+            return (await collect(Client(FORMAT, endpoint(url, **more), connections)))[-1]
         finally:
             await connections.close()
 
@@ -243,7 +244,7 @@ def test_a_body_whose_framing_breaks_is_noticed_without_any_timeout(monkeypatch:
         connections = Connections()
         answer = Answer(pieces, headers={"Transfer-Encoding": "chunked"}, framing="close")
         async with FakeEndpoint(answer) as server, asyncio.timeout(2):
-            model = ChatCompletions(endpoint(server.url, NO_TIMEOUTS), connections)
+            model = Client(FORMAT, endpoint(server.url, NO_TIMEOUTS), connections)
             end = await model.reply(HELLO, lambda _: server.go_on.set())
             assert isinstance(end, Failed)
             assert end.kind == "malformed"
@@ -280,7 +281,7 @@ def test_cancelling_in_the_middle_aborts_the_call() -> None:
     async def run() -> None:
         connections, heard = Connections(), asyncio.Event()
         async with FakeEndpoint(Answer([delta(content="x")], ending="hang")) as server:
-            model = ChatCompletions(endpoint(server.url), connections)
+            model = Client(FORMAT, endpoint(server.url), connections)
             task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
             async with asyncio.timeout(2):
                 await heard.wait()
@@ -297,7 +298,7 @@ def test_cancelling_the_task_aborts_the_call() -> None:
     async def run() -> None:
         connections = Connections()
         async with FakeEndpoint(Silence()) as server:
-            task = asyncio.create_task(collect(ChatCompletions(endpoint(server.url), connections)))
+            task = asyncio.create_task(collect(Client(FORMAT, endpoint(server.url), connections)))
             await server.asked.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

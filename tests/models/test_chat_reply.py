@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fake_endpoint import fragment
+from tests.models.chat import HELLO
 from treadle.domain.messages import ToolUse
-from treadle.models.chat_reply import Reply
+from treadle.models.chat_reply import ChatReply
 from treadle.ports.model import CallDelta, Delta
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), st.lists, max_leaves=5)
@@ -46,7 +47,7 @@ def _cut(text: str, cuts: list[int]) -> list[str]:
 @given(sent_calls(), st.integers(1, 3))
 def test_fragments_make_the_calls_they_were_cut_from(sent: tuple[list[ToolUse], list[Any]], per_chunk: int) -> None:
     calls, fragments = sent
-    reply = Reply("fake", "m")
+    reply = ChatReply(HELLO)
     shown = [""] * len(calls)
 
     def show(delta: Delta) -> None:

@@ -35,7 +35,7 @@ class Echo:
 def test_names(model: str, provider: str | None, default: str | None, expected: tuple[str, str]) -> None:
     resolved = ModelRegistry(KEYS, default).resolve(model, provider)
     assert (resolved.provider, resolved.model) == expected
-    assert resolved.api_mode == "chat_completions"
+    assert resolved.api_mode == ("responses" if resolved.provider == "openai" else "chat_completions")
     assert resolved.reason
 
 
@@ -45,10 +45,10 @@ def test_names(model: str, provider: str | None, default: str | None, expected: 
         (
             "opnai/gpt-x",
             None,
-            "no provider is called `opnai`; did you mean `openai`? Known providers: ollama,",
+            "no provider is called `opnai`; did you mean `openai`? Known providers: anthropic,",
         ),
         ("gpt-x", "zzz", "no provider is called `zzz`; Known providers"),
-        ("gpt-x", None, "write provider/gpt-x, or set provider; known providers: ollama, openai, openrouter"),
+        ("gpt-x", None, "write provider/gpt-x, or set provider; known providers: anthropic, ollama, openai"),
         ("", None, "write provider/model-id"),
         ("openai/", None, "write openai/ and the id of one of its models"),
     ],

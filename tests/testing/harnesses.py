@@ -11,7 +11,8 @@ from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, fr
 from tests.models.chat import endpoint
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.identity import Instant
-from treadle.models.chat_completions import ChatCompletions
+from treadle.models.chat_completions import FORMAT
+from treadle.models.client import Client
 from treadle.models.transport import Connections
 from treadle.ports.clock import Clock
 from treadle.ports.dispatcher import Dispatcher
@@ -132,7 +133,7 @@ class OverHttp:
         connections = Connections()
         async with FakeEndpoint(*map(behaviour, scenes)) as server:
             try:
-                yield ChatCompletions(endpoint(server.url), connections)
+                yield Client(FORMAT, endpoint(server.url), connections)
             finally:
                 await connections.close()
 

@@ -17,12 +17,22 @@ class Text(Struct, frozen=True, tag="text", tag_field="kind", gc=False):
 
 
 class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defaults=True, gc=False):
-    """A model's reasoning. It goes back only to the provider and model that it came from."""
+    """A model's reasoning. It goes back only to the provider and model that it came from, and only if it is whole:
+    with a signature, or with the sealed form in which the provider keeps it."""
 
     text: str
     provider: str
     model: str
     signature: str | None = None
+    sealed: str | None = None
+    """What only the provider can read: redacted thinking, or an encrypted item of reasoning."""
+    item_id: str | None = None
+    """The provider's name for it, where it must be given back."""
+
+    def belongs_to(self, provider: str, model: str) -> bool:
+        """Whether it may be sent there."""
+        whole = self.signature is not None or self.sealed is not None
+        return whole and self.provider == provider and self.model == model
 
 
 class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind", gc=False):

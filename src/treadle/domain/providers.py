@@ -1,11 +1,11 @@
 """What a provider of models is: where it answers, in which wire format, with which key, and how patiently."""
 
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-ApiMode = Literal["chat_completions"]
+ApiMode = Literal["anthropic_messages", "chat_completions", "responses"]
 
 
 class Timeouts(Struct, frozen=True, omit_defaults=True):
@@ -31,14 +31,19 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     """An entry under `providers` of `config.yaml`."""
 
     base_url: str
-    api_mode: ApiMode = "chat_completions"
+    api_mode: ApiMode | None = None
+    """The wire format; None: what the address suggests, and `chat_completions` where it says nothing."""
     api_key: str | None = None
     api_key_env: str | None = None
     """The variable that holds the key where `api_key` is not set."""
+    api_keys: tuple[str, ...] = ()
+    """More keys, used in turn when one is refused or has reached its rate."""
     needs_key: bool = False
     """Refuse to call without a key, instead of letting the provider say so."""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
+    local: bool = False
+    """Its models run on the user's own machine: nothing is charged."""
 
     def __post_init__(self) -> None:
         url = urlsplit(self.base_url)
@@ -47,6 +52,20 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
                 f"base_url must be an http or https URL such as https://host/v1, found `{self.base_url}`"
             )
 
+    @property
+    def mode(self) -> ApiMode:
+        return self.api_mode or _mode_of(urlsplit(self.base_url))
+
     def __repr__(self) -> str:
         """Without the key and the headers: a value that is logged must not give secrets away."""
-        return f"ProviderConfig({self.base_url!r}, {self.api_mode!r})"
+        return f"ProviderConfig({self.base_url!r}, {self.mode!r})"
+
+
+def _mode_of(url: SplitResult) -> ApiMode:
+    """The wire format that is spoken at an address, as far as it tells."""
+    host, path = (url.hostname or "").lower(), url.path.rstrip("/").lower()
+    if host == "anthropic.com" or host.endswith(".anthropic.com") or path.endswith(("/anthropic", "/anthropic/v1")):
+        return "anthropic_messages"
+    if host == "api.openai.com":
+        return "responses"
+    return "chat_completions"

@@ -5,71 +5,18 @@ before what may differ per request, so that each request of a run begins with th
 
 from typing import Any
 
-import msgspec
-
 from treadle.domain.messages import Image, Message, Text, ToolResult, ToolUse
-from treadle.models import failures, surrogates
-from treadle.models.chat_reply import Reply, Unusable
-from treadle.models.endpoint import Endpoint
-from treadle.models.sse import EventTooLarge, Payloads
-from treadle.models.transport import Call, CallFailed, Connections, Post
-from treadle.ports.model import Completed, Failed, ModelRequest, Preamble, Show
+from treadle.models.chat_reply import ChatReply
+from treadle.models.client import Format
+from treadle.models.wire import encode
+from treadle.ports.model import ModelRequest, Preamble
 
 WIRE_FORMAT = "chat_completions"
-
-_DONE = b"[DONE]"
-_encoder = msgspec.json.Encoder()
-
-
-class ChatCompletions:
-    """The models of one provider."""
-
-    def __init__(self, endpoint: Endpoint, connections: Connections) -> None:
-        self._endpoint = endpoint
-        self._post = Post(endpoint, connections)
-
-    async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
-        body = encode_request(request)
-        call = Call(self._post, request.model)
-        reply = Reply(self._endpoint.provider, request.model)
-        try:
-            await call.open(body)
-            payloads, ended = Payloads(), False
-            while not ended:
-                piece = await call.read()
-                ended = not piece
-                found = payloads.feed(piece) if piece else payloads.end()
-                if _DONE in found:
-                    del found[found.index(_DONE) :]
-                    ended = True
-                if error := reply.take(found):
-                    raise CallFailed(failures.in_stream(self._endpoint, request.model, error))
-                reply.show_news(show)
-            whole = reply.completed(len(body))
-            await call.finish()
-        except (CallFailed, Unusable, EventTooLarge) as error:
-            return self._failed(error, call, reply, len(body))
-        else:
-            return whole
-        finally:
-            call.close()
-
-    def _failed(self, error: Exception, call: Call, reply: Reply, sent_bytes: int) -> Failed:
-        if isinstance(error, CallFailed):
-            failed = error.failed
-        else:
-            failed = failures.malformed(self._endpoint, f"{error}{call.unexpected_type}")
-        if not call.accepted:
-            return failed
-        return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes))
-
-
-# ── The request ────────────────────────────────────────────────────────────────────────────────────
 
 
 def encode_request(request: ModelRequest) -> bytes:
     """The body of a request, from bytes that are kept wherever the request has them."""
-    pieces = [b'{"model":', _encoder.encode(request.model), b","]
+    pieces = [b'{"model":', encode(request.model), b","]
     pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
     first = len(pieces)
     pieces += request.conversation.encoded_as(WIRE_FORMAT, _encode_message)
@@ -90,8 +37,8 @@ def _encode_preamble(preamble: Preamble) -> bytes:
             }
             for tool in preamble.tools
         ]
-        head += b'"tools":%b,' % _encode(tools)
-    system = _encode({"role": "system", "content": preamble.system}) if preamble.system else b""
+        head += b'"tools":%b,' % encode(tools)
+    system = encode({"role": "system", "content": preamble.system}) if preamble.system else b""
     return head + b'"messages":[' + system
 
 
@@ -106,20 +53,20 @@ def _encode_options(request: ModelRequest) -> bytes:
         "reasoning_effort": settings.reasoning,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    return b"," + _encoder.encode(given)[1:-1] if given else b""
+    return b"," + encode(given)[1:-1] if given else b""
 
 
 def _encode_message(message: Message) -> bytes:
     """The wire messages of one message, a comma before each; nothing for one that this format has no words for."""
     match message.role:
         case "user":
-            return b"," + _encode({"role": "user", "content": _user_content(message)})
+            return b"," + encode({"role": "user", "content": _user_content(message)})
         case "assistant":
             return _encode_assistant(message)
         case "tool":
             return b"".join(
                 [
-                    b"," + _encode({"role": "tool", "tool_call_id": part.call_id, "content": part.content})
+                    b"," + encode({"role": "tool", "tool_call_id": part.call_id, "content": part.content})
                     for part in message.parts
                     if isinstance(part, ToolResult)
                 ]
@@ -150,12 +97,8 @@ def _encode_assistant(message: Message) -> bytes:
             function = {"name": part.name, "arguments": part.arguments}
             calls.append({"id": part.call_id, "type": "function", "function": function})
     if calls:
-        return b"," + _encode({"role": "assistant", "content": text or None, "tool_calls": calls})
-    return b"," + _encode({"role": "assistant", "content": text}) if text else b""
+        return b"," + encode({"role": "assistant", "content": text or None, "tool_calls": calls})
+    return b"," + encode({"role": "assistant", "content": text}) if text else b""
 
 
-def _encode(value: Any) -> bytes:
-    try:
-        return _encoder.encode(value)
-    except UnicodeEncodeError:
-        return surrogates.encode(value)
+FORMAT = Format(WIRE_FORMAT, "/chat/completions", encode_request, ChatReply)

@@ -8,11 +8,10 @@ from msgspec import Struct
 from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models import surrogates
-from treadle.ports.model import CallDelta, Completed, ReasoningDelta, Show, TextDelta
+from treadle.models.wire import UNREADABLE, Unusable, json_object, reader, tokens
+from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
-CHARACTERS_PER_TOKEN = 4
-"""What a token is taken for where the provider does not count."""
+_DONE = b"[DONE]"
 
 _STOPS: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -65,28 +64,8 @@ class Chunk(Struct, gc=False):
     error: Any = None
 
 
-class Unusable(ValueError):
-    """The reply is not what the format promises; the message says how."""
-
-
-_decoder = msgspec.json.Decoder(Chunk)
-_object_decoder = msgspec.json.Decoder(dict[str, Any])
-
-
-_decode = _decoder.decode
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
-def decode(payload: bytes) -> Chunk:
-    """A chunk, also one that holds lone surrogates, as some do."""
-    try:
-        return _decode(payload)
-    except UNREADABLE:
-        pass
-    try:
-        return msgspec.convert(surrogates.decode(payload), Chunk)
-    except ValueError as error:  # msgspec's errors are ValueErrors too
-        raise Unusable(f"a chunk of it cannot be read ({error})") from error
+_decode = msgspec.json.Decoder(Chunk).decode
+_read = reader(Chunk)
 
 
 class _Call:
@@ -102,12 +81,13 @@ class _Call:
         self.shown = 0  # how many pieces of the arguments
 
 
-class Reply:
+class ChatReply:
     """What has come of one reply so far."""
 
-    def __init__(self, provider: str, model: str) -> None:
-        self._provider = provider
-        self._model = model
+    def __init__(self, request: ModelRequest) -> None:
+        self._provider = request.provider
+        self._model = request.model
+        self.done = False
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[_Call] = []
@@ -122,10 +102,13 @@ class Reply:
         """Add chunks, up to one that reports an error: that is returned."""
         text = self._text
         for payload in payloads:
+            if payload == _DONE:
+                self.done = True
+                return None
             try:
                 chunk = _decode(payload)
             except UNREADABLE:
-                chunk = decode(payload)
+                chunk = _read(payload)
             if chunk.error:
                 return chunk.error
             if chunk.usage is not None:
@@ -190,7 +173,7 @@ class Reply:
         if said is None or not (said.prompt_tokens or said.completion_tokens):
             received = sum(map(len, self._text)) + sum(map(len, self._reasoning))
             received += sum(len(piece) for call in self._calls for piece in call.arguments)
-            return Usage(_tokens(sent_bytes), _tokens(received), estimated=True)
+            return Usage(tokens(sent_bytes), tokens(received), estimated=True)
         details = said.prompt_tokens_details
         cached = details.cached_tokens if details else None
         return Usage(said.prompt_tokens or 0, said.completion_tokens or 0, cached or 0)
@@ -251,7 +234,7 @@ class Reply:
         for place, call in enumerate(self._calls, start=1):
             text = "".join(call.arguments).strip()
             last = place == len(self._calls)
-            arguments = _object(text) if text or (cut and last) else "{}"
+            arguments = json_object(text) if text or (cut and last) else "{}"
             if call.name and arguments is not None:
                 calls.append(ToolUse(call.id, call.name, arguments))
             elif not (cut and last):  # the call that the token limit cut is left out; the engine goes on from there
@@ -266,25 +249,5 @@ def _begins_another(call: _Call, fragment: _Fragment, name: str, arguments: str)
     if fragment.id and call.id:
         if fragment.id == call.id:
             return False
-        return fragment.index is None or name != call.name or _object("".join(call.arguments)) is not None
-    return bool(arguments) and _object("".join(call.arguments)) is not None
-
-
-def _object(text: str) -> str | None:
-    """The text of a JSON object, without lone surrogates; None if it is not one."""
-    try:
-        _object_decoder.decode(text)
-        return text
-    except msgspec.ValidationError:
-        return None
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        pass
-    try:
-        value = surrogates.decode(text)
-    except ValueError:
-        return None
-    return surrogates.encode(value).decode() if isinstance(value, dict) else None
-
-
-def _tokens(characters: int) -> int:
-    return -(-characters // CHARACTERS_PER_TOKEN)
+        return fragment.index is None or name != call.name or json_object("".join(call.arguments)) is not None
+    return bool(arguments) and json_object("".join(call.arguments)) is not None

@@ -6,19 +6,20 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from treadle.domain.providers import Timeouts
+from treadle.models.keys import Key, Keys
 
 _MIN_SECRET = 6  # a shorter value is no secret, and hiding it would only garble the message
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where requests go. Only `transport` sees its key; what people read goes through `censored`."""
+    """Where requests go. Only `transport` sees its keys; what people read goes through `censored`."""
 
     provider: str
     url: str
     """The full address that requests are posted to."""
-    api_key: str | None = None
+    keys: Keys = Keys()
     key_setting: str = "api_key"
-    """Where the key was taken from, or would be: named when the provider refuses it."""
+    """Where a key would be taken from, if there were one."""
     headers: Mapping[str, str] = {}
     timeouts: Timeouts = Timeouts()
 
@@ -31,9 +32,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         url = urlsplit(self.url)
         return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
+    def setting_of(self, key: Key | None) -> str:
+        return self.key_setting if key is None else key.setting
+
     def censored(self, text: str) -> str:
-        """The text without the key and the values of extra headers: providers like to quote them."""
-        for secret in (self.api_key, *self.headers.values()):
+        """The text without the keys and the values of extra headers: providers like to quote them."""
+        for secret in (*[key.value for key in self.keys], *self.headers.values()):
             if secret and len(secret) >= _MIN_SECRET:
                 text = text.replace(secret, "[hidden]")
         return text

@@ -1,10 +1,8 @@
-"""What went wrong with a model call, told once: its kind, whether to try again and when, and what to do next.
-
-`RULES` is the one table that decides; the first rule that fits wins."""
+"""What went wrong with a model call, told once: its kind, whether to try again and when, and what to do next."""
 
 import math
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from html import unescape
@@ -13,88 +11,62 @@ from typing import Any, Literal, NamedTuple, cast
 import aiohttp
 import msgspec
 
-from treadle.domain.events import ModelErrorKind
 from treadle.models.endpoint import Endpoint
+from treadle.models.keys import Key
+from treadle.models.rules import PASSES, rule_for, status_in
 from treadle.ports.model import Failed
 
 MAX_WORDS = 500
 """How much of what a provider says is passed on."""
 
 
-class Rule(NamedTuple):
-    """Fits an answer with one of `statuses` (None: an error inside a stream that began well) whose body
-    matches `words`."""
+class Asked(NamedTuple):
+    """Who was asked for what, and with which key."""
 
-    kind: ModelErrorKind
-    retryable: bool
-    next_step: str
-    statuses: Container[int | None] | None = None
-    words: re.Pattern[str] | None = None
-
-    def fits(self, status: int | None, body: str) -> bool:
-        if self.statuses is not None and status not in self.statuses:
-            return False
-        return self.words is None or self.words.search(body) is not None
+    endpoint: Endpoint
+    model: str
+    key: Key | None
 
 
-def _words(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-_PAY = "Add credit or raise the spending limit in your account there; trying again will not help."
-_SLOW_DOWN = "Treadle waits and tries again; fewer runs at a time, or a higher limit there, avoid it."
-_PASSES = "It usually passes; Treadle tries again."
-
-RULES = (
-    Rule(
-        "billing", False, _PAY, words=_words("insufficient_quota|billing_hard_limit|enforced_spend_limit_reached")
-    ),
-    Rule("auth", False, "Check the key in {key_setting}.", (401, 403)),
-    Rule("billing", False, _PAY, (402,)),
-    Rule("not_found", False, "Check the model id `{model}` and the base_url of provider {provider}.", (404, 405)),
-    Rule("not_found", False, "Set the base_url of provider {provider} to where it moved.", range(300, 400)),
-    Rule("timeout", True, _PASSES, (408, 504, 524)),
-    Rule("rate_limited", True, _SLOW_DOWN, (429,)),
-    Rule("overloaded", True, _PASSES, (503, 529)),
-    Rule("server", True, _PASSES, (409, 425, *range(500, 600))),
-    Rule("invalid_request", False, "Shorten the conversation or the message.", (413,)),
-    Rule("invalid_request", False, "Check that the model `{model}` takes what was sent.", range(400, 500)),
-    Rule("rate_limited", True, _SLOW_DOWN, (None,), _words("rate.?limit")),
-    Rule("overloaded", True, _PASSES, (None,), _words("overloaded|server busy")),
-    Rule("server", True, _PASSES),
-)
-
-
-def from_response(endpoint: Endpoint, model: str, status: int, headers: Mapping[str, str], body: bytes) -> Failed:
+def from_response(asked: Asked, status: int, headers: Mapping[str, str], body: bytes) -> Failed:
     """The failure that an answer with this status means."""
     text = body.decode("utf-8", "replace")
     said = f"answered {status}"
     if 300 <= status < 400:
-        said += f" and points to {_one_line(endpoint, headers.get('Location', 'nowhere'))}"
-    failed = _by_rule(endpoint, model, status, said, text)
+        said += f" and points to {_one_line(asked.endpoint, headers.get('Location', 'nowhere'))}"
+    failed = _by_rule(asked, status, said, text)
     should_retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), failed.retryable)
+    if failed.kind == "billing":
+        should_retry = False  # whatever a header says: a spend cap does not pass
     return msgspec.structs.replace(failed, retryable=should_retry, retry_after=retry_after(headers, text))
 
 
-def in_stream(endpoint: Endpoint, model: str, error: Any) -> Failed:
+def in_stream(asked: Asked, error: Any) -> Failed:
     """The failure that an error inside a stream means, which came after a good status."""
-    status = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
-    if not isinstance(status, int) or not 400 <= status < 600:
-        status = None
     text = msgspec.json.encode({"error": error}).decode()
-    failed = _by_rule(endpoint, model, status, "broke off its reply with an error", text)
+    failed = _by_rule(asked, status_in(error), "broke off its reply with an error", text)
     return msgspec.structs.replace(failed, retry_after=retry_after({}, text))
 
 
-def _by_rule(endpoint: Endpoint, model: str, status: int | None, said: str, body: str) -> Failed:
-    rule = next(rule for rule in RULES if rule.fits(status, body))
-    if rule.kind == "auth" and not endpoint.api_key:
+def _by_rule(asked: Asked, status: int | None, said: str, body: str) -> Failed:
+    rule, (endpoint, model, key) = rule_for(status, body), asked
+    if rule.kind == "auth" and key is None:
         next_step = f"No key was sent: set {endpoint.key_setting}."
     else:
-        next_step = rule.next_step.format(key_setting=endpoint.key_setting, model=model, provider=endpoint.provider)
+        setting = endpoint.setting_of(key)
+        next_step = rule.next_step.format(key_setting=setting, model=model, provider=endpoint.provider)
     words = said_by_provider(endpoint, body)
     what = f"{endpoint.provider} {said} ({endpoint.public_url})"
-    return Failed(rule.kind, f"{what}: {words}. {next_step}", rule.retryable, status)
+    return Failed(
+        rule.kind,
+        f"{what}: {words}. {next_step}",
+        rule.retry,
+        status,
+        compact=rule.compact,
+        repair=rule.repair,
+        next_key=rule.next_key,
+        next_model=rule.next_model,
+    )
 
 
 def from_error(endpoint: Endpoint, error: Exception) -> Failed:
@@ -112,7 +84,7 @@ def from_error(endpoint: Endpoint, error: Exception) -> Failed:
             what = f"the connection failed ({error.os_error.strerror or error.os_error})"
             next_step = "Check that it is running and that base_url is right."
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
-            what, next_step = "the connection was dropped before an answer came", _PASSES
+            what, next_step = "the connection was dropped before an answer came", PASSES
         case ValueError():  # also what aiohttp raises for an address that is none
             what = f"no request can be made ({error})"
             next_step = f"Check the base_url and the headers of provider {endpoint.provider}."
@@ -121,13 +93,13 @@ def from_error(endpoint: Endpoint, error: Exception) -> Failed:
             what = f"what answers there does not speak HTTP ({error.message})"
             next_step = "Check base_url, its port, and whether it is http or https."
         case _:
-            what, next_step = f"{type(error).__name__}: {error}", _PASSES
+            what, next_step = f"{type(error).__name__}: {error}", PASSES
     return _unreachable(endpoint, _one_line(endpoint, what), next_step, retryable=True)
 
 
 def _unreachable(endpoint: Endpoint, what: str, next_step: str, *, retryable: bool) -> Failed:
     message = f"{endpoint.provider} cannot be reached at {endpoint.public_url}: {what}. {next_step}"
-    return Failed("unreachable", message, retryable)
+    return Failed("unreachable", message, retryable, next_model=True)
 
 
 Limit = Literal["first_byte", "between_bytes", "whole_call"]
@@ -141,14 +113,16 @@ def timed_out(endpoint: Endpoint, limit: Limit, seconds: float) -> Failed:
         "whole_call": f"had not finished its reply after {seconds:g} s",
     }[limit]
     next_step = f"Treadle tries again; timeouts.{limit} of provider {endpoint.provider} sets the limit."
-    return Failed("timeout", f"{endpoint.provider} {waited} ({endpoint.public_url}). {next_step}", True)
+    return Failed(
+        "timeout", f"{endpoint.provider} {waited} ({endpoint.public_url}). {next_step}", True, next_model=True
+    )
 
 
 def malformed(endpoint: Endpoint, what: str) -> Failed:
     """A reply that came, and is not whole or not what the wire format promises."""
     said = _one_line(endpoint, what)
-    message = f"{endpoint.provider} sent a reply that cannot be used ({endpoint.public_url}): {said}. {_PASSES}"
-    return Failed("malformed", message, True)
+    message = f"{endpoint.provider} sent a reply that cannot be used ({endpoint.public_url}): {said}. {PASSES}"
+    return Failed("malformed", message, True, next_model=True)
 
 
 # ── What the provider said ─────────────────────────────────────────────────────────────────────────

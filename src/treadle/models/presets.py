@@ -11,11 +11,14 @@ _OLLAMA_PORT = 11434
 def presets(environment: Mapping[str, str]) -> dict[str, ProviderConfig]:
     """Their configuration by name; the environment says where Ollama listens."""
     return {
+        "anthropic": ProviderConfig(
+            "https://api.anthropic.com/v1", api_key_env="ANTHROPIC_API_KEY", needs_key=True
+        ),
         "openai": ProviderConfig("https://api.openai.com/v1", api_key_env="OPENAI_API_KEY", needs_key=True),
         "openrouter": ProviderConfig(
             "https://openrouter.ai/api/v1", api_key_env="OPENROUTER_API_KEY", needs_key=True
         ),
-        "ollama": ProviderConfig(_ollama_url(environment.get("OLLAMA_HOST", "")), timeouts=NO_TIMEOUTS),
+        "ollama": ProviderConfig(_ollama_url(environment.get("OLLAMA_HOST", "")), timeouts=NO_TIMEOUTS, local=True),
     }
 
 

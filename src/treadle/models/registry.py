@@ -1,12 +1,19 @@
 """Which model a name stands for, and the client that speaks to it."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
 
 from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.providers import ProviderConfig
+from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
+from treadle.models.catalog import Catalog
 from treadle.models.endpoint import Endpoint
+from treadle.models.keys import Key, Keys
 from treadle.models.presets import presets
 from treadle.ports.model import Model, Resolved
 
@@ -19,17 +26,27 @@ class _Ready(NamedTuple):
 
     api_mode: str
     client: Model
+    config: ProviderConfig | None = None
 
 
 class ModelRegistry:
     """The providers of one process. Their clients are made when they are first asked for and share their
     connections; a name that is added again replaces the one before."""
 
-    def __init__(self, environment: Mapping[str, str], default_provider: str | None = None) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        default_provider: str | None = None,
+        catalog: Catalog | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.catalog = catalog or Catalog()
         self._environment = environment
         self._default = default_provider
+        self._clock = clock
         self._configs = presets(environment)
         self._ready: dict[str, _Ready] = {}
+        self._own_breakers = Breakers()
         self._connections: Connections | None = None
 
     def add(self, name: str, config: ProviderConfig) -> None:
@@ -44,14 +61,65 @@ class ModelRegistry:
         self._configs.pop(name, None)
         self._ready[name] = _Ready(api_mode, model)
 
+    @property
+    def providers(self) -> Mapping[str, ProviderConfig | None]:
+        """Every provider by its name; None: a client that was brought along."""
+        return {name: self._configs.get(name) for name in sorted({*self._configs, *self._ready})}
+
+    def missing(self, name: str) -> str | None:
+        """What a provider lacks before it can be asked; None when nothing."""
+        config = self._configs.get(name)
+        try:
+            if config is not None:
+                self._keys(name, config)
+        except MissingKey as error:
+            return str(error)
+        return None
+
+    def breakers(self) -> list[BreakerState]:
+        """The breakers of all models that were called from this process."""
+        return [*SHARED.states(), *self._own_breakers.states()]
+
     def resolve(self, model: str, provider: str | None) -> Resolved:
+        names = self.catalog.names(model)
+        if provider and names != (model,):  # of those that an alias stands for, the ones of this provider
+            of_provider = tuple(name for name in names if name.startswith(f"{provider}/"))
+            names, provider = (of_provider, None) if of_provider else ((model,), provider)
+        found, why_not = list[Resolved](), list[UsageError]()
+        for name in names:
+            try:
+                found.append(self._resolve(name, provider))
+            except UsageError as error:
+                why_not.append(error)
+            else:
+                if not self._is_left_alone(found[-1]):
+                    return self._explained(found[-1], found[:-1], model, names != (model,))
+        if not found:
+            raise why_not[0]
+        return found[0]  # all are left alone: whoever calls will wait for this one
+
+    def _is_left_alone(self, model: Resolved) -> bool:
+        breaker = model.breaker
+        return isinstance(breaker, CircuitBreaker) and breaker.is_open(self._clock())
+
+    def _explained(self, chosen: Resolved, passed_over: list[Resolved], model: str, is_alias: bool) -> Resolved:
+        reasons = [chosen.reason]
+        if is_alias:
+            reasons.append(f"`{model}` stands for it")
+        reasons += [f"{other.provider}/{other.model} is left alone" for other in passed_over]
+        return msgspec.structs.replace(chosen, reason="; ".join(reasons)) if len(reasons) > 1 else chosen
+
+    def _resolve(self, model: str, provider: str | None) -> Resolved:
         name, model_id, reason = self._split(model, provider)
         if not model_id:
             raise UnknownModel(f"`{model}` names no model; write {name}/ and the id of one of its models")
         ready = self._ready.get(name)
         if ready is None:
             ready = self._ready[name] = self._connect(name)
-        return Resolved(name, model_id, ready.api_mode, reason, ready.client)
+        config = ready.config
+        breakers, address = (self._own_breakers, "") if config is None else (SHARED, config.base_url)
+        breaker, profile = breakers.of(name, address, model_id), self.catalog.profile(name, model_id, config)
+        return Resolved(name, model_id, ready.api_mode, reason, ready.client, breaker, profile)
 
     async def close(self) -> None:
         if self._connections is not None:
@@ -88,36 +156,48 @@ class ModelRegistry:
 
     def _connect(self, name: str) -> _Ready:
         # Imported when the first call is made: the HTTP client is half of what starting a command costs.
-        from treadle.models.chat_completions import ChatCompletions
+        from treadle.models.client import Client
+        from treadle.models.formats import format_of
         from treadle.models.transport import Connections
 
         config = self._configs[name]
         self._connections = self._connections or Connections()
-        key, setting = self._key(name, config)
+        keys, setting = self._keys(name, config)
+        format_ = format_of(config.mode)
         endpoint = Endpoint(
             provider=name,
-            url=config.base_url.rstrip("/") + "/chat/completions",
-            api_key=key,
+            url=_below(config.base_url, format_.path),
+            keys=Keys(keys, self._clock),
             key_setting=setting,
             headers=config.headers,
             timeouts=config.timeouts,
         )
-        return _Ready(config.api_mode, ChatCompletions(endpoint, self._connections))
+        return _Ready(config.mode, Client(format_, endpoint, self._connections), config)
 
-    def _key(self, name: str, config: ProviderConfig) -> tuple[str | None, str]:
-        """The key, and the setting or variable that it comes from or would come from."""
+    def _keys(self, name: str, config: ProviderConfig) -> tuple[list[Key], str]:
+        """The keys, and the setting or variable that they come from or would come from."""
         variable = config.api_key_env
         if config.api_key or not variable:
-            key, setting = config.api_key, f"api_key of provider {name}"
+            given, setting = config.api_key, f"api_key of provider {name}"
         else:
-            key, setting = self._environment.get(variable), f"the variable {variable}"
-        key = (key or "").strip()
-        if not key and config.needs_key:
+            given, setting = self._environment.get(variable), f"the variable {variable}"
+        keys = [Key(given.strip(), setting)] if given and given.strip() else []
+        keys += [
+            Key(more.strip(), f"api_keys[{place}] of provider {name}") for place, more in enumerate(config.api_keys)
+        ]
+        if not keys and config.needs_key:
             also = f" or api_key under providers.{name} in config.yaml" if variable else " in config.yaml"
             raise MissingKey(f"provider {name} needs a key and none is set; set {setting}{also}")
-        if not (key.isascii() and key.isprintable()):
-            raise MissingKey(f"{setting} holds characters that no key has; copy the key again")
-        return key or None, setting
+        for key in keys:
+            if not (key.value and key.value.isascii() and key.value.isprintable()):
+                raise MissingKey(f"{key.setting} holds characters that no key has; copy the key again")
+        return keys, setting
+
+
+def _below(base_url: str, path: str) -> str:
+    """The address of a path below a base URL; a query stays behind it."""
+    url = urlsplit(base_url)
+    return url._replace(path=url.path.rstrip("/") + path).geturl()
 
 
 def _check_name(name: str) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import io
 import math
 from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 
 import aiohttp
@@ -18,6 +19,7 @@ from treadle.domain.providers import Timeouts
 from treadle.models import failures
 from treadle.models.endpoint import Endpoint
 from treadle.models.failures import Limit
+from treadle.models.keys import Key
 from treadle.ports.model import Failed
 
 _READ_BUFFER = 256 * 1024
@@ -82,25 +84,44 @@ def _connector() -> aiohttp.TCPConnector:
     return connector
 
 
+Credentials = Callable[[str], Mapping[str, str]]
+"""The headers that carry a key."""
+
+
+def bearer(key: str) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
 class Post:
     """What is the same in every call to one endpoint, prepared once."""
 
-    def __init__(self, endpoint: Endpoint, connections: Connections) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        connections: Connections,
+        headers: Mapping[str, str] | None = None,
+        credentials: Credentials = bearer,
+    ) -> None:
         self.endpoint = endpoint
         self.connections = connections
         self.url = URL(endpoint.url)
-        self.headers = CIMultiDict({"Content-Type": "application/json", "Accept": _STREAM, "User-Agent": "treadle"})
-        if endpoint.api_key:
-            self.headers["Authorization"] = f"Bearer {endpoint.api_key}"
-        self.headers.update(endpoint.headers)
+        common = {"Content-Type": "application/json", "Accept": _STREAM, "User-Agent": "treadle", **(headers or {})}
+        self._headers = {
+            key: CIMultiDict({**common, **(credentials(key.value) if key else {}), **endpoint.headers})
+            for key in (None, *endpoint.keys)
+        }
+
+    def headers(self, key: Key | None) -> CIMultiDict[str]:
+        return self._headers[key]
 
 
 class Call:
     """One request and its reply: `open`, then `read` until it gives nothing, then `close`."""
 
-    def __init__(self, post: Post, model: str) -> None:
+    def __init__(self, post: Post, model: str, key: Key | None = None) -> None:
         self._post = post
         self._model = model
+        self._key = key
         self._response: aiohttp.ClientResponse | None = None
         self._watch: _Watch | None = None
 
@@ -123,7 +144,7 @@ class Call:
             self._response = await self._post.connections.session().post(
                 self._post.url,
                 data=body if len(body) <= _SMALL_BODY else io.BytesIO(body),
-                headers=self._post.headers,
+                headers=self._post.headers(self._key),
                 allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
             )
         except asyncio.CancelledError:
@@ -174,9 +195,8 @@ class Call:
         with contextlib.suppress(CallFailed):  # the status is known; its words are a courtesy
             while len(body) < _ERROR_BODY and (piece := await self.read()):
                 body += piece
-        return failures.from_response(
-            self._post.endpoint, self._model, response.status, response.headers, bytes(body[:_ERROR_BODY])
-        )
+        asked = failures.Asked(self._post.endpoint, self._model, self._key)
+        return failures.from_response(asked, response.status, response.headers, bytes(body[:_ERROR_BODY]))
 
 
 class _TimedOut(Exception):

@@ -8,6 +8,7 @@ from msgspec import Struct
 from treadle.domain.agents import ModelSettings
 from treadle.domain.events import ModelErrorKind, StopReason
 from treadle.domain.messages import Message, Part
+from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
 from treadle.domain.tools import ToolSpec
 
@@ -18,11 +19,13 @@ class Preamble:
     """What stands before the conversation and does not change during a run: instructions and tools. It keeps the
     bytes that it takes on each wire format."""
 
-    __slots__ = ("_wire", "system", "tools")
+    __slots__ = ("_wire", "characters", "system", "tools")
 
     def __init__(self, system: str, tools: tuple[ToolSpec, ...]) -> None:
         self.system = system
         self.tools = tools
+        self.characters = len(system) + sum(len(str(tool.schema)) + len(tool.description) for tool in tools)
+        """How long it is, roughly as it is sent."""
         self._wire: dict[str, bytes] = {}
 
     def encoded_as(self, wire_format: str, encode: Callable[["Preamble"], bytes]) -> bytes:
@@ -59,6 +62,11 @@ class ModelRequest(Struct, frozen=True):
     conversation: Conversation
     settings: ModelSettings
     tool_choice: ToolChoice = "auto"
+    provider: str = ""
+    """Whose model it is: reasoning goes back only to where it came from."""
+    profile: Profile = Profile()
+    plain: bool = False
+    """Send no reasoning back: the provider has refused the conversation with it."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -97,6 +105,14 @@ class Failed(Struct, frozen=True):
     retry_after: float | None = None
     """Seconds, where the provider said so."""
     usage: Usage = Usage()
+    compact: bool = False
+    """The conversation is too long for the model."""
+    repair: bool = False
+    """The provider finds fault with the shape of the conversation."""
+    next_key: bool = False
+    """Another key of the provider is ready, and will be used if it is tried again."""
+    next_model: bool = False
+    """Another model may well do what this one cannot."""
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta
@@ -114,6 +130,26 @@ class Model(Protocol):
         ...
 
 
+BreakerChange = Literal["opened", "closed"]
+
+
+class Breaker(Protocol):
+    """Keeps calls from a model that fails most of the time. Times are those of a monotonic clock."""
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until a call may be tried; None when it may be now. A call that may be tried must be followed by
+        `record` or `abandon`."""
+        ...
+
+    def record(self, failed: bool, now: float) -> BreakerChange | None:
+        """A call has ended; whether that has changed what the breaker does."""
+        ...
+
+    def abandon(self) -> None:
+        """A call was cut short and says nothing about the model."""
+        ...
+
+
 class Resolved(Struct, frozen=True):
     """A model that was found, and how."""
 
@@ -122,9 +158,12 @@ class Resolved(Struct, frozen=True):
     api_mode: str
     reason: str
     client: Model
+    breaker: Breaker
+    profile: Profile = Profile()
 
 
 class Models(Protocol):
     def resolve(self, model: str, provider: str | None) -> Resolved:
-        """The model that a name stands for. Raises UnknownModel or MissingKey, saying what to set."""
+        """The model that a name stands for; one that can be called now, if the name stands for several. Raises
+        UnknownModel or MissingKey, saying what to set."""
         ...

@@ -1,0 +1,95 @@
+"""What is known of a model beside its name: how much it takes, what it can do, what it costs."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from treadle.domain.runs import Usage
+
+UNKNOWN_WINDOW = 200_000
+"""The context window of a model of which nothing is known."""
+
+ToolStyle = Literal["native", "schema", "fenced"]
+"""How a model asks for tools: in its wire format; as a reply that is held to a JSON schema; or as fenced JSON in
+its text, which is read for allowed tools only."""
+
+
+class LongPrices(Struct, frozen=True, omit_defaults=True):
+    """Prices of a whole request whose prompt is longer than `above` tokens."""
+
+    above: int
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
+class Prices(Struct, frozen=True, omit_defaults=True):
+    """Dollars for a million tokens. A price that is not given is that of the input."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    long: tuple[LongPrices, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cache_read", "cache_write"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ValueError(f"{name} must be 0 or more, found {value}")
+
+    def cost(self, usage: Usage) -> float:
+        """What these tokens cost, in dollars."""
+        rates: Prices | LongPrices = self
+        for longer in self.long:
+            if usage.input_tokens > longer.above:
+                rates = longer
+        read, written = usage.cache_read_tokens, usage.cache_write_tokens
+        fresh = max(0, usage.input_tokens - read - written)
+        return (
+            fresh * rates.input
+            + read * (rates.input if rates.cache_read is None else rates.cache_read)
+            + written * (rates.input if rates.cache_write is None else rates.cache_write)
+            + usage.output_tokens * rates.output
+        ) / 1_000_000
+
+
+class Profile(Struct, frozen=True, omit_defaults=True):
+    """The facts about one model of one provider. What they say decides; no name of a provider does."""
+
+    context_window: int = UNKNOWN_WINDOW
+    max_output: int | None = None
+    """The most tokens of one reply, where it is known."""
+    prices: Prices | None = None
+    tools: ToolStyle = "native"
+    images: bool = True
+    thinking: Literal["adaptive", "budget"] = "adaptive"
+    """How a model is asked to think that can: by effort, or by a budget of tokens."""
+    sealed_reasoning: bool = False
+    """Its reasoning can be had in a sealed form, and is wanted back."""
+    local: bool = False
+    """It runs on the user's own machine: nothing is charged, and it may take its time."""
+
+    def cost(self, usage: Usage) -> float | None:
+        """What a call cost, in dollars; None where no price is known."""
+        if self.local:
+            return 0.0
+        return None if self.prices is None else self.prices.cost(usage)
+
+
+class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An entry under `models` of `config.yaml`, by `provider/model-id`: what is set here counts."""
+
+    context_window: int | None = None
+    max_output: int | None = None
+    prices: Prices | None = None
+    tools: ToolStyle | None = None
+    images: bool | None = None
+    thinking: Literal["adaptive", "budget"] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("context_window", "max_output"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be above 0, found {value}")

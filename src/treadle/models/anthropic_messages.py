@@ -1,0 +1,190 @@
+"""The `anthropic_messages` wire format. Streaming only.
+
+Each message is encoded once ever for each model that it is sent to. The cache marks stand in two places that never
+move: behind the instructions, and, by a word at the end of the request, behind the last turn. So each request of a
+run begins with the bytes of the one before. After a turn of very many blocks there is one more mark, for one request;
+marks are no part of what the model reads."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
+from treadle.models.anthropic_reply import AnthropicReply
+from treadle.models.client import Format
+from treadle.models.wire import arguments_object, encode, legal_id
+from treadle.ports.model import ModelRequest, Preamble
+
+WIRE_FORMAT = "anthropic_messages"
+VERSION = "2023-06-01"
+LONGEST_REPLY = 8192
+"""Tokens, where neither the agent nor the catalog says: this format must be told a limit."""
+_LONGEST_REASONED = 32_768
+_BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
+_LEAST_BUDGET = 1024
+_LOOKED_BACK = 18
+"""Blocks before a mark among which what the cache keeps is found, with one or two to spare."""
+_MARK = {"type": "ephemeral"}
+_MARKED = b',"cache_control":%b' % encode(_MARK)
+_REASONING = ("thinking", "redacted_thinking")
+_NO_WORDS = "It failed and did not say why."
+
+
+def encode_request(request: ModelRequest) -> bytes:
+    """The body of a request, from bytes that are kept wherever the request has them."""
+    target = "" if request.plain else f"{request.provider}/{request.model}"
+    pieces = [b'{"model":', encode(request.model), b","]
+    pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
+    first = len(pieces)
+    pieces += request.conversation.encoded_as(f"{WIRE_FORMAT}:{target}", _encoder_for(target))
+    if (place := _out_of_reach(request.conversation.messages)) is not None:
+        pieces[first + place] = _marked(pieces[first + place])
+    _drop_first_comma(pieces, first)
+    pieces += (b"],", encode(_options(request))[1:-1], b"}")
+    return b"".join(pieces)  # the one copy of the conversation
+
+
+def _encode_preamble(preamble: Preamble) -> bytes:
+    """All that stands before the first turn: constant options, tools, instructions, and the mark behind them."""
+    head = b'"stream":true,'
+    tools: list[dict[str, Any]] = [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in preamble.tools
+    ]
+    if tools:
+        if not preamble.system:
+            tools[-1]["cache_control"] = _MARK
+        head += b'"tools":%b,' % encode(tools)
+    if preamble.system:
+        head += b'"system":%b,' % encode([{"type": "text", "text": preamble.system, "cache_control": _MARK}])
+    return head + b'"messages":['
+
+
+def _drop_first_comma(pieces: list[bytes], first: int) -> None:
+    """Each turn comes with a comma before it; before the first that is not empty nothing stands."""
+    for place in range(first, len(pieces)):
+        if pieces[place]:
+            pieces[place] = pieces[place][1:]
+            return
+
+
+# ── Options ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _options(request: ModelRequest) -> dict[str, Any]:
+    """What may differ from one request of a run to the next, and the mark behind the last turn."""
+    settings, longest = request.settings, request.settings.max_tokens or request.profile.max_output
+    options: dict[str, Any] = {"cache_control": _MARK}
+    if settings.reasoning is not None and _may_think(request):
+        longest = longest or _LONGEST_REASONED
+        if request.profile.thinking == "adaptive":
+            options["thinking"] = {"type": "adaptive", "display": "summarized"}  # else some keep it to themselves
+            options["output_config"] = {"effort": settings.reasoning}
+        elif (budget := min(_BUDGETS[settings.reasoning], longest // 2)) >= _LEAST_BUDGET:
+            options["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    if settings.temperature is not None and "thinking" not in options:  # it takes one or the other
+        options["temperature"] = settings.temperature
+    if request.tool_choice == "none" and request.preamble.tools:
+        # The tools are sent even if none may be called: without them the prefix would be another one.
+        options["tool_choice"] = {"type": "none"}
+    return {"max_tokens": longest or LONGEST_REPLY, **options}
+
+
+def _may_think(request: ModelRequest) -> bool:
+    """Whether thinking can be asked for. With a budget it cannot in the middle of a turn that began without it, or
+    that another model began; and a turn goes on as long as calls are answered."""
+    if request.plain:
+        return False
+    if request.profile.thinking == "adaptive":
+        return True
+    first = _first_of_turn(request.conversation.messages)
+    if first is None:
+        return True
+    opening = next(iter(first.parts), None)
+    return isinstance(opening, Thinking) and opening.belongs_to(request.provider, request.model)
+
+
+def _first_of_turn(messages: Sequence[Message]) -> Message | None:
+    """The assistant's first message of the turn that the next reply goes on with; None if the reply begins a turn.
+    What a user says together with the results of calls ends no turn."""
+    first: Message | None = None
+    for place in range(len(messages) - 1, -1, -1):
+        role = messages[place].role
+        if role == "assistant":
+            first = messages[place]
+        elif role == "user" and (place == 0 or messages[place - 1].role != "tool"):
+            break
+    return first
+
+
+# ── Cache marks ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _out_of_reach(messages: Sequence[Message]) -> int | None:
+    """Where the request before ended, if so many blocks have come since that the mark behind the last turn does not
+    look back so far: without one of its own, nothing of the conversation would be found in the cache."""
+    blocks = 0
+    for place in range(len(messages) - 1, 0, -1):
+        blocks += len(messages[place].parts)
+        if messages[place].role == "assistant":
+            far = blocks > _LOOKED_BACK and messages[place - 1].role != "assistant"
+            return place - 1 if far else None
+    return None
+
+
+def _marked(turn: bytes) -> bytes:
+    """A turn with a mark in its last block."""
+    return turn[:-3] + _MARKED + turn[-3:] if turn else turn
+
+
+# ── Messages ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=256)
+def _encoder_for(target: str) -> Callable[[Message], bytes]:
+    """Encodes messages for one model, `provider/model`: reasoning goes back only to where it came from."""
+    provider, _, model = target.partition("/")
+
+    def encode_message(message: Message) -> bytes:
+        blocks = [block for part in message.parts if (block := _block(part, provider, model)) is not None]
+        while blocks and blocks[-1]["type"] in _REASONING:
+            blocks.pop()  # reasoning that led to nothing is not taken back
+        role = b"assistant" if message.role == "assistant" else b"user"
+        return b',{"role":"%b","content":[%b]}' % (role, b",".join(map(encode, blocks))) if blocks else b""
+
+    return encode_message
+
+
+def _block(part: Part, provider: str, model: str) -> dict[str, Any] | None:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text} if _says_something(text) else None
+        case ToolUse(call_id, name, arguments):
+            # Models call tools that do not exist, by names that none may have.
+            asked = {"id": legal_id(call_id), "name": legal_id(name), "input": arguments_object(arguments)}
+            return {"type": "tool_use", **asked}
+        case ToolResult(call_id, content, is_error):
+            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": legal_id(call_id)}
+            if is_error:  # the one kind of result that must not be empty
+                return result | {"content": content if _says_something(content) else _NO_WORDS, "is_error": True}
+            return result | {"content": content} if _says_something(content) else result
+        case Thinking():
+            if not part.belongs_to(provider, model):
+                return None
+            if part.signature is not None:
+                return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+            return {"type": "redacted_thinking", "data": part.sealed}
+        case Image(media_type, data):
+            return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+
+
+def _says_something(text: str) -> bool:
+    return bool(text) and not text.isspace()
+
+
+def _credentials(key: str) -> dict[str, str]:
+    return {"x-api-key": key}
+
+
+FORMAT = Format(
+    WIRE_FORMAT, "/messages", encode_request, AnthropicReply, {"anthropic-version": VERSION}, _credentials
+)

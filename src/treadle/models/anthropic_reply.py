@@ -1,0 +1,310 @@
+"""A reply in the `anthropic_messages` format, put together from its events: blocks, usage, end."""
+
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.events import StopReason
+from treadle.domain.messages import Part, Text, Thinking, ToolUse
+from treadle.domain.runs import Usage
+from treadle.models.wire import UNREADABLE, Unusable, encode, json_object, reader, tokens
+from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
+
+_STOPS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "stop_sequence": "end_turn",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "tool_use": "tool_use",
+    "refusal": "refusal",
+}
+_PIECES_OF = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
+"""The kinds of block that come in pieces, and the kind of delta that brings them."""
+_KNOWN = {
+    "content_block_start": {*_PIECES_OF, "redacted_thinking"},
+    "content_block_delta": {*_PIECES_OF.values(), "signature_delta"},
+    "message_start": set[str](),
+    "message_delta": set[str](),
+    "message": set[str](),
+    "error": set[str](),
+}
+"""The events that count, each with the kinds of block or delta in it that do."""
+
+
+class _Usage(Struct, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class _StopDetails(Struct, gc=False):
+    explanation: str | None = None
+
+
+class _Delta(Struct, gc=False):
+    """More of a block, or how the message ends."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+    stop_details: _StopDetails | None = None
+
+
+class _Block(Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+
+
+class _Message(Struct, gc=False):
+    usage: _Usage | None = None
+
+
+class Event(Struct, gc=False):
+    type: str = ""
+    index: int | None = None
+    message: _Message | str | None = None
+    content_block: _Block | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+    error: Any = None
+    # Of a whole message, from servers that do not stream:
+    content: list[_Block] | None = None
+    stop_reason: str | None = None
+    stop_details: _StopDetails | None = None
+
+
+class _Sketch(Struct, gc=False):
+    """As much of an event as shows whether it is one that counts."""
+
+    type: str = ""
+    index: Any = None
+    content_block: Any = None
+    delta: Any = None
+
+
+_decode = msgspec.json.Decoder(Event).decode
+_read = reader(Event)
+_read_sketch = reader(_Sketch)
+
+
+def _read_unusual(payload: bytes) -> Event:
+    """An event with lone surrogates; or one of a later version of the format, of which only its place is kept."""
+    try:
+        return _read(payload)
+    except Unusable:
+        sketch = _read_sketch(payload)
+        inner = sketch.content_block if sketch.type == "content_block_start" else sketch.delta
+        kind = cast("dict[str, Any]", inner).get("type") if isinstance(inner, dict) else None
+        if sketch.type in _KNOWN and (kind is None or kind in _KNOWN[sketch.type]):
+            raise
+        index = sketch.index if isinstance(sketch.index, int) else None
+        return Event(sketch.type, index, content_block=_Block(str(kind)), delta=_Delta(str(kind)))
+
+
+class _Open:
+    """A block as far as it has come."""
+
+    __slots__ = ("begun_with", "ended", "kind", "pieces", "place", "shown", "signature", "taken")
+
+    def __init__(self, block: _Block, place: int) -> None:
+        self.begun_with = block
+        self.kind = block.type
+        self.taken = _PIECES_OF.get(block.type)
+        """The kind of delta that it takes."""
+        self.place = place
+        """Among the calls of this reply."""
+        self.signature = block.signature
+        begun = block.text or block.thinking
+        self.pieces: list[str] = [begun] if begun else []
+        self.shown = 0
+        """How many pieces."""
+        self.ended = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class AnthropicReply:
+    """What has come of one reply so far."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self._provider = request.provider
+        self._model = request.model
+        self.done = False
+        self._blocks: list[_Open] = []
+        self._at: dict[int | None, _Open] = {}
+        """The blocks by the index that the provider gives them; the latest, where it gives one twice."""
+        self._fresh: dict[_Open, None] = {}
+        self._calls = 0
+        self._usage = _Usage()
+        self._counted = False
+        """The provider has said how much it sent: what it says at the beginning is not yet it."""
+        self._stop_reason: str | None = None
+
+    def take(self, payloads: list[bytes]) -> Any:
+        """Add events, up to one that reports an error: that is returned."""
+        for payload in payloads:
+            try:
+                event = _decode(payload)
+            except UNREADABLE:
+                event = _read_unusual(payload)
+            if event.type == "content_block_delta":
+                self._add(event)
+            elif event.error or event.type == "error":
+                return event.error or event.message or "it did not say which"
+            else:
+                self._take_other(event)
+                if self.done:
+                    return None
+        return None
+
+    def _add(self, event: Event) -> None:
+        block, delta = self._at.get(event.index), event.delta
+        if block is None:
+            raise Unusable(f"it goes on with block {event.index}, which it never began")
+        if delta is None:
+            return
+        if delta.type == block.taken:
+            if piece := delta.text or delta.partial_json or delta.thinking:
+                block.pieces.append(piece)
+                self._fresh[block] = None
+        elif delta.type == "signature_delta":
+            block.signature = delta.signature
+
+    def _take_other(self, event: Event) -> None:
+        """Take what most events are not. What nobody knows yet says nothing."""
+        match event.type:
+            case "content_block_start":
+                self._begin(event.index, event.content_block or _Block())
+            case "content_block_stop":
+                if (block := self._at.get(event.index)) is not None:
+                    block.ended = True
+            case "message_start":
+                if isinstance(event.message, _Message):
+                    self._count(event.message.usage)
+            case "message_delta":
+                delta = event.delta or _Delta()
+                self._end(delta.stop_reason, delta.stop_details, event.usage)
+            case "message_stop":
+                self.done = True
+            case "message":  # the whole reply, from servers that do not stream
+                for index, block in enumerate(event.content or ()):
+                    self._begin(index, block).ended = True
+                self._end(event.stop_reason, event.stop_details, event.usage)
+                self.done = True
+            case _:
+                pass
+
+    def _begin(self, index: int | None, block: _Block) -> _Open:
+        begun = self._at[index] = _Open(block, self._calls)
+        self._calls += begun.kind == "tool_use"
+        self._blocks.append(begun)
+        self._fresh[begun] = None
+        return begun
+
+    def _end(self, stop_reason: str | None, details: _StopDetails | None, usage: _Usage | None) -> None:
+        self._stop_reason = stop_reason or self._stop_reason
+        if stop_reason == "refusal" and details is not None and details.explanation:
+            spoke = any(block.kind == "text" and block.pieces for block in self._blocks)
+            self._begin(None, _Block("text", "\n\n" * spoke + details.explanation))
+        self._count(usage)
+        self._counted = self._counted or (usage is not None and usage.output_tokens is not None)
+
+    def _count(self, said: _Usage | None) -> None:
+        """Counts add nothing up: the latest that is said of each is the whole of it."""
+        if said is not None:
+            for name in said.__struct_fields__:
+                if value := getattr(said, name):
+                    setattr(self._usage, name, value)
+
+    def show_news(self, show: Show) -> None:
+        """Show what has come since the last time. What came together is shown together."""
+        if not self._fresh:
+            return
+        for block in self._fresh:
+            text = "".join(block.pieces[block.shown :])
+            block.shown = len(block.pieces)
+            if block.kind == "tool_use":
+                show(CallDelta(block.place, block.begun_with.name or "", text))
+            elif text:
+                show(TextDelta(text) if block.kind == "text" else ReasoningDelta(text))
+        self._fresh.clear()
+
+    # ── The whole of it ────────────────────────────────────────────────────────────────────────────
+
+    def completed(self, sent_bytes: int) -> Completed:
+        """The whole reply. Raises Unusable if it is not whole."""
+        if not self.done:
+            raise Unusable("it ended without its last event, so it is probably cut off")
+        parts = [part for block in self._blocks if (part := self._part(block)) is not None]
+        stop = self._stop(has_calls=any(isinstance(part, ToolUse) for part in parts))
+        raw_stop = (self._stop_reason or "null") if stop == "other" else None
+        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop)
+
+    def usage(self, sent_bytes: int) -> Usage:
+        """What the provider counted, or else our estimate. It counts what it read from its cache apart."""
+        said = self._usage
+        read, written = said.cache_read_input_tokens or 0, said.cache_creation_input_tokens or 0
+        sent, received = (said.input_tokens or 0) + read + written, said.output_tokens or 0
+        if sent and self._counted:
+            return Usage(sent, received, read, written)
+        heard = sum(len(piece) for block in self._blocks for piece in block.pieces)
+        return Usage(sent or tokens(sent_bytes), max(received, tokens(heard)), read, written, estimated=True)
+
+    def _stop(self, *, has_calls: bool) -> StopReason:
+        stop = _STOPS.get(self._stop_reason or "", "other")
+        if stop == "end_turn" and has_calls:
+            return "tool_use"
+        if stop == "tool_use" and not has_calls:
+            return "other"
+        return stop
+
+    def _part(self, block: _Open) -> Part | None:
+        match block.kind:
+            case "text":
+                return Text(block.text) if block.pieces else None
+            case "thinking":
+                thinking = Thinking(block.text, self._provider, self._model, block.signature or None)
+                return thinking if thinking.text or thinking.signature else None
+            case "redacted_thinking":
+                sealed = block.begun_with.data
+                return Thinking("", self._provider, self._model, sealed=sealed) if sealed else None
+            case "tool_use":
+                return self._call(block)
+            case _:
+                return None  # something that a later version of the format has
+
+    def _call(self, block: _Open) -> ToolUse | None:
+        stop = _STOPS.get(self._stop_reason or "")
+        if stop == "refusal":
+            return None  # what was taken back is not to be run
+        cut = stop == "max_tokens" and block is self._blocks[-1]
+        arguments, name = _arguments(block, cut), block.begun_with.name
+        if name and arguments is not None:
+            return ToolUse(block.begun_with.id or "", name, arguments)
+        if cut:  # the call that the token limit cut is left out; the engine goes on from there
+            return None
+        what = "has arguments that are not a JSON object" if name else "has no name"
+        raise Unusable(f"call {block.place + 1} of it ({name or 'unnamed'}) {what}, so it is probably cut off")
+
+
+def _arguments(block: _Open, cut: bool) -> str | None:
+    """The arguments of a call; None if they are not whole. A call that has none must have ended without them."""
+    text = block.text.strip()
+    if not text and block.begun_with.input not in (None, {}):  # at once, and not in pieces
+        text = encode(block.begun_with.input).decode()
+    if not text and block.ended and not cut:
+        return "{}"
+    return json_object(text)

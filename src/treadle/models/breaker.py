@@ -1,0 +1,134 @@
+"""Circuit breakers: a model that fails most of the time is left alone for a while, then tried with one call."""
+
+from collections import deque
+from typing import Literal
+
+from msgspec import Struct
+
+from treadle.ports.model import BreakerChange
+
+WINDOW_SECONDS = 60.0
+LEAST_CALLS = 5
+"""A breaker does not open on fewer calls than this."""
+OPEN_AT = 0.5
+"""The share of failures at which it opens."""
+REST_SECONDS = 30.0
+LONGEST_REST = 300.0
+"""Each probe that fails doubles the rest, up to this."""
+BUSY_SECONDS = 1.0
+"""How long others wait while a probe is under way."""
+
+Phase = Literal["closed", "open", "half_open"]
+
+
+class BreakerState(Struct, frozen=True):
+    """A breaker as people and metrics see it."""
+
+    provider: str
+    model: str
+    phase: Phase
+    calls: int
+    """In the window."""
+    failures: int
+    opened: int
+    """How often it has opened."""
+
+
+class CircuitBreaker:
+    """Implements `ports.model.Breaker` for one model of one provider."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self._calls: deque[tuple[float, bool]] = deque()
+        self._failures = 0
+        self._open_until: float | None = None
+        self._rest = REST_SECONDS
+        self._probing = False
+
+    @property
+    def phase(self) -> Phase:
+        if self._open_until is None:
+            return "closed"
+        return "half_open" if self._probing else "open"
+
+    @property
+    def calls(self) -> int:
+        return len(self._calls)
+
+    @property
+    def failures(self) -> int:
+        return self._failures
+
+    def is_open(self, now: float) -> bool:
+        """Whether a call now would have to wait."""
+        return self._open_until is not None and (now < self._open_until or self._probing)
+
+    def wait(self, now: float) -> float | None:
+        if self._open_until is None:
+            return None
+        if now < self._open_until:
+            return self._open_until - now
+        if self._probing:
+            return BUSY_SECONDS
+        self._probing = True
+        return None
+
+    def record(self, failed: bool, now: float) -> BreakerChange | None:
+        self._forget(now)
+        self._calls.append((now, failed))
+        self._failures += failed
+        if self._open_until is not None:
+            return self._probed(failed, now)
+        if failed and len(self._calls) >= LEAST_CALLS and self._failures >= OPEN_AT * len(self._calls):
+            self._rest = REST_SECONDS
+            return self._open(now)
+        return None
+
+    def abandon(self) -> None:
+        self._probing = False
+
+    def _probed(self, failed: bool, now: float) -> BreakerChange | None:
+        if not self._probing:
+            return None  # a call that was sent before it opened
+        self._probing = False
+        if failed:
+            self._rest = min(LONGEST_REST, 2 * self._rest)
+            self._open_until = now + self._rest
+            return None
+        self._open_until = None
+        self._calls.clear()
+        self._failures = 0
+        return "closed"
+
+    def _open(self, now: float) -> BreakerChange:
+        self.opened += 1
+        self._open_until = now + self._rest
+        self._probing = False
+        return "opened"
+
+    def _forget(self, now: float) -> None:
+        while self._calls and self._calls[0][0] < now - WINDOW_SECONDS:
+            _, failed = self._calls.popleft()
+            self._failures -= failed
+
+
+class Breakers:
+    """The breakers of one process: whoever calls the same model at the same address shares one."""
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[str, str, str], CircuitBreaker] = {}
+
+    def of(self, provider: str, address: str, model: str) -> CircuitBreaker:
+        found = self._all.get((provider, address, model))
+        if found is None:
+            found = self._all[provider, address, model] = CircuitBreaker()
+        return found
+
+    def states(self) -> list[BreakerState]:
+        return [
+            BreakerState(provider, model, breaker.phase, breaker.calls, breaker.failures, breaker.opened)
+            for (provider, _, model), breaker in self._all.items()
+        ]
+
+
+SHARED = Breakers()

@@ -1,0 +1,77 @@
+"""What is known about models: short names, context windows, abilities, prices. A home may know better."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+import msgspec
+
+from treadle.domain.models import ModelFacts, Profile
+from treadle.domain.providers import ProviderConfig
+
+_BUDGETED = re.compile(r"claude-(?:[23]|4-|(?:opus|sonnet|haiku)-4(?:-[015])?(?:$|[-@]\d{8}))")
+"""Models that think by a budget of tokens; later ones are told how hard to try."""
+_REASONS = re.compile(r"(?:openai/)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)|codex)")
+"""Models of OpenAI that reason, and give their reasoning in a sealed form."""
+_LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
+
+ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "opus": ("anthropic/claude-opus-5-5", "openrouter/anthropic/claude-opus-5.5"),
+        "sonnet": ("anthropic/claude-sonnet-5-5", "openrouter/anthropic/claude-sonnet-5.5"),
+        "haiku": ("anthropic/claude-haiku-5-5", "openrouter/anthropic/claude-haiku-5.5"),
+        "gpt": ("openai/gpt-6-sol", "openrouter/openai/gpt-6-sol"),
+        "gpt-mini": ("openai/gpt-6-luna", "openrouter/openai/gpt-6-luna"),
+        "smollm2": ("local/smollm2",),
+    }
+)
+"""Short names, each with the models it stands for: the first whose provider has a key and answers."""
+
+
+class Catalog:
+    """Looks models up, each once."""
+
+    def __init__(
+        self, aliases: Mapping[str, tuple[str, ...]] | None = None, models: Mapping[str, ModelFacts] | None = None
+    ) -> None:
+        self.aliases: dict[str, tuple[str, ...]] = {**ALIASES, **(aliases or {})}
+        self._models = dict(models or {})
+        self._profiles: dict[tuple[str, str], Profile] = {}
+
+    def names(self, model: str) -> tuple[str, ...]:
+        """The models that a name stands for: an alias, or itself."""
+        return self.aliases.get(model, (model,))
+
+    def profile(self, provider: str, model: str, config: ProviderConfig | None) -> Profile:
+        """The facts about a model. `config` is None for a client that a program brought along."""
+        found = self._profiles.get((provider, model))
+        if found is None:
+            found = self._profiles[provider, model] = self._look_up(provider, model, config)
+        return found
+
+    def _look_up(self, provider: str, model: str, config: ProviderConfig | None) -> Profile:
+        profile = Profile() if config is None else _known(provider, model, config)
+        said = self._models.get(f"{provider}/{model}")
+        if said is None:
+            return profile
+        stated = {name: value for name, value in msgspec.structs.asdict(said).items() if value is not None}
+        return msgspec.structs.replace(profile, **stated)
+
+
+def _known(provider: str, model: str, config: ProviderConfig) -> Profile:
+    if config.local:
+        return Profile(local=True)
+    if _LOOPBACK.fullmatch(urlsplit(config.base_url).hostname or ""):
+        return Profile()  # whoever runs it knows what it costs; nobody else does
+    from treadle.models.prices import facts
+
+    found = facts(provider, config.base_url, model)
+    profile = Profile(
+        prices=found.prices,
+        thinking="budget" if _BUDGETED.search(model) else "adaptive",
+        sealed_reasoning=_REASONS.match(model) is not None,
+    )
+    if found.context_window is not None:
+        profile = msgspec.structs.replace(profile, context_window=found.context_window)
+    return profile

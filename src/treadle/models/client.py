@@ -1,0 +1,104 @@
+"""A call to a model in any wire format: a request goes out whole, a reply comes back in pieces.
+
+A format says how a request is encoded and how a reply is put together; the rest is the same for all of them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from treadle.domain.providers import ApiMode
+from treadle.domain.runs import Usage
+from treadle.models import failures
+from treadle.models.endpoint import Endpoint
+from treadle.models.failures import Asked
+from treadle.models.keys import RATE_REST, Key
+from treadle.models.sse import EventTooLarge, Payloads
+from treadle.models.transport import Call, CallFailed, Connections, Credentials, Post, bearer
+from treadle.models.wire import Unusable
+from treadle.ports.model import Completed, Failed, ModelRequest, Show
+
+_REFUSED_REST = 3600.0
+"""Seconds for which a key rests that was refused, or whose account is empty."""
+
+
+class Reply(Protocol):
+    """What has come of one reply so far."""
+
+    done: bool
+    """The reply has said that it is whole; nothing that follows belongs to it."""
+
+    def take(self, payloads: list[bytes]) -> Any:
+        """Add events, up to one that reports an error: that is returned. Raises Unusable."""
+        ...
+
+    def show_news(self, show: Show) -> None:
+        """Show what has come since the last time. What came together is shown together."""
+        ...
+
+    def completed(self, sent_bytes: int) -> Completed:
+        """The whole reply. Raises Unusable if it is not whole."""
+        ...
+
+    def usage(self, sent_bytes: int) -> Usage:
+        """What the provider counted, or else our estimate."""
+        ...
+
+
+class Format(NamedTuple):
+    """A wire format."""
+
+    name: ApiMode
+    path: str
+    """Where its requests go, below the base URL."""
+    encode: Callable[[ModelRequest], bytes]
+    reply: Callable[[ModelRequest], Reply]
+    headers: Mapping[str, str] = {}
+    credentials: Credentials = bearer
+
+
+class Client:
+    """The models of one provider."""
+
+    def __init__(self, format_: Format, endpoint: Endpoint, connections: Connections) -> None:
+        self._format = format_
+        self._endpoint = endpoint
+        self._post = Post(endpoint, connections, format_.headers, format_.credentials)
+
+    async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
+        body, key = self._format.encode(request), self._endpoint.keys.current()
+        call = Call(self._post, request.model, key)
+        reply = self._format.reply(request)
+        try:
+            await call.open(body)
+            payloads, ended = Payloads(), False
+            while not (ended or reply.done):
+                piece = await call.read()
+                ended = not piece
+                if error := reply.take(payloads.feed(piece) if piece else payloads.end()):
+                    raise CallFailed(failures.in_stream(Asked(self._endpoint, request.model, key), error))
+                reply.show_news(show)
+            whole = reply.completed(len(body))
+            await call.finish()
+        except (CallFailed, Unusable, EventTooLarge) as error:
+            return self._failed(error, call, key, reply, len(body))
+        else:
+            return whole
+        finally:
+            call.close()
+
+    def _failed(self, error: Exception, call: Call, key: Key | None, reply: Reply, sent_bytes: int) -> Failed:
+        if isinstance(error, CallFailed):
+            failed = self._with_next_key(error.failed, key)
+        else:
+            failed = failures.malformed(self._endpoint, f"{error}{call.unexpected_type}")
+        return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes)) if call.accepted else failed
+
+    def _with_next_key(self, failed: Failed, key: Key | None) -> Failed:
+        """Where another key may help, let this one rest; if another is ready, the call can be tried at once."""
+        if not failed.next_key or key is None:
+            return msgspec.structs.replace(failed, next_key=False) if failed.next_key else failed
+        seconds = (failed.retry_after or RATE_REST) if failed.kind == "rate_limited" else _REFUSED_REST
+        if not self._endpoint.keys.rest(key, seconds):
+            return msgspec.structs.replace(failed, next_key=False)
+        return msgspec.structs.replace(failed, retryable=True, retry_after=0.0)

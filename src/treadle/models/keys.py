@@ -1,0 +1,46 @@
+"""The keys of one provider, used in turn: one that was refused rests while another is tried."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+RATE_REST = 60.0
+"""Seconds for which a key rests that has reached its rate, where the provider does not say how long."""
+
+
+class Key(Struct, frozen=True):
+    value: str
+    setting: str
+    """Where it comes from, for people."""
+
+
+class Keys:
+    """The first key that does not rest; if all do, the one that will be ready first."""
+
+    def __init__(self, keys: Sequence[Key] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        self._keys = list(keys)
+        self._clock = clock
+        self._rests_until = [-math.inf] * len(self._keys)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
+
+    def current(self) -> Key | None:
+        if not self._keys:
+            return None
+        if len(self._keys) == 1:
+            return self._keys[0]
+        now = self._clock()
+        for key, until in zip(self._keys, self._rests_until, strict=True):
+            if until <= now:
+                return key
+        return self._keys[self._rests_until.index(min(self._rests_until))]
+
+    def rest(self, key: Key, seconds: float) -> bool:
+        """Let a key rest; say whether another one is ready."""
+        now = self._clock()
+        place = self._keys.index(key)
+        self._rests_until[place] = max(self._rests_until[place], now + seconds)
+        return any(until <= now for until in self._rests_until)

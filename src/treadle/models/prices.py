@@ -1,0 +1,57 @@
+"""Prices and context windows of the models that the world knows, from genai-prices. Works offline.
+
+The package is large; it is loaded when the first model is looked up, and each model is looked up once."""
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from treadle.domain.models import LongPrices, Prices
+
+_PARTS = {
+    "input": "input_mtok",
+    "output": "output_mtok",
+    "cache_read": "cache_read_mtok",
+    "cache_write": "cache_write_mtok",
+}
+
+
+class Facts(NamedTuple):
+    """What is known of a model; None where it is not."""
+
+    context_window: int | None = None
+    prices: Prices | None = None
+
+
+def facts(provider: str, url: str, model: str) -> Facts:
+    """What is known of a model, by the name of its provider or else by its address."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    snapshot: Any = get_snapshot()
+    for provider_id, provider_url in ((provider, None), (None, url)):
+        try:
+            _, info = snapshot.find_provider_model(model, None, provider_id, provider_url)
+        except LookupError:
+            continue
+        return Facts(info.context_window, _prices(info.get_prices(datetime.now(UTC))))
+    return Facts()
+
+
+def _prices(found: Any) -> Prices | None:
+    rates = {ours: getattr(found, theirs, None) for ours, theirs in _PARTS.items()}
+    if rates["input"] is None or rates["output"] is None:
+        return None
+    base = {name: _at(rate, 0) for name, rate in rates.items()}
+    starts = sorted({tier.start for rate in rates.values() for tier in getattr(rate, "tiers", ())})
+    long = tuple(LongPrices(start, **{name: _at(rate, start) for name, rate in rates.items()}) for start in starts)
+    return Prices(**base, long=long)
+
+
+def _at(rate: Any, tokens: int) -> Any:
+    """Dollars for a million tokens in a request whose prompt is just longer than this."""
+    if rate is None:
+        return None
+    price = getattr(rate, "base", rate)
+    for tier in getattr(rate, "tiers", ()):
+        if tokens >= tier.start:
+            price = tier.price
+    return float(price)

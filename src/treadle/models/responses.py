@@ -1,0 +1,134 @@
+"""The `responses` wire format of OpenAI. Streaming only, and nothing is kept there: each request is whole.
+
+Each message is encoded once ever for each model that it is sent to. What grows, the conversation, stands after what
+does not and before what may differ per request, so that each request of a run begins with the bytes of the one
+before."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
+from treadle.models.client import Format
+from treadle.models.responses_reply import ResponsesReply
+from treadle.models.wire import encode, legal_id
+from treadle.ports.model import ModelRequest, Preamble
+
+WIRE_FORMAT = "responses"
+_SEALED = b'"include":["reasoning.encrypted_content"],'
+
+
+def encode_request(request: ModelRequest) -> bytes:
+    """The body of a request, from bytes that are kept wherever the request has them."""
+    target = "" if request.plain else f"{request.provider}/{request.model}"
+    pieces = [b'{"model":', encode(request.model), b","]
+    if request.profile.sealed_reasoning and not request.plain:
+        pieces.append(_SEALED)
+    pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
+    first = len(pieces)
+    pieces += request.conversation.encoded_as(f"{WIRE_FORMAT}:{target}", _encoder_for(target))
+    while first < len(pieces) and not pieces[first]:
+        first += 1
+    if first < len(pieces):
+        pieces[first] = pieces[first].removeprefix(b",")  # nothing stands before it
+    pieces += (b"]", _encode_options(request), b"}")
+    return b"".join(pieces)  # the one copy of the conversation
+
+
+def _encode_preamble(preamble: Preamble) -> bytes:
+    """All that stands before the first turn: constant options, tools, instructions."""
+    head = b'"stream":true,"store":false,'
+    if preamble.tools:
+        tools = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.schema,
+                "strict": False,
+            }
+            for tool in preamble.tools
+        ]
+        head += b'"tools":%b,' % encode(tools)
+    if preamble.system:
+        head += b'"instructions":%b,' % encode(preamble.system)
+    return head + b'"input":['
+
+
+def _encode_options(request: ModelRequest) -> bytes:
+    """What may differ from one request of a run to the next."""
+    settings = request.settings
+    options = {
+        # The tools are sent even if none may be called: without them the prefix would be another one.
+        "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
+        "max_output_tokens": settings.max_tokens,
+        "temperature": settings.temperature,
+        "reasoning": None if settings.reasoning is None else {"effort": settings.reasoning},
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    return b"," + encode(given)[1:-1] if given else b""
+
+
+# ── Messages ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=256)
+def _encoder_for(target: str) -> Callable[[Message], bytes]:
+    """Encodes messages for one model, `provider/model`: reasoning goes back only to where it came from."""
+    provider, _, model = target.partition("/")
+
+    def encode_message(message: Message) -> bytes:
+        """The items of one message, a comma before each."""
+        items = (
+            [_told(message)] if message.role == "user" else [_item(part, provider, model) for part in message.parts]
+        )
+        while items and (items[-1] is None or items[-1].get("type") == "reasoning"):
+            items.pop()  # reasoning is refused without the item that it led to
+        return b"".join([b"," + encode(item) for item in items if item is not None])
+
+    return encode_message
+
+
+def _told(message: Message) -> dict[str, Any] | None:
+    """What a user said: plain text where that is all there is."""
+    if not any(isinstance(part, Image) for part in message.parts):
+        return {"role": "user", "content": message.text} if message.text else None
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, Text) and part.text:
+            content.append({"type": "input_text", "text": part.text})
+        elif isinstance(part, Image):
+            url = f"data:{part.media_type};base64,{part.data}"
+            content.append({"type": "input_image", "image_url": url, "detail": "auto"})
+    return {"role": "user", "content": content}
+
+
+def _item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
+    """What an assistant or a tool said, each part as an item of its own."""
+    match part:
+        case Text(text):
+            return {"role": "assistant", "content": text} if text else None
+        case ToolUse(call_id, name, arguments):
+            return {
+                "type": "function_call",
+                "call_id": legal_id(call_id),
+                "name": legal_id(name),  # a model may have made it up; it is held to the same form
+                "arguments": arguments or "{}",
+            }
+        case ToolResult(call_id, content):
+            return {"type": "function_call_output", "call_id": legal_id(call_id), "output": content}
+        case Thinking():
+            if part.sealed is None or part.item_id is None or not part.belongs_to(provider, model):
+                return None
+            summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+            return {
+                "type": "reasoning",
+                "id": part.item_id,
+                "summary": summary,
+                "encrypted_content": part.sealed,
+            }
+        case Image():
+            return None  # pictures come from users
+
+
+FORMAT = Format(WIRE_FORMAT, "/responses", encode_request, ResponsesReply)

@@ -1,0 +1,377 @@
+"""A reply in the `responses` format, put together from its events: items, usage, end.
+
+OpenAI numbers its items, tells each in pieces and then once more as a whole, and repeats all of them at the end.
+Others leave out any of that, so an item is known by its number as far as that goes, else by what it is."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.events import StopReason
+from treadle.domain.messages import Part, Text, Thinking, ToolUse
+from treadle.domain.runs import Usage
+from treadle.models.wire import UNREADABLE, Unusable, encode, json_object, reader, tokens
+from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
+
+_DONE = b"[DONE]"
+_REFUSED = "response.refusal.delta"
+_KIND_OF = {
+    "response.output_text.delta": "message",
+    _REFUSED: "message",
+    "response.function_call_arguments.delta": "function_call",
+    "response.reasoning_summary_text.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
+}
+"""The events that carry a piece of an item, and what kind of item it is."""
+_KINDS = ("message", "function_call", "reasoning")
+_KNOWN = (
+    *_KIND_OF,
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.reasoning_summary_part.added",
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "response.done",
+    "error",
+    "",
+)
+_STOPS: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+_PARAGRAPH = "\n\n"
+
+
+class _Content(Struct, gc=False):
+    """A piece of a message, or of the summary of reasoning."""
+
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(Struct, gc=False):
+    type: str
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    content: list[_Content] | None = None
+    summary: list[_Content] | None = None
+    encrypted_content: str | None = None
+    status: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Its words; of a call its arguments."""
+        if self.type == "function_call":
+            return encode(self.arguments).decode() if isinstance(self.arguments, dict) else self.arguments or ""
+        words = [part.text or part.refusal or "" for part in (*(self.summary or ()), *(self.content or ()))]
+        return (_PARAGRAPH if self.type == "reasoning" else "").join(words)
+
+    @property
+    def refused(self) -> bool:
+        return any(part.refusal is not None for part in self.content or ())
+
+
+class _InputDetails(Struct, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _Usage(Struct, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+
+
+class _Incomplete(Struct, gc=False):
+    reason: str | None = None
+
+
+class _Response(Struct, gc=False):
+    status: str | None = None
+    error: Any = None
+    incomplete_details: _Incomplete | None = None
+    usage: _Usage | None = None
+    output: list[Any] | None = None
+
+
+class Event(Struct, gc=False):
+    type: str = ""
+    output_index: int | None = None
+    delta: str | None = None
+    item: Any = None
+    response: _Response | None = None
+    error: Any = None
+    code: Any = None
+    message: Any = None
+    object: Any = None
+    """`response`: no event, but the whole reply, from servers that do not stream."""
+
+
+class _Named(Struct, gc=False):
+    type: Any = ""
+
+
+_decode = msgspec.json.Decoder(Event).decode
+_read = reader(Event)
+_read_name = reader(_Named)
+_read_response = reader(_Response)
+
+
+def _read_unusual(payload: bytes) -> Event:
+    """An event with lone surrogates; or one that nobody knows yet, which may have any shape and says nothing."""
+    if payload == _DONE:
+        return Event()
+    try:
+        return _read(payload)
+    except Unusable:
+        if _read_name(payload).type in _KNOWN:
+            raise
+        return Event()
+
+
+def _item(value: Any) -> _Item | None:
+    """An item of a kind that is known; None for what a later version of the format may have."""
+    if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") not in _KINDS:
+        return None
+    try:
+        return msgspec.convert(value, _Item)
+    except msgspec.ValidationError as error:
+        raise Unusable(f"an item of it cannot be read ({error})") from error
+
+
+class _Open:
+    """An item as far as it has come."""
+
+    __slots__ = ("call_id", "id", "kind", "name", "order", "pieces", "place", "refused", "sealed", "shown", "whole")
+
+    def __init__(self, kind: str, order: int, place: int) -> None:
+        self.kind = kind
+        self.order = order
+        self.place = place
+        """Among the calls of this reply."""
+        self.id: str | None = None
+        self.call_id = ""
+        self.name = ""
+        self.sealed: str | None = None
+        self.pieces: list[str] = []
+        self.shown = 0  # how many pieces
+        self.refused = False
+        self.whole = False
+
+    def is_of(self, item: _Item) -> bool:
+        """Whether it may be the same item."""
+        return self.kind == item.type and (self.call_id == item.call_id or not (self.call_id and item.call_id))
+
+    def is_again(self, item: _Item) -> bool:
+        """Whether this item, which is whole, is told once more."""
+        return self.is_of(item) and self.id == item.id and "".join(self.pieces) == item.text
+
+    def call(self, item: _Item) -> None:
+        """Take over what an item is called."""
+        self.id = item.id or self.id
+        self.call_id = item.call_id or self.call_id
+        self.name = item.name or self.name
+
+    def finish(self, item: _Item) -> None:
+        """It is whole. What came of it in pieces counts; what did not come in pieces is added."""
+        self.call(item)
+        self.refused = self.refused or item.refused
+        if item.status != "incomplete":
+            self.whole, self.sealed = True, item.encrypted_content or self.sealed
+        sent, text = "".join(self.pieces), item.text
+        if text != sent and text.startswith(sent):
+            self.pieces.append(text[len(sent) :])
+
+
+class ResponsesReply:
+    """What has come of one reply so far."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self._provider = request.provider
+        self._model = request.model
+        self._items: list[_Open] = []
+        self._at: dict[int | None, _Open] = {}
+        """The latest item of each number; of those that have none, the latest."""
+        self._fresh: dict[_Open, None] = {}
+        self._calls = 0
+        self._usage: _Usage | None = None
+        self._incomplete: str | None = None
+        self.done = False
+
+    def take(self, payloads: list[bytes]) -> Any:
+        """Add events, up to one that reports an error: that is returned."""
+        for payload in payloads:
+            try:
+                event = _decode(payload)
+            except UNREADABLE:
+                event = _read_unusual(payload)
+            kind = _KIND_OF.get(event.type)
+            if kind is not None:
+                if event.delta:
+                    self._add(kind, event, event.delta)
+            elif error := self._take_other(event, payload):
+                return error
+            elif self.done:
+                return None
+        return None
+
+    def _add(self, kind: str, event: Event, piece: str) -> None:
+        open_ = self._at.get(event.output_index)
+        if open_ is None or open_.kind != kind or open_.whole:
+            open_ = self._begin(kind, event.output_index)
+        if event.type == _REFUSED:
+            open_.refused = True
+        open_.pieces.append(piece)
+        self._fresh[open_] = None
+
+    def _take_other(self, event: Event, payload: bytes) -> Any:
+        """Take what most events are not; return an error that it reports. What nobody knows yet says nothing."""
+        match event.type:
+            case "response.output_item.added":
+                if (item := _item(event.item)) is not None:
+                    self._open(event.output_index, item)
+            case "response.output_item.done":
+                if (item := _item(event.item)) is not None:
+                    self._close(event.output_index, item)
+            case "response.reasoning_summary_part.added":
+                open_ = self._at.get(event.output_index)
+                if open_ is not None and open_.kind == "reasoning" and open_.pieces:
+                    open_.pieces.append(_PARAGRAPH)
+            case "response.completed" | "response.incomplete" | "response.failed" | "response.done":
+                return self._end(event.type.removeprefix("response."), event.response or _Response())
+            case "error":
+                return event.error or {"code": event.code, "message": event.message}
+            case _:
+                if event.object == "response":
+                    response = _read_response(payload)
+                    return self._end(response.status or "completed", response)
+                return event.error
+        return None
+
+    # ── Items ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, kind: str, index: int | None) -> _Open:
+        order = max((open_.order for open_ in self._items), default=-1) + 1 if index is None else index
+        open_ = self._at[index] = _Open(kind, order, self._calls)
+        self._calls += kind == "function_call"
+        self._items.append(open_)
+        self._fresh[open_] = None
+        return open_
+
+    def _open(self, index: int | None, item: _Item) -> None:
+        """An item begins, unless something of it has come before. What it holds by now will come again."""
+        open_ = self._at.get(index)
+        if open_ is None or open_.whole or not open_.is_of(item) or open_.id not in (None, item.id):
+            open_ = self._begin(item.type, index)
+        open_.call(item)
+
+    def _close(self, index: int | None, item: _Item) -> None:
+        """An item is whole. Where items are numbered badly, it is the first that it can be."""
+        at = self._at.get(index)
+        if at is not None and at.whole and at.is_again(item):
+            return
+        open_ = at if at is not None and not at.whole and at.is_of(item) else None
+        open_ = open_ or _first((open_ for open_ in self._items if not open_.whole), item)
+        self._finish(open_ or self._begin(item.type, index), item)
+
+    def _finish(self, open_: _Open, item: _Item) -> None:
+        open_.finish(item)
+        if len(open_.pieces) > open_.shown:
+            self._fresh[open_] = None
+
+    def _end(self, status: str, response: _Response) -> Any:
+        """The reply is whole, or has failed: then the error is returned."""
+        self._usage = response.usage or self._usage
+        said = (status, response.status)
+        if response.error or "failed" in said or "cancelled" in said:
+            return response.error or "the reply failed, and it does not say why"
+        details = response.incomplete_details
+        if details is not None or "incomplete" in said:
+            self._incomplete = (details.reason if details is not None else None) or "unknown"
+        self._compare(response.output or ())
+        self.done = status not in ("queued", "in_progress")
+        return None
+
+    def _compare(self, output: Iterable[Any]) -> None:
+        """Take from the items as they are told at the end what has not come before."""
+        before = sorted(self._items, key=lambda open_: open_.order)
+        told: list[_Open] = []
+        for item in filter(None, map(_item, output)):
+            open_ = _first((open_ for open_ in before if open_ not in told), item) or self._begin(item.type, None)
+            if not open_.whole or (item.encrypted_content and not open_.sealed):
+                self._finish(open_, item)
+            told.append(open_)
+        if len(told) == len(self._items):  # then their order is the one that is told
+            self._items = told
+            for order, open_ in enumerate(told):
+                open_.order = order
+
+    # ── What comes of it ───────────────────────────────────────────────────────────────────────────
+
+    def show_news(self, show: Show) -> None:
+        """Show what has come since the last time. What came together is shown together."""
+        for open_ in self._fresh:
+            text = "".join(open_.pieces[open_.shown :])
+            open_.shown = len(open_.pieces)
+            if open_.kind == "function_call":
+                show(CallDelta(open_.place, open_.name, text))
+            elif text:
+                show(ReasoningDelta(text) if open_.kind == "reasoning" else TextDelta(text))
+        if self._fresh:
+            self._fresh.clear()
+
+    def completed(self, sent_bytes: int) -> Completed:
+        """The whole reply. Raises Unusable if it is not whole."""
+        if not self.done:
+            raise Unusable("it ended without its last event, so it is probably cut off")
+        items = sorted(self._items, key=lambda open_: open_.order)
+        parts = [part for open_ in items if (part := self._part(open_, open_ is items[-1])) is not None]
+        stop = self._stop(parts)
+        raw_stop = self._incomplete if stop == "other" else None
+        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop)
+
+    def _stop(self, parts: list[Part]) -> StopReason:
+        if any(open_.refused for open_ in self._items):
+            return "refusal"
+        if self._incomplete is not None:
+            return _STOPS.get(self._incomplete, "other")
+        return "tool_use" if any(isinstance(part, ToolUse) for part in parts) else "end_turn"
+
+    def _part(self, open_: _Open, last: bool) -> Part | None:
+        text = "".join(open_.pieces)
+        if open_.kind == "function_call":
+            return self._call(open_, text.strip(), last)
+        if open_.kind == "message":
+            return Text(text) if text else None
+        if not text and open_.sealed is None:
+            return None
+        return Thinking(text, self._provider, self._model, sealed=open_.sealed, item_id=open_.id)
+
+    def _call(self, open_: _Open, text: str, last: bool) -> ToolUse | None:
+        """A call with its arguments. None of them is an empty object only where nothing can have been cut off."""
+        cut = self._incomplete is not None
+        arguments = "{}" if not text and open_.whole and not (cut and last) else json_object(text)
+        if open_.name and arguments is not None:
+            return ToolUse(open_.call_id or open_.id or "", open_.name, arguments)
+        if cut:  # the call that the token limit cut is left out; the engine goes on from there
+            return None
+        what = "has no name" if not open_.name else "has arguments that are not a JSON object"
+        raise Unusable(
+            f"call {open_.place + 1} of it ({open_.name or 'unnamed'}) {what}, so it is probably cut off"
+        )
+
+    def usage(self, sent_bytes: int) -> Usage:
+        """What the provider counted, or else our estimate."""
+        said = self._usage
+        if said is None or not (said.input_tokens or said.output_tokens):
+            received = sum(len(piece) for open_ in self._items for piece in open_.pieces)
+            return Usage(tokens(sent_bytes), tokens(received), estimated=True)
+        details = said.input_tokens_details or _InputDetails()
+        read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
+        return Usage(said.input_tokens or 0, said.output_tokens or 0, read, written)
+
+
+def _first(candidates: Iterable[_Open], item: _Item) -> _Open | None:
+    return next((open_ for open_ in candidates if open_.is_of(item)), None)

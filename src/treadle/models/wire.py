@@ -1,0 +1,84 @@
+"""What all wire formats need: JSON that any server accepts, ids that any provider does, guesses at tokens."""
+
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import msgspec
+
+from treadle.models import surrogates
+
+CHARACTERS_PER_TOKEN = 4
+"""What a token is taken for where the provider does not count."""
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_Kind = TypeVar("_Kind")
+_encode = msgspec.json.Encoder().encode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_ID = 64
+
+
+class Unusable(ValueError):
+    """The reply is not what the format promises; the message says how."""
+
+
+def encode(value: Any) -> bytes:
+    """JSON that any server accepts, also of text with lone surrogates."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return surrogates.encode(value)
+
+
+def reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
+    """A decoder of events; what holds lone surrogates is read too. It raises Unusable."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(payload: bytes) -> _Kind:
+        try:
+            return decode(payload)
+        except UNREADABLE:
+            pass
+        try:
+            return msgspec.convert(surrogates.decode(payload), kind)
+        except ValueError as error:  # msgspec's errors are ValueErrors too
+            raise Unusable(f"an event of it cannot be read ({error})") from error
+
+    return read
+
+
+def json_object(text: str) -> str | None:
+    """The text of a JSON object, without lone surrogates; None if it is not one."""
+    try:
+        _decode_object(text)
+        return text
+    except msgspec.ValidationError:
+        return None
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        pass
+    try:
+        value = surrogates.decode(text)
+    except ValueError:
+        return None
+    return surrogates.encode(value).decode() if isinstance(value, dict) else None
+
+
+def arguments_object(arguments: str) -> msgspec.Raw:
+    """The arguments of a call as a value of its own, where a format wants an object and not its text."""
+    found = json_object(arguments or "{}")
+    return msgspec.Raw(found.encode() if found is not None else encode({"arguments": arguments}))
+
+
+def legal_id(call_id: str) -> str:
+    """The id of a call in the form that every provider accepts. Different ids stay different."""
+    legal = _ILLEGAL.sub("_", call_id)
+    if legal == call_id and 0 < len(call_id) <= _LONGEST_ID:
+        return call_id
+    digest = blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    return f"{legal[: _LONGEST_ID - len(digest) - 1]}_{digest}"
+
+
+def tokens(characters: int) -> int:
+    return -(-characters // CHARACTERS_PER_TOKEN)

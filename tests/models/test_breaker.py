@@ -1,0 +1,126 @@
+"""The circuit breaker: it opens on a failure rate, lets one probe through, and is shared."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.models.breaker import (
+    BUSY_SECONDS,
+    LEAST_CALLS,
+    LONGEST_REST,
+    REST_SECONDS,
+    WINDOW_SECONDS,
+    Breakers,
+    CircuitBreaker,
+)
+
+
+def opened(at: float = 0.0) -> CircuitBreaker:
+    breaker = CircuitBreaker()
+    changes = [breaker.record(failed=True, now=at) for _ in range(LEAST_CALLS)]
+    assert changes == [None] * (LEAST_CALLS - 1) + ["opened"]
+    return breaker
+
+
+def test_a_few_failures_do_not_open_it() -> None:
+    breaker = CircuitBreaker()
+    for _ in range(LEAST_CALLS - 1):
+        assert breaker.record(failed=True, now=0.0) is None
+    assert breaker.wait(0.0) is None
+    assert breaker.phase == "closed"
+
+
+def test_it_opens_at_half_and_not_below() -> None:
+    breaker = CircuitBreaker()
+    for _ in range(6):
+        assert breaker.record(failed=False, now=0.0) is None
+    for _ in range(5):
+        assert breaker.record(failed=True, now=0.0) is None
+    assert breaker.record(failed=True, now=0.0) == "opened"
+
+
+def test_old_failures_are_forgotten() -> None:
+    breaker = CircuitBreaker()
+    for _ in range(LEAST_CALLS - 1):
+        breaker.record(failed=True, now=0.0)
+    assert breaker.record(failed=True, now=WINDOW_SECONDS + 1) is None
+    assert (breaker.calls, breaker.failures) == (1, 1)
+
+
+def test_an_open_one_says_how_long_to_wait() -> None:
+    breaker = opened(at=100.0)
+    assert breaker.wait(100.0) == REST_SECONDS
+    assert breaker.wait(110.0) == REST_SECONDS - 10
+    assert breaker.is_open(110.0)
+
+
+def test_one_probe_goes_through_and_closes_it() -> None:
+    breaker = opened()
+    assert breaker.wait(REST_SECONDS) is None
+    assert breaker.phase == "half_open"
+    assert breaker.wait(REST_SECONDS) == BUSY_SECONDS, "one at a time"
+    assert breaker.record(failed=False, now=REST_SECONDS + 1) == "closed"
+    assert breaker.wait(REST_SECONDS + 1) is None
+    assert breaker.record(failed=True, now=REST_SECONDS + 2) is None, "it counts from the start"
+
+
+def test_a_probe_that_fails_doubles_the_rest_up_to_a_limit() -> None:
+    breaker, now, rests = opened(), 0.0, list[float]()
+    for _ in range(6):
+        rest = breaker.wait(now)
+        assert rest is not None
+        rests.append(rest)
+        now += rest
+        assert breaker.wait(now) is None
+        assert breaker.record(failed=True, now=now) is None
+    assert rests == [30, 60, 120, 240, LONGEST_REST, LONGEST_REST]
+
+
+def test_a_probe_that_is_cut_short_lets_another_one_through() -> None:
+    breaker = opened()
+    assert breaker.wait(REST_SECONDS) is None
+    breaker.abandon()
+    assert breaker.wait(REST_SECONDS) is None
+
+
+def test_a_call_that_was_sent_before_it_opened_changes_nothing() -> None:
+    breaker = opened()
+    assert breaker.record(failed=False, now=1.0) is None
+    assert breaker.wait(1.0) == REST_SECONDS - 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), max_size=200))
+def test_it_never_counts_what_is_not_in_the_window(calls: list[tuple[float, bool]]) -> None:
+    breaker, now, seen = CircuitBreaker(), 0.0, list[tuple[float, bool]]()
+    for later, failed in calls:
+        now += later
+        if breaker.wait(now) is None:
+            if breaker.record(failed, now) == "closed":
+                seen.clear()
+            else:
+                seen.append((now, failed))
+            recent = [failed for at, failed in seen if at >= now - WINDOW_SECONDS]
+            assert (breaker.calls, breaker.failures) == (len(recent), sum(recent))
+
+
+def test_those_who_call_the_same_model_share_one() -> None:
+    breakers = Breakers()
+    first = breakers.of("mine", "https://host/v1", "m")
+    assert breakers.of("mine", "https://host/v1", "m") is first
+    assert breakers.of("mine", "https://other/v1", "m") is not first
+    assert breakers.of("mine", "https://host/v1", "n") is not first
+    for _ in range(LEAST_CALLS):
+        first.record(failed=True, now=0.0)
+    [state, *_] = breakers.states()
+    assert (state.provider, state.model, state.phase, state.failures, state.opened) == ("mine", "m", "open", 5, 1)
+
+
+@pytest.mark.parametrize("failures", [0, 1, 4])
+def test_is_open_asks_and_changes_nothing(failures: int) -> None:
+    breaker = CircuitBreaker()
+    for _ in range(failures):
+        breaker.record(failed=True, now=0.0)
+    assert not breaker.is_open(0.0)
+    late = opened()
+    assert not late.is_open(REST_SECONDS)
+    assert late.phase == "open", "asking is not probing"
