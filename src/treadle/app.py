@@ -4,7 +4,7 @@ import asyncio
 import math
 import os
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Unpack
@@ -34,6 +34,7 @@ from treadle.library import (
     same_tool,
     type_of,
 )
+from treadle.models.catalog import Catalog
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.model import Model
@@ -65,7 +66,8 @@ class Engine:
         self._clock = clock or SystemClock()
         self._ids = ids or TimeOrderedIds()
         config = self._home.config()
-        self._models = ModelRegistry(os.environ, config.defaults.provider)
+        catalog = Catalog(config.aliases, config.models)
+        self._models = ModelRegistry(os.environ, config.defaults.provider, catalog, self._clock.monotonic)
         for name, provider in config.providers.items():
             self._models.add(name, provider)
         self._tools = ToolRegistry.with_plugins()
@@ -78,18 +80,27 @@ class Engine:
         name: str,
         *,
         base_url: str,
-        api_mode: ApiMode = "chat_completions",
+        api_mode: ApiMode | None = None,
         api_key: str | None = None,
         api_key_env: str | None = None,
+        api_keys: Sequence[str] = (),
         headers: dict[str, str] | None = None,
+        local: bool = False,
     ) -> None:
         """Make a provider of models known; models are then named `name/model-id`."""
         try:
-            config = ProviderConfig(base_url, api_mode, api_key, api_key_env, headers=headers or {})
+            config = ProviderConfig(
+                base_url, api_mode, api_key, api_key_env, tuple(api_keys), headers=headers or {}, local=local
+            )
         except ValueError as error:
             raise UsageError(f"provider {name}: {error}") from None
         self._models.add(name, config)
         self._knows_more()
+
+    @property
+    def models(self) -> ModelRegistry:
+        """The providers, the catalog, and the breakers of this process."""
+        return self._models
 
     def add_model(self, provider: str, model: Model) -> None:
         """Make a ready model known as a provider of its own, for example a `treadle.testing.ScriptedModel`."""

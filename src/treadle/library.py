@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict, cast
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.agents import AgentSpec, Limits, Loop, ModelSettings, Retry
+from treadle.domain.agents import AgentSpec, Limits, Loop, ModelSettings, Retry, Routing
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import LlmResponse, ThinkingDelta, Token
@@ -47,6 +47,8 @@ class Agent:
         provider: str | None = None,
         model_settings: ModelSettings | Mapping[str, Any] | None = None,
         persona: str = "",
+        fallbacks: Sequence[str] = (),
+        routing: Routing | Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
         output: OutputLike = None,
         limits: Limits | Mapping[str, Any] | None = None,
@@ -63,6 +65,8 @@ class Agent:
                 "provider": provider,
                 "model_settings": model_settings or {},
                 "persona": persona,
+                "fallbacks": tuple(fallbacks),
+                "routing": routing,
                 "tools": tool_names(tools),
                 "output": schema_of(output),
                 "limits": limits or {},

@@ -14,7 +14,7 @@ from treadle.domain.messages import user
 from treadle.ports.model import ModelRequest
 from treadle.service import Submission
 from treadle.testing.faults import Fault, Operation
-from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
+from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.simulation.world import Process, World
 
 Emitted = set[str]
@@ -68,6 +68,17 @@ async def steered(emitted: Emitted) -> None:
         await engine.cancel(run_id)
         await engine.wait(run_id)
         await listening
+
+
+async def failing(emitted: Emitted) -> None:
+    """A model that is left alone after a while and comes back; a fallback."""
+    down = Failure("server", "down", retryable=False, next_model=True)
+    answers = iter([*[down] * 5, say("up again")])
+    async with in_virtual_time(FunctionModel(lambda _: next(answers))) as engine:
+        engine.add_model("second", FunctionModel(lambda _: say("instead")))
+        for hero in (agent(fallbacks=["second/y"]), *[agent()] * 5):
+            async for event in engine.stream(hero, "go"):
+                emitted.add(event.type)
 
 
 async def slow(emitted: Emitted) -> None:
@@ -136,6 +147,6 @@ def emitted_by(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> Emit
 
 
 def test_every_type_of_the_vocabulary_is_emitted_and_no_other() -> None:
-    emitted = set[str]().union(*(emitted_by(scenario) for scenario in (plain, steered, slow, killed)))
+    emitted = set[str]().union(*(emitted_by(scenario) for scenario in (plain, steered, failing, slow, killed)))
     assert emitted == set(VOCABULARY)
     assert set(NAMES.values()) == set(VOCABULARY)

@@ -5,10 +5,17 @@ transcript, whose messages keep the bytes they were encoded to."""
 
 import msgspec
 
+from treadle.core.repair import characters
 from treadle.core.state import RunState
-from treadle.domain.agents import AgentSpec
+from treadle.domain.agents import AgentSpec, ModelSettings
+from treadle.domain.models import Profile
+from treadle.domain.runs import Usage
 from treadle.domain.tools import ToolSpec
 from treadle.ports.model import ModelRequest, Preamble
+
+CHARACTERS_PER_TOKEN = 4
+LONGEST_REPLY = 8192
+"""Tokens, for a model of which nothing is known and an agent that sets no limit."""
 
 
 def preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> Preamble:
@@ -25,7 +32,7 @@ def preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> Preamble:
     return Preamble("\n\n".join(section for section in sections if section), tools)
 
 
-def project(state: RunState, tools_offered: bool) -> ModelRequest:
+def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequest:
     """The request to send next. Costs the same however long the conversation is."""
     assert state.model is not None, "a run that asks has resolved its model"
     return ModelRequest(
@@ -34,4 +41,21 @@ def project(state: RunState, tools_offered: bool) -> ModelRequest:
         conversation=state.transcript.conversation,
         settings=state.agent.model_settings,
         tool_choice="auto" if tools_offered else "none",
+        provider=state.model.provider,
+        profile=profile,
+        plain=state.plain,
     )
+
+
+def input_estimate(state: RunState) -> int:
+    """Tokens of the request to send next: what the provider counted last, and a guess at what came since."""
+    length = state.transcript.characters + sum(map(characters, state.inbox))
+    if state.counted_tokens:
+        return state.counted_tokens + max(0, length - state.counted_characters) // CHARACTERS_PER_TOKEN
+    return (length + state.preamble.characters) // CHARACTERS_PER_TOKEN
+
+
+def most_expensive(sent_tokens: int, settings: ModelSettings, profile: Profile) -> float | None:
+    """The most dollars that a call may cost: all that is sent, and the longest reply. None: no price is known."""
+    longest = settings.max_tokens or profile.max_output or LONGEST_REPLY
+    return profile.cost(Usage(input_tokens=sent_tokens, output_tokens=longest))

@@ -9,8 +9,17 @@ from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import loop, stuck
 from treadle.core.guards.verdict import Block, Stop, strictest
 from treadle.core.ledger import Call
+from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
-from treadle.domain.events import EventData, RecoveryAction, ToolCallBlocked, ToolCallError, WaitReason
+from treadle.domain.events import (
+    EventData,
+    LlmError,
+    LlmFallback,
+    RecoveryAction,
+    ToolCallBlocked,
+    ToolCallError,
+    WaitReason,
+)
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
 
@@ -42,12 +51,18 @@ class Wait(Struct, frozen=True):
     wake_at: Instant | None = None
 
 
+class FallBack(Struct, frozen=True):
+    """Let the next of the agent's fallbacks take over."""
+
+    event: LlmFallback
+
+
 class Finish(Struct, frozen=True):
     outcome: Outcome
     events: tuple[EventData, ...] = ()
 
 
-Step = CallModel | RunTools | Wait | Finish
+Step = CallModel | RunTools | FallBack | Wait | Finish
 
 
 def decide(state: RunState, now: Instant) -> Step:
@@ -60,7 +75,7 @@ def decide(state: RunState, now: Instant) -> Step:
     if wait := _must_wait(state, now):
         return wait
     if state.failure is not None:
-        return Finish(_model_error(state))
+        return _after_failure(state, state.failure)
     if state.reply is not None and not state.calls:
         verdict = strictest(guards.ANSWER, state, now)
         if isinstance(verdict, Stop):
@@ -177,12 +192,17 @@ def completed(state: RunState) -> Outcome:
     return Outcome("completed", state.answer)
 
 
-def _model_error(state: RunState) -> Outcome:
-    assert state.failure is not None
+def _after_failure(state: RunState, failure: LlmError) -> FallBack | Finish:
+    """A model call has failed for good: another model, or the end."""
+    following = fallback_after(state, failure.message) if failure.next_model else None
+    if following is not None:
+        return FallBack(following)
     attempts = f" ({state.failures} attempts)" if state.failures > 1 else ""
-    return Outcome(
-        "model_error",
-        state.answer_so_far,
-        reason=f"{state.failure.message}{attempts}",
-        next="Mend that, then send its session a message to go on from here.",
+    return Finish(
+        Outcome(
+            "context_overflow" if failure.compact else "model_error",
+            state.answer_so_far,
+            reason=f"{failure.message}{attempts}",
+            next="Mend that, then send its session a message to go on from here.",
+        )
     )

@@ -72,7 +72,7 @@ def _started(state: RunState, data: e.RunStart) -> None:
 
 @on(e.ModelResolved)
 def _resolved(state: RunState, data: e.ModelResolved) -> None:
-    state.model = data
+    state.model, state.route = data, data.route
 
 
 @on(e.RunWaiting)
@@ -147,7 +147,7 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
 def _replied(state: RunState, data: e.LlmResponse) -> None:
     state.in_flight, state.failures, state.recoveries = False, 0, 0
     state.reply = data
-    _spent(state, data.usage, data.duration_ms)
+    _spent(state, data.usage, data.duration_ms, data.cost)
     if state.tally.first_token_ms is None:
         state.tally.first_token_ms = data.first_token_ms
     parts, text, uses = data.parts, "", list[ToolUse]()
@@ -162,6 +162,9 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
     elif not uses and said in SILENT_TEXTS:
         parts = (Text(SILENT_STORED),)
     state.transcript.add(Message("assistant", parts))
+    if not data.usage.estimated:
+        state.counted_tokens = data.usage.input_tokens + data.usage.output_tokens
+        state.counted_characters = state.transcript.characters
     state.calls = [state.ledger.ask(use, state.tools.get(use.name)) for use in uses]
     state.open_calls = state.calls.copy()
     state.step.calls = len(uses)
@@ -180,16 +183,25 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
 @on(e.LlmError)
 def _attempt_failed(state: RunState, data: e.LlmError) -> None:
     state.in_flight, state.failure = False, data
-    state.failures += 1
-    _spent(state, data.usage, data.duration_ms)
+    if not (data.next_key or data.repair):  # each has a bound of its own
+        state.failures += 1
+    _spent(state, data.usage, data.duration_ms, data.cost)
 
 
 @on(e.LlmRetry)
 def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
     state.failure, state.retry_at = None, data.wake_at
+    state.plain = state.plain or data.plain
 
 
-def _spent(state: RunState, usage: Usage, duration_ms: int) -> None:
+@on(e.LlmFallback)
+def _fell_back(state: RunState, data: e.LlmFallback) -> None:
+    state.route, state.model, state.plain = data.to, None, False
+    state.fallbacks_used += 1
+    state.failures, state.failure, state.retry_at = 0, None, None
+
+
+def _spent(state: RunState, usage: Usage, duration_ms: int, cost: float | None) -> None:
     tally, step = state.tally, state.step
     tally.input_tokens += usage.input_tokens
     tally.output_tokens += usage.output_tokens
@@ -197,6 +209,10 @@ def _spent(state: RunState, usage: Usage, duration_ms: int) -> None:
     tally.cache_write_tokens += usage.cache_write_tokens
     tally.estimated = tally.estimated or usage.estimated
     tally.model_ms += duration_ms
+    if cost is None:
+        tally.unpriced_calls += 1
+    else:
+        tally.cost += cost
     step.input_tokens += usage.input_tokens
     step.output_tokens += usage.output_tokens
 

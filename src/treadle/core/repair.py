@@ -12,6 +12,8 @@ from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolRe
 from treadle.ports.model import Conversation
 
 LOST_RESULT = "No result is on record for this call: interrupted, outcome unknown."
+_FRAME = 16  # characters around a message or a call
+_IMAGE = 6000  # characters: what a picture counts for, whatever its size
 _OPENING = Message("user", (Text("(The conversation begins here.)"),))
 
 
@@ -21,6 +23,8 @@ class Transcript:
     def __init__(self) -> None:
         self.conversation = Conversation()
         self.messages = self.conversation.messages
+        self.characters = 0
+        """How long all of it is, roughly as it is sent."""
         self._ids: set[str] = set()
         self._awaiting: dict[str, str] = {}
         """Calls of the last message that have no result yet: the id they came with -> the id they are sent with."""
@@ -33,8 +37,8 @@ class Transcript:
         parts = self._said(message.parts) if message.role == "assistant" else _told(message.parts)
         if parts:
             if message.role == "assistant" and not self.messages:
-                self.messages.append(_OPENING)
-            self.messages.append(Message(message.role, tuple(parts)))
+                self._keep(_OPENING)
+            self._keep(Message(message.role, tuple(parts)))
 
     def close(self) -> None:
         """Give every call that is still open the result that none is on record."""
@@ -76,7 +80,26 @@ class Transcript:
                 answers.append(ToolResult(sent, sendable(found.content), found.is_error))
         self._awaiting = {}
         if answers:
-            self.messages.append(Message("tool", tuple(answers)))
+            self._keep(Message("tool", tuple(answers)))
+
+    def _keep(self, message: Message) -> None:
+        self.messages.append(message)
+        self.characters += characters(message)
+
+
+def characters(message: Message) -> int:
+    """How long a message is, roughly as it is sent: what an estimate of its tokens can go by."""
+    length = _FRAME
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            length += len(part.content) + _FRAME
+        elif isinstance(part, ToolUse):
+            length += len(part.name) + len(part.arguments) + _FRAME
+        elif isinstance(part, Image):
+            length += _IMAGE
+        else:
+            length += len(part.text)
+    return length
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -1,10 +1,10 @@
-"""Whether and when a failed model call is tried again."""
+"""What is done about a failed model call: the same again, later or in another way, or another model."""
 
 from typing import Final
 
 from treadle.core.state import RunState
 from treadle.domain.agents import Retry
-from treadle.domain.events import LlmError, LlmRetry
+from treadle.domain.events import LlmError, LlmFallback, LlmRetry
 from treadle.domain.identity import Instant
 
 LINEAR_STEP_MS: Final = 2000
@@ -16,12 +16,26 @@ def retry_after(
 ) -> LlmRetry | None:
     """The retry that follows a failure, or None when there is none. `chance` is a number from 0 to 1.
 
-    A wait that the provider asked for is honoured in full; otherwise it follows the agent's schedule."""
+    A wait that the provider asked for is honoured in full; otherwise it follows the agent's schedule. With another
+    key, and once in the plainest form of the conversation, it is tried at once."""
+    if error.next_key:
+        return LlmRetry(error.step, error.attempt, now, 0)
+    if error.repair:
+        return None if state.plain else LlmRetry(error.step, error.attempt, now, 0, plain=True)
     policy = state.agent.retry
     if not error.retryable or state.failures >= policy.attempts:
         return None
     delay_ms = round(asked_wait * 1000) if asked_wait is not None else _scheduled(policy, state.failures, chance)
     return LlmRetry(error.step, error.attempt, now + delay_ms / 1000, delay_ms)
+
+
+def fallback_after(state: RunState, reason: str) -> LlmFallback | None:
+    """The next of the agent's fallbacks, which takes over from the model that answers now."""
+    left = state.agent.fallbacks[state.fallbacks_used :]
+    if not left:
+        return None
+    provider, model = (state.model.provider, state.model.model) if state.model else ("", state.route)
+    return LlmFallback(state.step.number, provider, model, left[0], reason)
 
 
 def _scheduled(policy: Retry, failures: int, chance: float) -> int:

@@ -33,6 +33,8 @@ class Tally:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     estimated: bool = False
+    cost: float = 0.0
+    unpriced_calls: int = 0
     model_ms: int = 0
     tool_ms: int = 0
     first_token_ms: int | None = None
@@ -89,6 +91,11 @@ class RunState:
     tools: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
     preamble: Preamble = field(default_factory=lambda: Preamble("", ()))
     model: ModelResolved | None = None
+    route: str = ""
+    """The name by which the model was found, or is to be found next."""
+    fallbacks_used: int = 0
+    plain: bool = False
+    """No reasoning is sent back any more."""
 
     # The conversation
     inbox: list[Message] = field(default_factory=list[Message])
@@ -110,6 +117,10 @@ class RunState:
     failures: int = 0
     """Failed attempts in a row."""
     failure: LlmError | None = None
+    counted_tokens: int = 0
+    """Of the conversation, as the provider last counted it."""
+    counted_characters: int = 0
+    """How long the conversation was then."""
     retry_at: Instant | None = None
 
     # Deliveries
@@ -164,6 +175,8 @@ class RunState:
             cache_read_tokens=tally.cache_read_tokens,
             cache_write_tokens=tally.cache_write_tokens,
             estimated=tally.estimated,
+            cost=tally.cost,
+            unpriced_calls=tally.unpriced_calls,
             duration_ms=0 if self.started_at is None else max(0, round((now - self.started_at) * 1000)),
             model_ms=tally.model_ms,
             tool_ms=tally.tool_ms,

@@ -73,6 +73,28 @@ class Retry(Struct, frozen=True, omit_defaults=True):
             raise ValueError("attempts and base_ms must be 0 or more")
 
 
+class Tier(Struct, frozen=True, omit_defaults=True):
+    """A model for runs whose complexity is at most `upto`; without it, for all the others."""
+
+    model: str
+    upto: float | None = None
+
+
+class Routing(Struct, frozen=True, omit_defaults=True):
+    """Which model answers, by how complex the message seems; the first tier that fits."""
+
+    tiers: tuple[Tier, ...]
+
+    def __post_init__(self) -> None:
+        if not self.tiers:
+            raise ValueError("tiers must not be empty")
+        limits = [tier.upto for tier in self.tiers[:-1]]
+        if None in limits:
+            raise ValueError("tiers: only the last one may be without upto")
+        if limits != sorted(limits, key=lambda limit: limit or 0):
+            raise ValueError("tiers must be in the order of their upto")
+
+
 class Loop(Struct, frozen=True, omit_defaults=True):
     """How the loop is guarded and ended."""
 
@@ -92,6 +114,9 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     provider: str | None = None
     model_settings: ModelSettings = ModelSettings()
     persona: str = ""
+    fallbacks: tuple[str, ...] = ()
+    """Models that take over, in this order, when the one before cannot answer."""
+    routing: Routing | None = None
     tools: tuple[str, ...] = ()
     """The allowlist; globs allowed."""
     output: dict[str, Any] | None = None

@@ -91,9 +91,11 @@ class ModelResolved(EventData, frozen=True):
     model: str
     api_mode: str
     reason: str
+    route: str = ""
+    """The name that was resolved: the agent's model, a tier of its routing or one of its fallbacks."""
 
 
-WaitReason = Literal["retry", "interrupted", "unavailable"]
+WaitReason = Literal["retry", "interrupted", "unavailable", "breaker"]
 
 
 @durable("run_waiting")
@@ -176,6 +178,10 @@ class LlmRequest(EventData, frozen=True):
     tools_offered: bool = True
     repeats_lost: bool = False
     """The reply to the request before was lost in a crash; the provider may charge for both."""
+    input_estimate: int = 0
+    """Tokens that are about to be sent, as far as we can tell."""
+    cost_estimate: float | None = None
+    """Dollars that the call may cost at most: what is sent, and the longest reply. None: no price is known."""
 
 
 @durable("llm_response")
@@ -191,11 +197,13 @@ class LlmResponse(EventData, frozen=True):
     first_token_ms: int | None = None
     raw_stop: str | None = None
     """The provider's own word, where ours is `other`."""
+    cost: float | None = None
+    """Dollars; None: no price is known."""
 
 
 ModelErrorKind = Literal[
     "unreachable", "timeout", "rate_limited", "overloaded", "server", "auth", "not_found", "invalid_request",
-    "billing", "malformed", "adapter",
+    "billing", "malformed", "adapter", "overflow",
 ]  # fmt: skip
 
 
@@ -211,6 +219,16 @@ class LlmError(EventData, frozen=True):
     status: int | None = None
     duration_ms: int = 0
     usage: Usage = Usage()
+    cost: float | None = None
+    """Dollars; None: no price is known."""
+    compact: bool = False
+    """The conversation is too long for the model."""
+    repair: bool = False
+    """The provider finds fault with the shape of the conversation."""
+    next_key: bool = False
+    """Another key of the provider is ready."""
+    next_model: bool = False
+    """Another model may well do what this one cannot."""
 
 
 @durable("llm_retry")
@@ -221,6 +239,36 @@ class LlmRetry(EventData, frozen=True):
     attempt: int
     wake_at: Instant
     delay_ms: int
+    plain: bool = False
+    """From now on without reasoning: the provider has refused the conversation with it."""
+
+
+@durable("llm_fallback")
+class LlmFallback(EventData, frozen=True):
+    """Another model takes the run over, for good."""
+
+    step: int
+    provider: str
+    model: str
+    to: str
+    """The name of the one that takes over, as the agent's `fallbacks` give it."""
+    reason: str
+
+
+@durable("breaker_opened", stream="system")
+class BreakerOpened(EventData, frozen=True):
+    """The model failed too often; it is left alone for a while, by all runs of this process."""
+
+    provider: str
+    model: str
+
+
+@durable("breaker_closed", stream="system")
+class BreakerClosed(EventData, frozen=True):
+    """The model answers again."""
+
+    provider: str
+    model: str
 
 
 @live("attempt_reset")

@@ -101,6 +101,10 @@ class Metrics(Struct, frozen=True, omit_defaults=True):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     estimated: bool = False
+    cost: float = 0.0
+    """Dollars, failed attempts included, as far as prices are known."""
+    unpriced_calls: int = 0
+    """Calls whose model has no known price: what they cost is not in `cost`."""
     duration_ms: int = 0
     model_ms: int = 0
     tool_ms: int = 0

@@ -2,22 +2,26 @@
 
 import logging
 
-from treadle.core.context import project
+from treadle.core.context import CHARACTERS_PER_TOKEN, input_estimate, most_expensive, project
 from treadle.core.repair import unique_call_ids
 from treadle.core.retry import retry_after
 from treadle.core.state import RunState
 from treadle.domain.events import (
     AttemptReset,
+    BreakerClosed,
+    BreakerOpened,
     EventData,
     LlmError,
     LlmRequest,
     LlmResponse,
     StepStart,
+    StopReason,
     ThinkingDelta,
     Token,
     ToolCallDelta,
 )
-from treadle.domain.messages import Text
+from treadle.domain.messages import Part, Text
+from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log
@@ -26,19 +30,26 @@ from treadle.ports.model import (
     Completed,
     Delta,
     Failed,
-    Model,
     ModelRequest,
     ReasoningDelta,
+    Resolved,
     TextDelta,
 )
 
 logger = logging.getLogger(__name__)
 
+NOTHING = Usage()
+TELLING = ("unreachable", "timeout", "overloaded", "server", "malformed")
+"""Failures that say that the model itself is in trouble, and not the request, the key or the account."""
 
-def asked(state: RunState, notes: tuple[EventData, ...], tools_offered: bool) -> tuple[EventData, ...]:
+
+def asked(
+    state: RunState, profile: Profile, notes: tuple[EventData, ...], tools_offered: bool
+) -> tuple[EventData, ...]:
     """The intent to call the model: a new step, or another attempt at the one that is open. What the guards had to
     say goes before it."""
     assert state.model is not None, "a run that asks has resolved its model"
+    tokens = input_estimate(state)
     opening = () if state.step.open else (StepStart(state.step.number + 1),)
     request = LlmRequest(
         step=state.step.number + len(opening),
@@ -48,16 +59,18 @@ def asked(state: RunState, notes: tuple[EventData, ...], tools_offered: bool) ->
         messages=len(state.transcript.messages) + bool(state.inbox or notes),
         tools_offered=tools_offered,
         repeats_lost=state.in_flight,
+        input_estimate=tokens,
+        cost_estimate=most_expensive(tokens, state.agent.model_settings, profile),
     )
     return (*notes, *opening, request)
 
 
-async def call_model(client: Model, tools_offered: bool, log: Log, deps: Deps) -> None:
+async def call_model(model: Resolved, tools_offered: bool, log: Log, deps: Deps) -> None:
     """Ask, show what comes as it comes, and record how it ended: a reply, or a failure and its retry."""
-    attempt = Attempt(log, deps, project(log.state, tools_offered))
+    attempt = Attempt(log, deps, model, project(log.state, tools_offered, model.profile))
     deps.hub.speaking(log.origin.run_id, attempt)
     try:
-        await log.unless(_reply_unwanted, attempt.read(client), until=log.state.deadline)
+        await log.unless(_reply_unwanted, attempt.read(), until=log.state.deadline)
     finally:
         deps.hub.speaking(log.origin.run_id, None)
     log.record(*attempt.on_record())
@@ -70,12 +83,14 @@ def _reply_unwanted(state: RunState) -> bool:
 class Attempt:
     """One request and what has come back so far."""
 
-    def __init__(self, log: Log, deps: Deps, request: ModelRequest) -> None:
+    def __init__(self, log: Log, deps: Deps, model: Resolved, request: ModelRequest) -> None:
         self._log = log
         self._deps = deps
+        self._model = model
         self._request = request
         self._sequence = log.state.request
         self._number = log.state.step.attempts
+        self._sent = input_estimate(log.state)
         self._began = deps.clock.monotonic()
         self._first_token_ms: int | None = None
         self._text: list[str] = []
@@ -84,11 +99,11 @@ class Attempt:
         self._argued: dict[int, int] = {}
         self._end: Completed | Failed | None = None
 
-    async def read(self, client: Model) -> None:
+    async def read(self) -> None:
         if self._number > 1:
             self._show(AttemptReset(self._sequence, self._number))
         try:
-            end = await client.reply(self._request, self._heard)
+            end = await self._model.client.reply(self._request, self._heard)
             if not isinstance(end, Completed | Failed):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"it returned {end!r}, not Completed or Failed")
             self._end = end
@@ -102,26 +117,34 @@ class Attempt:
 
     def on_record(self) -> tuple[EventData, ...]:
         """How the attempt ended, as events."""
-        step, duration_ms = self._log.state.step.number, self._elapsed_ms()
+        step = self._log.state.step.number
         match self._end:
             case Completed(parts, stop, usage, raw_stop):
                 unique = unique_call_ids(parts, self._log.state.ledger.ids, prefix=f"call_{step}")
-                return (
-                    LlmResponse(
-                        step, self._number, unique, stop, usage, duration_ms, self._first_token_ms, raw_stop
-                    ),
-                )
+                return (self._response(unique, stop, usage, raw_stop), *self._breaker(failed=False))
             case Failed() as failed:
-                return self._failed(failed, duration_ms)
+                return (*self._failed(failed), *self._breaker(failed.kind in TELLING))
             case None:  # it was cut short, by a wish or by the deadline
+                self._model.breaker.abandon()
                 kept = (Text("".join(self._text)),) if self._text else ()
-                return (
-                    LlmResponse(
-                        step, self._number, kept, "interrupted", self._guess(), duration_ms, self._first_token_ms
-                    ),
-                )
+                return (self._response(kept, "interrupted", self._guess()),)
 
-    def _failed(self, failed: Failed, duration_ms: int) -> tuple[EventData, ...]:
+    def _response(
+        self, parts: tuple[Part, ...], stop: StopReason, usage: Usage, raw_stop: str | None = None
+    ) -> LlmResponse:
+        return LlmResponse(
+            self._log.state.step.number,
+            self._number,
+            parts,
+            stop,
+            usage,
+            self._elapsed_ms(),
+            self._first_token_ms,
+            raw_stop,
+            self._model.profile.cost(usage),
+        )
+
+    def _failed(self, failed: Failed) -> tuple[EventData, ...]:
         state = self._log.state
         error = LlmError(
             state.step.number,
@@ -130,11 +153,25 @@ class Attempt:
             failed.message,
             failed.retryable,
             failed.status,
-            duration_ms,
+            self._elapsed_ms(),
             failed.usage,
+            0.0 if failed.usage == NOTHING else self._model.profile.cost(failed.usage),
+            failed.compact,
+            failed.repair,
+            failed.next_key,
+            failed.next_model,
         )
         retry = retry_after(state, error, failed.retry_after, self._deps.clock.now(), self._deps.chance())
         return (error,) if retry is None else (error, retry)
+
+    def _breaker(self, failed: bool) -> tuple[EventData, ...]:
+        match self._model.breaker.record(failed, self._deps.clock.monotonic()):
+            case "opened":
+                return (BreakerOpened(self._model.provider, self._model.model),)
+            case "closed":
+                return (BreakerClosed(self._model.provider, self._model.model),)
+            case None:
+                return ()
 
     def _heard(self, delta: Delta) -> None:
         """Keep what was said, and show it to whoever is listening."""
@@ -165,4 +202,5 @@ class Attempt:
 
     def _guess(self) -> Usage:
         """What an attempt that was cut short may have cost: nobody told us."""
-        return Usage(output_tokens=self._length // 4, estimated=True)
+        heard = self._length + self._reasoned + sum(self._argued.values())
+        return Usage(self._sent, heard // CHARACTERS_PER_TOKEN, estimated=True)

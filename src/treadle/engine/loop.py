@@ -2,28 +2,20 @@
 
 import logging
 
-from msgspec import Struct
-
-from treadle.core.decide import CallModel, Finish, RunTools, Step, Wait, decide
+from treadle.core.decide import CallModel, FallBack, Finish, RunTools, Step, Wait, decide
+from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
-from treadle.domain.errors import Fenced, NotClaimable, StoreError, UsageError
-from treadle.domain.events import (
-    EventData,
-    ModelResolved,
-    RunEnd,
-    RunRecovered,
-    RunStart,
-    RunWaiting,
-    StepEnd,
-)
+from treadle.domain.errors import Fenced, NotClaimable, StoreError
+from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
 from treadle.domain.identity import Instant, RunId
 from treadle.domain.runs import Outcome
 from treadle.engine.calling import asked, call_model
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log, own
+from treadle.engine.resolving import Missing, begin, take_over
 from treadle.engine.tooling import prepare, run_tools
 from treadle.ports.journal import Release
-from treadle.ports.model import Model
+from treadle.ports.model import Resolved
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +41,19 @@ async def _carry(log: Log, deps: Deps) -> None:
     if log.recovering:
         log.record(RunRecovered(log.epoch, "The worker before died or lost its lease."))
         await log.flush()
-    client = begin(log, deps)
+    model = begin(log, deps)
     while True:
         end_step(log, deps)
-        match possible(decide(log.state, deps.clock.now()), client, log.state):
+        match possible(decide(log.state, deps.clock.now()), model, log.state, deps):
             case CallModel(notes, tools_offered):
-                assert not isinstance(client, Missing)
-                if await log.intend(*asked(log.state, notes, tools_offered)):
-                    await call_model(client, tools_offered, log, deps)
+                assert isinstance(model, Resolved)
+                if await log.intend(*asked(log.state, model.profile, notes, tools_offered)):
+                    await call_model(model, tools_offered, log, deps)
+                else:
+                    model.breaker.abandon()
+            case FallBack(event):
+                log.record(event)
+                model = take_over(log, deps)
             case RunTools(calls, refusals):
                 ready, refused = prepare(calls, log, deps)
                 if await log.intend(*refusals, *refused, *(item.start for item in ready)):
@@ -71,37 +68,6 @@ async def _carry(log: Log, deps: Deps) -> None:
                     return
 
 
-class Missing(Struct, frozen=True):
-    """Something that the run needs and this engine does not have."""
-
-    what: str
-
-
-def begin(log: Log, deps: Deps) -> Model | Missing:
-    """Find the model that answers and, the first time, the tools that may be called."""
-    if log.state.cancelled is not None:
-        return Missing("nothing: it is cancelled")
-    try:
-        return _begin(log, deps)
-    except UsageError as error:
-        return Missing(str(error))
-
-
-def _begin(log: Log, deps: Deps) -> Model:
-    state = log.state
-    found = deps.models.resolve(state.agent.model, state.agent.provider)
-    if not state.started:
-        tools = deps.tools.select(state.agent.tools)
-        log.record(RunStart(tuple(tool.spec for tool in tools)))
-    else:
-        for name in state.tools:
-            if deps.tools.find(name) is None:
-                raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
-    if state.model is None or (state.model.provider, state.model.model) != (found.provider, found.model):
-        log.record(ModelResolved(found.provider, found.model, found.api_mode, found.reason))
-    return found.client
-
-
 def end_step(log: Log, deps: Deps) -> None:
     """A step is over when the model has replied and every call it asked for has its result."""
     step, state = log.state.step, log.state
@@ -112,10 +78,14 @@ def end_step(log: Log, deps: Deps) -> None:
         )
 
 
-def possible(step: Step, client: Model | Missing, state: RunState) -> Step:
-    """The step, or a wait where what it takes is missing."""
-    if isinstance(client, Missing) and isinstance(step, CallModel | RunTools):
-        return Wait("unavailable", client.what, state.deadline)
+def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps) -> Step:
+    """The step; or a wait where what it takes is missing; or another model where this one is left alone."""
+    if isinstance(model, Missing):
+        return Wait("unavailable", model.what, state.deadline) if isinstance(step, CallModel | RunTools) else step
+    if isinstance(step, CallModel) and (seconds := model.breaker.wait(deps.clock.monotonic())) is not None:
+        failing = f"{model.provider}/{model.model} fails too often and is left alone for {seconds:.0f} s"
+        following = fallback_after(state, failing)
+        return FallBack(following) if following else Wait("breaker", failing, deps.clock.now() + seconds)
     return step
 
 

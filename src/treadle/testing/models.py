@@ -46,6 +46,11 @@ class Failure(Struct, frozen=True):
     retryable: bool = True
     retry_after: float | None = None
     text: str = ""
+    usage: Usage = Usage()
+    compact: bool = False
+    repair: bool = False
+    next_key: bool = False
+    next_model: bool = False
 
 
 class Silence(Struct, frozen=True):
@@ -133,7 +138,17 @@ async def perform(step: ScriptStep, show: Show, pause: Callable[[], float] = lam
             await asyncio.sleep(pause())
             return Completed(_parts(step), step.stop or ("tool_use" if step.calls else "end_turn"), step.usage)
         case Failure():
-            return Failed(step.kind, step.message, step.retryable, retry_after=step.retry_after)
+            return Failed(
+                step.kind,
+                step.message,
+                step.retryable,
+                retry_after=step.retry_after,
+                usage=step.usage,
+                compact=step.compact,
+                repair=step.repair,
+                next_key=step.next_key,
+                next_model=step.next_model,
+            )
         case Silence():
             await asyncio.Event().wait()
             raise AssertionError("nothing ends a silence but its being cancelled")

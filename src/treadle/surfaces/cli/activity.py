@@ -17,6 +17,12 @@ def activity(data: e.EventData) -> str | None:
             return f"  {name} {kind}: {one_line(content, WIDTH)}"
         case e.ToolCallBlocked(name=name, guard=guard, content=content):
             return f"  {name} blocked by the {guard} guard: {one_line(content, WIDTH)}"
+        case e.LlmFallback(to=to, reason=reason):
+            return f"{one_line(reason)} Now {to} takes over."
+        case e.BreakerOpened(provider=provider, model=model):
+            return f"{provider}/{model} fails too often and is left alone for a while"
+        case e.BreakerClosed(provider=provider, model=model):
+            return f"{provider}/{model} answers again"
         case e.RunRecovered(reason=reason):
             return f"taken up again: {reason}"
         case e.MessageSteered(message=message):

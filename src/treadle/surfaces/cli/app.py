@@ -17,10 +17,13 @@ app = typer.Typer(
 runs_app = typer.Typer(help="Look at runs, go on with them, stop them.", no_args_is_help=True)
 agents_app = typer.Typer(help="Look at the agents of the home.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
+models_app = typer.Typer(help="Look at models, and see whether they answer.", no_args_is_help=True)
 app.add_typer(agents_app, name="agents")
+app.add_typer(models_app, name="models")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run: run_…")]
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="An alias, or provider/model-id.")]
 BaseUrl = Annotated[
     str | None,
     typer.Option(
@@ -140,3 +143,27 @@ def show_agent(
     from treadle.surfaces.cli import agents, process
 
     process.perform(partial(agents.show_agent, name, json))
+
+
+@models_app.command("list")
+def list_models(json: Json = False) -> None:
+    """List the providers and the short names of models."""
+    from treadle.surfaces.cli import models, process
+
+    process.perform(partial(models.list_models, json))
+
+
+@models_app.command("show")
+def show_model(model: ModelArgument, json: Json = False) -> None:
+    """Show what a name stands for and what is known of that model."""
+    from treadle.surfaces.cli import models, process
+
+    process.perform(partial(models.show_model, model, json))
+
+
+@models_app.command("test")
+def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json = False) -> None:
+    """Ask a model for one word: does the key work, does it answer, how fast, at what price?"""
+    from treadle.surfaces.cli import models, process
+
+    process.perform(partial(models.try_model, model, base_url, json))

@@ -17,6 +17,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Hub
 from treadle.engine.loop import advance
+from treadle.models.breaker import CircuitBreaker
 from treadle.ports.model import Completed, Failed, Model, ModelRequest, Resolved, Show
 from treadle.ports.tool import InvalidArguments, Tool, ToolContext
 from treadle.service import Service
@@ -135,10 +136,11 @@ class SimulatedModels:
 
     def __init__(self, process: Process) -> None:
         self._client = SimulatedModel(process)
+        self._breaker = CircuitBreaker()
 
     def resolve(self, model: str, provider: str | None) -> Resolved:
         client: Model = self._client
-        return Resolved("simulated", model, "simulated", "there is no other", client)
+        return Resolved("simulated", model, "simulated", "there is no other", client, self._breaker)
 
 
 class SimulatedModel:

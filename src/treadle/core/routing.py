@@ -1,0 +1,55 @@
+"""How complex a message seems, and the model that an agent has for that: a score, not a judgement."""
+
+import re
+from typing import NamedTuple
+
+from treadle.core.state import RunState
+from treadle.domain.agents import Tier
+
+CHARACTERS_PER_TOKEN = 4
+_CODE = re.compile(
+    r"```|^\s*(?:def|class|import|from|func|fn|#include|SELECT|public|const)\b|[{};]\s*$", re.MULTILINE
+)
+
+
+class Score(NamedTuple):
+    points: int
+    reasons: tuple[str, ...]
+
+
+class Route(NamedTuple):
+    """A name to resolve, and why that one."""
+
+    model: str
+    reason: str
+
+
+def route(state: RunState) -> Route:
+    """The model that a run begins with: the agent's own, or that of the first tier that the message fits."""
+    routing = state.agent.routing
+    if routing is None:
+        return Route(state.agent.model, "")
+    found = score(state)
+    tier = next(
+        (tier for tier in routing.tiers if tier.upto is None or found.points <= tier.upto), routing.tiers[-1]
+    )
+    return Route(tier.model, f"complexity {found.points} ({', '.join(found.reasons)}): {_describe(tier)}")
+
+
+def score(state: RunState) -> Score:
+    """Points for what makes a task harder, each capped, so that no single thing decides alone."""
+    text = "\n".join(message.text for message in state.inbox)
+    tokens, earlier = len(text) // CHARACTERS_PER_TOKEN, len(state.transcript.messages)
+    tools = len(state.tools) or len(state.agent.tools)
+    parts = (
+        (min(40, tokens // 25), f"{tokens} tokens"),
+        (min(20, earlier // 2), f"{earlier} earlier messages"),
+        (min(20, 2 * tools), f"{tools} tools"),
+        (20 if _CODE.search(text) else 0, "code"),
+    )
+    reasons = tuple(f"{reason}: {points}" for points, reason in parts if points)
+    return Score(sum(points for points, _ in parts), reasons or ("nothing special: 0",))
+
+
+def _describe(tier: Tier) -> str:
+    return "the last tier" if tier.upto is None else f"the tier up to {tier.upto:g}"

@@ -1,0 +1,146 @@
+"""`treadle models`: which models can be asked, what is known of them, and whether they answer."""
+
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from treadle.app import Engine
+from treadle.domain.agents import ModelSettings
+from treadle.domain.errors import UsageError
+from treadle.domain.messages import user
+from treadle.domain.models import Profile
+from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
+from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.process import FAILED, complain
+from treadle.surfaces.cli.run import add_endpoint
+from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import one_line
+
+QUESTION = "Reply with the single word: ready"
+_SETTINGS = ModelSettings(max_tokens=512)  # models that reason need room to
+
+
+async def list_models(json: bool) -> int:
+    """Providers with their keys, and the short names with what they stand for now."""
+    models = Engine().models
+    providers: list[dict[str, Any]] = [
+        {"provider": name, "base_url": config.base_url, "api_mode": config.mode, "ready": not models.missing(name)}
+        for name, config in models.providers.items()
+        if config is not None
+    ]
+    aliases: list[dict[str, Any]] = [
+        {"alias": alias, "models": list(names), "now": _stands_for(models, alias)}
+        for alias, names in sorted(models.catalog.aliases.items())
+    ]
+    if json:
+        for row in (*providers, *aliases):
+            _print_json(row)
+        return 0
+    print_table(
+        ("PROVIDER", "FORMAT", "ADDRESS", "KEY"),
+        [
+            (row["provider"], row["api_mode"], row["base_url"], models.missing(row["provider"]) or "ready")
+            for row in providers
+        ],
+    )
+    print()
+    print_table(
+        ("ALIAS", "STANDS FOR", "NOW"),
+        [(row["alias"], ", ".join(row["models"]), row["now"] or "no key is set") for row in aliases],
+    )
+    note("Any other model: provider/model-id. `treadle models show MODEL` tells what is known of one.")
+    return 0
+
+
+def _stands_for(models: Any, alias: str) -> str | None:
+    try:
+        found: Resolved = models.resolve(alias, None)
+    except UsageError:
+        return None
+    return f"{found.provider}/{found.model}"
+
+
+async def show_model(model: str, json: bool) -> int:
+    """What a name stands for, and what is known of that model."""
+    found = Engine().models.resolve(model, None)
+    profile = msgspec.to_builtins(found.profile)
+    facts: dict[str, Any] = {
+        "provider": found.provider,
+        "model": found.model,
+        "api_mode": found.api_mode,
+        "reason": found.reason,
+        "context_window": found.profile.context_window,
+        **profile,
+    }
+    if json:
+        _print_json(facts)
+        return 0
+    for name, words in (
+        ("model", f"{found.provider}/{found.model} ({found.reason})"),
+        ("format", found.api_mode),
+        ("context window", f"{found.profile.context_window:,} tokens"),
+        ("price", _price(found.profile)),
+        ("tools", found.profile.tools),
+        ("images", "yes" if found.profile.images else "no"),
+    ):
+        print(f"{name:<15} {one_line(words)}")
+    return 0
+
+
+def _price(profile: Profile) -> str:
+    if profile.local:
+        return "none: it runs on your own machine"
+    prices = profile.prices
+    if prices is None:
+        return "not known; set it under models in config.yaml"
+    words = f"${prices.input:g} in, ${prices.output:g} out"
+    if prices.cache_read is not None:
+        words += f", ${prices.cache_read:g} cached"
+    return f"{words}, for a million tokens"
+
+
+async def try_model(model: str, base_url: str | None, json: bool) -> int:
+    """Ask a model for one word, and say how that went."""
+    engine = Engine()
+    provider = None if base_url is None else add_endpoint(engine, base_url)
+    found = engine.models.resolve(model, provider)
+    name = f"{found.provider}/{found.model}"
+    if not json:
+        note(f"asking {name} ({found.api_mode}) …")
+    request = ModelRequest(
+        found.model,
+        Preamble("", ()),
+        Conversation([user(QUESTION)]),
+        _SETTINGS,
+        provider=found.provider,
+        profile=found.profile,
+    )
+    began, first = time.monotonic(), list[float]()
+    try:
+        end = await found.client.reply(request, lambda _: first.append(time.monotonic()) if not first else None)
+    finally:
+        await engine.models.close()
+    seconds, waited = time.monotonic() - began, (first[0] - began) if first else None
+    if json:
+        _print_json({"model": name, "seconds": seconds, "first_token": waited, **_result(end, found)})
+    elif isinstance(end, Completed):
+        print(one_line("".join(getattr(part, "text", "") for part in end.parts).strip()) or "(an empty answer)")
+        cost = found.profile.cost(end.usage)
+        price = "price not known" if cost is None else f"${cost:.6f}"
+        tokens = f"{end.usage.input_tokens} + {end.usage.output_tokens} tokens"
+        note(f"{name} answers: {seconds:.2f} s, {tokens}, {price}")
+    else:
+        complain(end.message)
+    return 0 if isinstance(end, Completed) else FAILED
+
+
+def _result(end: Completed | Failed, found: Resolved) -> dict[str, Any]:
+    if isinstance(end, Completed):
+        return {"ok": True, "usage": end.usage, "cost": found.profile.cost(end.usage), "stop": end.stop}
+    return {"ok": False, "error": end.kind, "message": end.message, "status": end.status}
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")

@@ -1,0 +1,252 @@
+"""Another model takes over: when one fails for good, when it is left alone, and what is never shown twice."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import treadle
+from tests.engine.running import agent, in_virtual_time, journal, opened, types, virtually
+from treadle.domain.events import (
+    BreakerOpened,
+    LlmError,
+    LlmFallback,
+    LlmRequest,
+    LlmRetry,
+    ModelResolved,
+    RunEnd,
+    RunWaiting,
+)
+from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ask, call, say
+
+REFUSED = Failure("auth", "the key is wrong", retryable=False, next_model=True)
+FALLBACKS = {"fallbacks": ["second/y", "third/z"]}
+
+
+@treadle.tool(effect="read", repeatable=True)
+async def look(place: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {place}"
+
+
+def test_the_next_model_takes_over_for_the_rest_of_the_run(tmp_path: Path) -> None:
+    first, second = ScriptedModel(REFUSED), ScriptedModel(ask(call("look", place="hall")), say("done"))
+
+    async def story() -> None:
+        async with opened(tmp_path, first) as engine:
+            engine.add_model("second", second)
+            result = await engine.run(agent(tools=[look], **FALLBACKS), "go")
+            events = [event.data for event in await journal(engine, result.run_id)]
+        assert (result.outcome, result.text) == ("completed", "done")
+        [fallback] = [data for data in events if isinstance(data, LlmFallback)]
+        assert (fallback.provider, fallback.model, fallback.to) == ("scripted", "x", "second/y")
+        assert "the key is wrong" in fallback.reason
+        asked = [(data.provider, data.model, data.step) for data in events if isinstance(data, LlmRequest)]
+        assert asked == [("scripted", "x", 1), ("second", "y", 1), ("second", "y", 2)]
+        resolved = [(data.route, data.reason) for data in events if isinstance(data, ModelResolved)]
+        assert [route for route, _ in resolved] == ["scripted/x", "second/y"]
+        assert "a fallback" in resolved[1][1]
+
+    asyncio.run(story())
+
+
+def test_retries_come_before_fallbacks_and_each_model_has_its_own() -> None:
+    busy = Failure(next_model=True)
+    first, second = ScriptedModel(*[busy] * 4), ScriptedModel(busy, say("done"))
+
+    async def story() -> None:
+        async with in_virtual_time(first) as engine:
+            engine.add_model("second", second)
+            result = await engine.run(agent(**FALLBACKS), "go")
+            kinds = types(await journal(engine, result.run_id))
+        assert result.text == "done"
+        assert [kind for kind in kinds if kind in ("llm_error", "llm_retry", "llm_fallback")] == (
+            ["llm_error", "llm_retry"] * 3 + ["llm_error", "llm_fallback", "llm_error", "llm_retry"]
+        )
+
+    virtually(story())
+
+
+def test_when_nobody_is_left_the_run_ends_with_the_last_words(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
+            engine.add_model("second", ScriptedModel(REFUSED))
+            engine.add_model("third", ScriptedModel(Failure("billing", "no money", False, next_model=True)))
+            result = await engine.run(agent(**FALLBACKS), "go")
+        assert (result.outcome, result.status) == ("model_error", "failed")
+        assert "no money" in result.reason
+
+    asyncio.run(story())
+
+
+def test_a_failure_that_no_other_model_would_mend_ends_the_run(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(Failure("overflow", "too long", False, compact=True))) as engine:
+            engine.add_model("second", ScriptedModel())
+            result = await engine.run(agent(**FALLBACKS), "go")
+        assert (result.outcome, result.status) == ("context_overflow", "failed")
+
+    asyncio.run(story())
+
+
+def test_a_fallback_that_is_not_to_be_had_is_passed_over(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
+            engine.add_model("third", ScriptedModel(say("here")))
+            result = await engine.run(agent(**FALLBACKS), "go")
+            events = [event.data for event in await journal(engine, result.run_id)]
+        assert result.text == "here"
+        fallbacks = [data for data in events if isinstance(data, LlmFallback)]
+        assert [data.to for data in fallbacks] == ["second/y", "third/z"]
+        assert "no provider is called `second`" in fallbacks[1].reason
+
+    asyncio.run(story())
+
+
+def test_text_that_was_shown_before_a_fallback_is_void(tmp_path: Path) -> None:
+    first = ScriptedModel(Failure("server", "broke", False, text="half an", next_model=True))
+
+    async def story() -> None:
+        async with opened(tmp_path, first) as engine:
+            engine.add_model("second", ScriptedModel(say("all of it")))
+            shown = [
+                (event.type, getattr(event.data, "attempt", 0), getattr(event.data, "text", ""))
+                async for event in engine.stream(agent(**FALLBACKS), "go")
+                if event.type in ("token", "attempt_reset")
+            ]
+        reset = shown.index(("attempt_reset", 2, ""))
+        assert "".join(text for _, _, text in shown[:reset]) == "half an"
+        assert "".join(text for _, _, text in shown[reset:]) == "all of it"
+
+    asyncio.run(story())
+
+
+def test_a_resumed_run_goes_on_with_its_fallback(tmp_path: Path) -> None:
+    """What was fallen back to is in the journal, not in memory."""
+
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
+            second = ScriptedModel(Failure(next_model=True, retry_after=3600.0))
+            engine.add_model("second", second)
+            run_id = await engine.submit(agent(**FALLBACKS), "go")
+            async for event in engine.events(run_id):
+                if isinstance(event.data, RunWaiting):
+                    break
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            engine.add_model("second", ScriptedModel(say("later")))
+            await engine.steer(run_id, "now, please")
+            assert (await engine.wait(run_id)).text == "later"
+
+    asyncio.run(story())
+
+
+# ── The breaker ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
+    down = FunctionModel(lambda _: Failure("server", "down", retryable=False, next_model=True))
+
+    async def story() -> None:
+        async with in_virtual_time(down) as engine:
+            engine.add_model("second", FunctionModel(lambda _: say("from the second")))
+            lonely = agent(name="lonely")
+            for _ in range(5):
+                assert (await engine.run(lonely, "go")).outcome == "model_error"
+            result = await engine.run(agent(**FALLBACKS), "go")
+            events = [event.data for event in await journal(engine, result.run_id)]
+            assert result.text == "from the second"
+            assert [data.provider for data in events if isinstance(data, LlmRequest)] == ["second"], (
+                "none was spent"
+            )
+            [fallback] = [data for data in events if isinstance(data, LlmFallback)]
+            assert "left alone for 30 s" in fallback.reason
+            states = {state.provider: state.phase for state in engine.models.breakers()}
+            assert states["scripted"] == "open"
+
+    virtually(story())
+
+
+def test_the_change_of_a_breaker_is_on_record_and_a_run_without_fallback_waits_for_the_probe() -> None:
+    answers = iter([*[Failure("server", "down", retryable=False)] * 5, say("up again")])
+    model = FunctionModel(lambda _: next(answers))
+
+    async def story() -> None:
+        async with in_virtual_time(model) as engine:
+            results = [await engine.run(agent(), "go") for _ in range(6)]
+            fifth = [event.data for event in await journal(engine, results[4].run_id)]
+            assert BreakerOpened("scripted", "x") in fifth
+            last = [event.data for event in await journal(engine, results[5].run_id)]
+            assert results[5].text == "up again"
+            [wait] = [data for data in last if isinstance(data, RunWaiting)]
+            assert (wait.reason, "left alone" in wait.detail) == ("breaker", True)
+            assert "breaker_closed" in types(await journal(engine, results[5].run_id))
+
+    virtually(story())
+
+
+def test_what_is_no_fault_of_the_model_does_not_open_its_breaker() -> None:
+    async def story() -> None:
+        async with in_virtual_time(FunctionModel(lambda _: REFUSED)) as engine:
+            for _ in range(8):
+                assert (await engine.run(agent(), "go")).outcome == "model_error"
+            assert {state.phase for state in engine.models.breakers() if state.provider == "scripted"} == {"closed"}
+
+    virtually(story())
+
+
+# ── Other ways to try again ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_conversation_that_is_refused_is_sent_once_more_in_its_plainest_form(tmp_path: Path) -> None:
+    refused = Failure("invalid_request", "tool_use ids must be unique", False, repair=True, next_model=True)
+    model = ScriptedModel(ask(call("look", place="x"), thinking="hm"), refused, say("done"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            result = await engine.run(agent(tools=[look]), "go")
+            events = [event.data for event in await journal(engine, result.run_id)]
+        assert result.text == "done"
+        assert [request.plain for request in model.requests] == [False, False, True]
+        [retry] = [data for data in events if isinstance(data, LlmRetry)]
+        assert (retry.plain, retry.delay_ms) == (True, 0)
+
+    asyncio.run(story())
+
+
+def test_it_is_repaired_once_and_then_another_model_is_asked(tmp_path: Path) -> None:
+    refused = Failure("invalid_request", "still wrong", False, repair=True, next_model=True)
+
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(refused, refused)) as engine:
+            engine.add_model("second", ScriptedModel(say("fine")))
+            result = await engine.run(agent(**FALLBACKS), "go")
+        assert result.text == "fine"
+
+    asyncio.run(story())
+
+
+def test_another_key_is_tried_at_once_and_does_not_count_as_a_retry(tmp_path: Path) -> None:
+    limited = Failure("rate_limited", "slow down", True, retry_after=0.0, next_key=True)
+    model = ScriptedModel(*[limited] * 5, say("done"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            result = await engine.run(agent(), "go")
+        assert (result.text, result.metrics.model_calls) == ("done", 6)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["auth", "not_found", "server", "billing"])
+def test_the_error_says_why_the_other_took_over(tmp_path: Path, kind: str) -> None:
+    async def story() -> None:
+        failure = Failure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType]
+        async with opened(tmp_path, ScriptedModel(failure)) as engine:
+            engine.add_model("second", ScriptedModel(say("ok")))
+            result = await engine.run(agent(**FALLBACKS), "go")
+            events = [event.data for event in await journal(engine, result.run_id)]
+        [error] = [data for data in events if isinstance(data, LlmError)]
+        assert (error.kind, error.next_model) == (kind, True)
+        assert isinstance(events[-1], RunEnd)
+
+    asyncio.run(story())
