@@ -1,4 +1,4 @@
-"""A fast fake of an OpenAI-compatible chat-completions endpoint, in a process of its own.
+"""A fast fake of a model's endpoint, in a process of its own; it speaks the three wire formats.
 
 The model's name decides what it does: `steps-20-tokens-16` asks for the tool `lookup` until 20 results are
 in the conversation and then answers with 16 tokens; `tokens-2000` answers at once. Answers are encoded once
@@ -9,10 +9,11 @@ import asyncio
 import json
 import re
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from bench.dialects import DIALECTS, Dialect
 
 TALK = 4  # text tokens streamed before each tool call
-TOKEN = "tok "
 RESULT_SIZE = 2000  # a tool result shorter than this means that the contestant did not do the work
 
 _MODEL = re.compile(rb'"model":\s*"(?:steps-(\d+)-)?tokens-(\d+)"')
@@ -66,51 +67,35 @@ def _take_chunked(buffer: bytearray, head: bytes, at: int) -> Request | int:
     return len(buffer) + 1 if line_end < 0 else Request(head, b"".join(parts), line_end + 2)
 
 
-def answer(body: bytes) -> bytes:
-    """The whole response to a chat-completions request."""
+def answer(dialect: Dialect, body: bytes) -> bytes:
+    """The whole response to a request."""
     model = _MODEL.search(body)
     if model is None:
         raise BadRequest("the model must be named like steps-20-tokens-16 or tokens-2000")
     if not _STREAM.search(body):
         raise BadRequest("this endpoint only streams")
-    results = body.count(b'"role":"tool"') + body.count(b'"role": "tool"')
+    results = len(dialect.result.findall(body))
     if len(body) < results * RESULT_SIZE:
         raise BadRequest(f"{results} tool results cannot be in {len(body)} bytes")
     steps, tokens = int(model[1] or 0), int(model[2])
-    return _tool_turn(results + 1) if results < steps else _final_turn(tokens)
+    return _tool_turn(dialect, results + 1) if results < steps else _final_turn(dialect, tokens)
 
 
 @lru_cache(maxsize=4096)
-def _tool_turn(number: int) -> bytes:
+def _tool_turn(dialect: Dialect, number: int) -> bytes:
     """Turn `number` of a run: a few words and one call, its arguments in three fragments."""
-    call: dict[str, Any] = {"index": 0, "id": f"call_{number}", "type": "function"}
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": TOKEN}] * TALK
-    deltas += [{"tool_calls": [call | {"function": {"name": "lookup", "arguments": ""}}]}]
-    for fragment in ('{"key', '": "k', f'{number}"}}'):
-        deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": fragment}}]}]
-    return _stream(deltas, "tool_calls", TALK + 8)
+    return _stream(dialect.tool_turn(number, TALK))
 
 
 @lru_cache(maxsize=64)
-def _final_turn(tokens: int) -> bytes:
-    return _stream([{"role": "assistant", "content": ""}, *[{"content": TOKEN}] * tokens], "stop", tokens)
+def _final_turn(dialect: Dialect, tokens: int) -> bytes:
+    return _stream(dialect.final_turn(tokens))
 
 
-def _stream(deltas: list[dict[str, Any]], finish_reason: str, tokens: int) -> bytes:
+def _stream(events: list[bytes]) -> bytes:
     """A response with one HTTP chunk per server-sent event, the way providers send them."""
-    common = {"id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1750000000, "model": "bench"}
-    reasons = [None] * len(deltas) + [finish_reason]
-    choices = [
-        {"index": 0, "delta": delta, "finish_reason": reason}
-        for delta, reason in zip([*deltas, {}], reasons, strict=True)
-    ]
-    usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
-    events = [json.dumps(common | {"choices": [choice]}, separators=(",", ":")) for choice in choices]
-    events.append(json.dumps(common | {"choices": [], "usage": usage}, separators=(",", ":")))
-    lines = [f"data: {event}\n\n".encode() for event in [*events, "[DONE]"]]
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    return head + b"".join(b"%x\r\n%b\r\n" % (len(line), line) for line in lines) + b"0\r\n\r\n"
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events) + b"0\r\n\r\n"
 
 
 def _json_response(status: str, value: object) -> bytes:
@@ -149,10 +134,11 @@ class Endpoint(asyncio.Protocol):
     def _respond(self, request: Request) -> bytes:
         if request.head.startswith(b"GET /calls "):
             return _json_response("200 OK", Endpoint.calls)
-        if not request.head.startswith(b"POST /v1/chat/completions "):
+        dialect = DIALECTS.get(request.head.partition(b" HTTP/")[0])
+        if dialect is None:
             return _json_response("404 Not Found", {"error": {"message": "no such path"}})
         try:
-            response = answer(request.body)
+            response = answer(dialect, request.body)
         except BadRequest as error:
             return _json_response("400 Bad Request", {"error": {"message": str(error)}})
         Endpoint.calls += 1

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
-from bench.scenarios import FLOOR, TREADLE, Contestant, Failure, Sample, Scenario
+from bench.scenarios import FLOOR, FORMATS, TREADLE, Contestant, Failure, Sample, Scenario
 
 COST_COLUMNS = ("alone, ms/call", "100 concurrent, ms/call", "100 steps, ms/call", "us/token")
 
@@ -75,7 +75,9 @@ def bars(results: Results) -> list[Bar]:
         ratio = _ratio(best, results.ms_per_call("treadle", scenario))
         promise = f"best peer / Treadle, CPU per call, {where}: at least {times}"
         found.append(Bar(promise, ratio, times, at_most=False))
-    found.append(Bar("Treadle, us per token: at most 25", results.us_per_token("treadle"), 25, at_most=True))
+    for contestant in (TREADLE, *FORMATS):
+        cost = results.us_per_token(contestant.name)
+        found.append(Bar(f"{contestant.title}, us per token: at most 25", cost, 25, at_most=True))
     return found
 
 

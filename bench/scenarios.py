@@ -58,9 +58,15 @@ QUICK = (
 
 TREADLE = Contestant("treadle", "Treadle")
 FLOOR = Contestant("floor", "the floor")
+FORMATS = (
+    Contestant("treadle_anthropic", "Treadle, anthropic_messages"),
+    Contestant("treadle_responses", "Treadle, responses"),
+)
+"""Treadle on the other wire formats; the others speak chat_completions."""
 CONTESTANTS = (
     TREADLE,
     FLOOR,
+    *FORMATS,
     Contestant("openai_sdk", "openai SDK loop", ("openai",)),
     Contestant("pydantic_ai", "pydantic-ai", ("pydantic-ai-slim[openai]",)),
     Contestant("openai_agents", "openai-agents", ("openai-agents",)),

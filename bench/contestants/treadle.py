@@ -6,15 +6,16 @@ from contextlib import asynccontextmanager
 
 import treadle
 from bench.contest import INSTRUCTIONS, MAX_STEPS, AgentFor, RunOnce, compete, lookup
+from treadle.domain.providers import ApiMode
 
 tool = treadle.tool(effect="read", repeatable=True)(lookup)
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncGenerator[AgentFor, None]:
+async def opened(url: str, api_mode: ApiMode = "chat_completions") -> AsyncGenerator[AgentFor, None]:
     with tempfile.TemporaryDirectory() as directory:
         async with treadle.Engine(database=f"sqlite:///{directory}/treadle.db") as engine:
-            engine.add_provider("fake", base_url=url, api_mode="chat_completions", api_key="x")
+            engine.add_provider("fake", base_url=url, api_mode=api_mode, api_key="x")
 
             def agent_for(model: str) -> RunOnce:
                 agent = treadle.Agent(

@@ -1,0 +1,159 @@
+"""How the three wire formats stream an answer: the events of a turn that calls a tool, and of one that does not."""
+
+import json
+import re
+from abc import ABC, abstractmethod
+from typing import Any
+
+TOKEN = "tok "
+
+
+def fragments(number: int) -> tuple[str, ...]:
+    """The arguments of a call, as they come."""
+    return ('{"key', '": "k', f'{number}"}}')
+
+
+def _data(value: Any) -> bytes:
+    return f"data: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
+
+
+class Dialect(ABC):
+    result: re.Pattern[bytes]
+    """What a tool result looks like in a request."""
+
+    @abstractmethod
+    def tool_turn(self, number: int, talk: int) -> list[bytes]:
+        """A few words and one call."""
+
+    @abstractmethod
+    def final_turn(self, tokens: int) -> list[bytes]: ...
+
+
+class Chat(Dialect):
+    result = re.compile(rb'"role":\s?"tool"')
+
+    def tool_turn(self, number: int, talk: int) -> list[bytes]:
+        call: dict[str, Any] = {"index": 0, "id": f"call_{number}", "type": "function"}
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+        deltas += [{"content": TOKEN}] * talk
+        deltas += [{"tool_calls": [call | {"function": {"name": "lookup", "arguments": ""}}]}]
+        deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in fragments(number)]
+        return self._stream(deltas, "tool_calls", talk + 8)
+
+    def final_turn(self, tokens: int) -> list[bytes]:
+        return self._stream([{"role": "assistant", "content": ""}, *[{"content": TOKEN}] * tokens], "stop", tokens)
+
+    def _stream(self, deltas: list[dict[str, Any]], finish_reason: str, tokens: int) -> list[bytes]:
+        common = {
+            "id": "chatcmpl-bench",
+            "object": "chat.completion.chunk",
+            "created": 1750000000,
+            "model": "bench",
+        }
+        reasons = [None] * len(deltas) + [finish_reason]
+        choices = [
+            {"index": 0, "delta": delta, "finish_reason": reason}
+            for delta, reason in zip([*deltas, {}], reasons, strict=True)
+        ]
+        usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
+        events = [_data(common | {"choices": [choice]}) for choice in choices]
+        return [*events, _data(common | {"choices": [], "usage": usage}), b"data: [DONE]\n\n"]
+
+
+class Anthropic(Dialect):
+    result = re.compile(rb'"type":\s?"tool_result"')
+
+    def tool_turn(self, number: int, talk: int) -> list[bytes]:
+        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "lookup", "input": {}}
+        blocks = [
+            *self._text(0, talk),
+            self._event("content_block_start", index=1, content_block=call),
+            *(self._delta(1, type="input_json_delta", partial_json=piece) for piece in fragments(number)),
+            self._event("content_block_stop", index=1),
+        ]
+        return self._stream(blocks, "tool_use", talk + 8)
+
+    def final_turn(self, tokens: int) -> list[bytes]:
+        return self._stream(self._text(0, tokens), "end_turn", tokens)
+
+    def _text(self, index: int, tokens: int) -> list[bytes]:
+        return [
+            self._event("content_block_start", index=index, content_block={"type": "text", "text": ""}),
+            *[self._delta(index, type="text_delta", text=TOKEN)] * tokens,
+            self._event("content_block_stop", index=index),
+        ]
+
+    def _stream(self, blocks: list[bytes], stop: str, tokens: int) -> list[bytes]:
+        usage = {"input_tokens": 100, "output_tokens": 1}
+        message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "bench", "content": []}
+        return [
+            self._event("message_start", message=message | {"usage": usage, "stop_reason": None}),
+            self._event("ping"),
+            *blocks,
+            self._event("message_delta", delta={"stop_reason": stop}, usage={"output_tokens": tokens}),
+            self._event("message_stop"),
+        ]
+
+    def _delta(self, index: int, **delta: Any) -> bytes:
+        return self._event("content_block_delta", index=index, delta=delta)
+
+    def _event(self, kind: str, **data: Any) -> bytes:
+        return f"event: {kind}\n".encode() + _data({"type": kind, **data})
+
+
+class Responses(Dialect):
+    result = re.compile(rb'"type":\s?"function_call_output"')
+
+    def tool_turn(self, number: int, talk: int) -> list[bytes]:
+        call = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": "lookup"}
+        pieces = fragments(number)
+        items = [
+            *self._text(0, talk),
+            self._event(
+                "output_item.added", output_index=1, item=call | {"arguments": "", "status": "in_progress"}
+            ),
+            *(
+                self._event("function_call_arguments.delta", output_index=1, item_id=call["id"], delta=piece)
+                for piece in pieces
+            ),
+            self._event(
+                "output_item.done",
+                output_index=1,
+                item=call | {"arguments": "".join(pieces), "status": "completed"},
+            ),
+        ]
+        return self._stream(items, talk + 8)
+
+    def final_turn(self, tokens: int) -> list[bytes]:
+        return self._stream(self._text(0, tokens), tokens)
+
+    def _text(self, index: int, tokens: int) -> list[bytes]:
+        message = {"type": "message", "id": "msg_1", "role": "assistant"}
+        whole = [{"type": "output_text", "text": TOKEN * tokens, "annotations": []}]
+        delta = self._event(
+            "output_text.delta", output_index=index, content_index=0, item_id="msg_1", delta=TOKEN, logprobs=[]
+        )
+        return [
+            self._event("output_item.added", output_index=index, item=message | {"content": []}),
+            *[delta] * tokens,
+            self._event("output_item.done", output_index=index, item=message | {"content": whole}),
+        ]
+
+    def _stream(self, items: list[bytes], tokens: int) -> list[bytes]:
+        usage = {"input_tokens": 100, "output_tokens": tokens, "total_tokens": 100 + tokens}
+        response = {"id": "resp_1", "object": "response", "model": "bench", "output": []}
+        return [
+            self._event("created", response=response | {"status": "in_progress"}),
+            *items,
+            self._event("completed", response=response | {"status": "completed", "usage": usage}),
+        ]
+
+    def _event(self, kind: str, **data: Any) -> bytes:
+        return f"event: response.{kind}\n".encode() + _data({"type": f"response.{kind}", **data})
+
+
+DIALECTS: dict[bytes, Dialect] = {
+    b"POST /v1/chat/completions": Chat(),
+    b"POST /v1/messages": Anthropic(),
+    b"POST /v1/responses": Responses(),
+}
