@@ -112,6 +112,13 @@ class Broken:
         raise RuntimeError("the adapter is broken")
 
 
+class Cancelling:
+    """An adapter that is cancelled by nobody but itself."""
+
+    async def reply(self, request: ModelRequest, show: Show) -> Completed:
+        raise asyncio.CancelledError("an inner task was cancelled")
+
+
 class Endless:
     """An adapter that does not say how it ended."""
 
@@ -120,7 +127,8 @@ class Endless:
 
 
 @pytest.mark.parametrize(
-    ("model", "words"), [(Broken(), "the adapter is broken"), (Endless(), "not Completed or Failed")]
+    ("model", "words"),
+    [(Broken(), "the adapter is broken"), (Cancelling(), "an inner task"), (Endless(), "not Completed or Failed")],
 )
 def test_a_fault_of_an_adapter_ends_the_run_in_words(
     model: Model, words: str, caplog: pytest.LogCaptureFixture

@@ -1,14 +1,20 @@
 """A connection to a provider: a slow reader loses nothing, and a quick one pays nothing for reading."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.fake_endpoint import Answer, FakeEndpoint
+from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, delta
+from tests.models.chat import HELLO
+from treadle.domain.providers import Timeouts
+from treadle.models.chat_completions import FORMAT
+from treadle.models.client import Client
 from treadle.models.endpoint import Endpoint
 from treadle.models.transport import Call, Connections, Post, Protocol
+from treadle.ports.model import Completed
 
 PIECES = [b"%07d\n" % number * 64 for number in range(8000)]
 
@@ -72,3 +78,49 @@ def test_pieces_that_were_read_are_not_parsed_again(monkeypatch: pytest.MonkeyPa
 
     asyncio.run(run())
     assert empty == 0
+
+
+def silence(first_byte_after: float, show: Callable[[], None] = lambda: None) -> tuple[float, Any]:
+    """How long after the first byte the silence that follows it was noticed, and the end."""
+
+    async def run() -> tuple[float, Any]:
+        connections, heard = Connections(), list[float]()
+
+        def hear(_: Any) -> None:
+            heard.append(time.monotonic())
+            show()
+
+        async with FakeEndpoint(Answer([PAUSE, delta(content="x")], ending="hang")) as server:
+            limits = Timeouts(first_byte=60, between_bytes=0.1, whole_call=60)
+            model = Client(FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections)
+            asyncio.get_running_loop().call_later(first_byte_after, server.go_on.set)
+            end = await model.reply(HELLO, hear)
+        await connections.close()
+        return time.monotonic() - heard[0], end
+
+    return asyncio.run(run())
+
+
+def test_silence_is_noticed_in_time_however_late_the_first_byte_came() -> None:
+    noticed, end = silence(first_byte_after=0.3)
+    assert "fell silent" in end.message
+    assert noticed < 1.0
+
+
+def test_whoever_takes_their_time_over_a_piece_is_not_a_silent_provider() -> None:
+    async def run() -> None:
+        connections = Connections()
+        async with FakeEndpoint(
+            Answer([delta(content="a"), PAUSE, delta(content="b"), delta(finish="stop"), DONE])
+        ) as server:
+            limits = Timeouts(between_bytes=0.05)
+            model = Client(FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections)
+
+            def slow(_: Any) -> None:
+                server.go_on.set()
+                time.sleep(0.12)  # the time under test
+
+            assert isinstance(await model.reply(HELLO, slow), Completed)
+        await connections.close()
+
+    asyncio.run(run())

@@ -1,12 +1,16 @@
 """Whatever is ready is committed together, and nobody waits for a reader."""
 
 import asyncio
+import threading
 from pathlib import Path
+
+import pytest
 
 from tests.stores.faulty_disk import faulty_disk
 from tests.stores.test_faults import process_on
 from treadle.domain.events import StepStart
 from treadle.engine.hub import Hub
+from treadle.stores.sqlite import writer as writing
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import ThreadWriter
@@ -95,5 +99,56 @@ def test_a_commit_does_not_wait_for_a_long_read(tmp_path: Path) -> None:
                 assert (await process.advance(claim, 2, [step(1)])).accepted
             del reading
             other.close()
+
+    asyncio.run(run())
+
+
+def test_what_was_committed_by_itself_is_not_done_again_when_the_rest_must_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group falls apart because one piece of work is unfit; then the disk is full for the last one. What came
+    before is settled and stays as it is."""
+    monkeypatch.setattr(writing, "RETRY_SECONDS", 0.01)
+    path = str(tmp_path / "treadle.db")
+
+    async def run() -> None:
+        recorder, clock, database = Recorder(), FakeClock(), open_database(path)
+        writer = ThreadWriter(database, open_reader(path), path, recorder.lost)
+        journal = SqliteJournal(writer, recorder, clock)
+        process = Process(journal, recorder, clock, CountingIds(), "w")
+        one, two, three = await process.claimed(), await process.claimed(), await process.submit()
+        pages = database.execute("PRAGMA page_count").fetchall()[0][0]
+        database.execute(f"PRAGMA max_page_count = {pages}")
+        gate = threading.Event()
+        writer.write(lambda _: gate.wait(), lambda _: None, patient=True)  # what follows is one group
+        work = [
+            asyncio.ensure_future(process.advance(one, 2, [step(1)])),
+            asyncio.ensure_future(process.claim(three)),
+            asyncio.ensure_future(process.steer(one.origin.run_id, "hello", "\ud800")),
+            asyncio.ensure_future(process.advance(two, 2, [step(number) for number in range(2000)])),
+        ]
+        await asyncio.sleep(0.05)
+        gate.set()
+        advanced, claim = await asyncio.gather(*work[:2])
+        assert (advanced.accepted, advanced.sequence, claim.epoch) == (True, 3, 1)
+        assert not work[3].done(), "it waits for room"
+        database.execute("PRAGMA max_page_count = 1000000")
+        assert (await work[3]).sequence == 2002
+        with pytest.raises(UnicodeEncodeError):
+            await work[2]
+        events = await journal.read(one.origin.run_id)
+        assert len({event.event_id for event in events}) == len(events) == 3
+        await journal.close()
+
+    asyncio.run(run())
+
+
+def test_leases_that_were_voided_do_not_hold_in_memory_either(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with process_on(str(tmp_path / "treadle.db")) as process:
+            run_id = (await process.claimed()).origin.run_id
+            assert isinstance(process.store, SqliteJournal)
+            await process.store.void_leases()
+            assert (await process.claim(run_id)).epoch == 2
 
     asyncio.run(run())

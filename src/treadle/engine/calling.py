@@ -1,5 +1,6 @@
 """One model call: the reply, heard to its end or to where it was cut, and what is put on record of it."""
 
+import asyncio
 import logging
 
 from treadle.core.context import CHARACTERS_PER_TOKEN, input_estimate, most_expensive, project
@@ -98,6 +99,7 @@ class Attempt:
         self._reasoned = 0
         self._argued: dict[int, int] = {}
         self._end: Completed | Failed | None = None
+        self._over = False
 
     async def read(self) -> None:
         if self._number > 1:
@@ -107,9 +109,14 @@ class Attempt:
             if not isinstance(end, Completed | Failed):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"it returned {end!r}, not Completed or Failed")
             self._end = end
-        except Exception as fault:  # adapters may be anybody's; a provider's errors are values, not exceptions
+        except (Exception, asyncio.CancelledError) as fault:  # adapters may be anybody's
+            task = asyncio.current_task()
+            if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # somebody's wish, and not the adapter's own doing
             logger.exception("the model adapter for %s failed", self._request.model)
             self._end = Failed("adapter", f"The model adapter failed: {type(fault).__name__}: {fault}.", False)
+        finally:
+            self._over = True
 
     def so_far(self) -> Token:
         """The text until now, for a reader who comes late."""
@@ -175,6 +182,8 @@ class Attempt:
 
     def _heard(self, delta: Delta) -> None:
         """Keep what was said, and show it to whoever is listening."""
+        if self._over:
+            return  # an adapter that does not know when to stop
         listened_to = self._deps.hub.listened_to(self._log.origin.run_id)
         match delta:
             case TextDelta(text):

@@ -105,7 +105,13 @@ class Post:
         self.endpoint = endpoint
         self.connections = connections
         self.url = URL(endpoint.url)
-        common = {"Content-Type": "application/json", "Accept": _STREAM, "User-Agent": "treadle", **(headers or {})}
+        common = {
+            "Content-Type": "application/json",
+            "Accept": _STREAM,
+            "Accept-Encoding": "identity",  # to unpack a body would hold up the loop, whatever the timeouts say
+            "User-Agent": "treadle",
+            **(headers or {}),
+        }
         self._headers = {
             key: CIMultiDict({**common, **(credentials(key.value) if key else {}), **endpoint.headers})
             for key in (None, *endpoint.keys)
@@ -162,6 +168,7 @@ class Call:
         response, watch = self._response, self._watch
         assert response is not None
         assert watch is not None
+        watch.waiting_since = watch.time()
         try:
             piece = await response.content.readany()
         except _TimedOut as timeout:
@@ -169,7 +176,7 @@ class Call:
         except (aiohttp.ClientError, OSError) as error:
             what = "the connection broke off in the middle of it"
             raise CallFailed(failures.malformed(self._post.endpoint, what)) from error
-        watch.heard_at = watch.time()
+        watch.begun = True
         return piece
 
     async def finish(self) -> None:
@@ -215,7 +222,8 @@ class _Watch:
     def __init__(self, loop: AbstractEventLoop, timeouts: Timeouts) -> None:
         self.time = loop.time
         self.response: aiohttp.ClientResponse | None = None
-        self.heard_at: float | None = None
+        self.waiting_since = 0.0
+        self.begun = False
         self._loop = loop
         self._task = asyncio.current_task()
         self._timeouts = timeouts
@@ -241,7 +249,7 @@ class _Watch:
         if response is not None and _is_lost(response):
             response.content.set_exception(aiohttp.ClientPayloadError("the body cannot be parsed"))
         elif at > now:
-            self._timer = self._loop.call_at(min(at, now + _LOOK_SECONDS), self._look)
+            self._timer = self._loop.call_at(min(at, now + _first_look(self._timeouts)), self._look)
         elif response is not None:
             response.content.set_exception(_TimedOut(limit, seconds))
         elif self._task is not None:
@@ -253,16 +261,16 @@ class _Watch:
         timeouts, limits = self._timeouts, list[tuple[float, Limit, float]]()
         if timeouts.whole_call is not None:
             limits.append((self._started + timeouts.whole_call, "whole_call", timeouts.whole_call))
-        if timeouts.first_byte is not None and self.heard_at is None:
+        if timeouts.first_byte is not None and not self.begun:
             limits.append((self._started + timeouts.first_byte, "first_byte", timeouts.first_byte))
-        if timeouts.between_bytes is not None and self.heard_at is not None:
-            limits.append((self.heard_at + timeouts.between_bytes, "between_bytes", timeouts.between_bytes))
+        if timeouts.between_bytes is not None and self.begun:
+            limits.append((self.waiting_since + timeouts.between_bytes, "between_bytes", timeouts.between_bytes))
         return limits
 
 
 @lru_cache(maxsize=64)
 def _first_look(timeouts: Timeouts) -> float:
-    """Seconds until no limit can have passed unnoticed."""
+    """Seconds within which no limit can have passed unnoticed."""
     limits = (timeouts.first_byte, timeouts.between_bytes, timeouts.whole_call)
     return min([_LOOK_SECONDS, *(limit for limit in limits if limit is not None)])
 

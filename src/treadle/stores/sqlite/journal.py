@@ -199,7 +199,12 @@ class SqliteJournal:
 
     async def void_leases(self) -> None:
         """For a process that has just become the only owner of the database: whoever held a lease is dead."""
-        await self._writer.write(lambda group: group.db.execute(SQL["void_leases"]), _nothing, patient=False)
+
+        def work(group: Group) -> None:
+            group.forget()
+            group.db.execute(SQL["void_leases"])
+
+        await self._writer.write(work, _nothing, patient=False)
 
     # ── Runs ──
 

@@ -58,6 +58,8 @@ class Item:
     future: "asyncio.Future[Any]"
     result: Any = None
     error: BaseException | None = None
+    done: bool = False
+    """It is committed, or refused for good: whatever becomes of its group, it is not done again."""
 
     def settle(self) -> None:
         """Tell the world, then the caller. A caller that has gone away changes nothing: it is committed."""
@@ -79,6 +81,8 @@ def commit_group(database: Database, items: Sequence[Item], owned: Owned) -> Non
         else:
             for item in items:
                 commit_group(database, (item,), owned)
+    for item in items:
+        item.done = True
 
 
 def _commit_together(database: Database, items: Sequence[Item], owned: Owned) -> None:
@@ -170,12 +174,13 @@ class ThreadWriter:
                 commit_group(self._connection, group, self._owned)
             except apsw.FullError as error:
                 reason = explain(error, self._path)
-                group = self._refuse_new_work(group, reason)
+                group = self._refuse_new_work(self._settle_done(group), reason)
             except (apsw.BusyError, apsw.LockedError) as error:
                 reason = explain(error, self._path)
+                group = self._settle_done(group)
                 logger.warning("%s is locked by another program; waiting for it", self._path)
             except BaseException as error:
-                return self._lose(group, error)
+                return self._lose(self._settle_done(group), error)
             else:
                 return self._settle(group)
             if self._closing:
@@ -183,6 +188,11 @@ class ThreadWriter:
             time.sleep(RETRY_SECONDS)
             group.extend(self._take())
         return None
+
+    def _settle_done(self, group: list[Item]) -> list[Item]:
+        """Settle what was committed by itself before the group got stuck; what is left is to be tried again."""
+        self._settle([item for item in group if item.done])
+        return [item for item in group if not item.done]
 
     def _refuse_new_work(self, group: list[Item], error: StoreError) -> list[Item]:
         self._fail([item for item in group if not item.patient], error)
@@ -285,7 +295,11 @@ class InlineWriter:
 
     def commit(self) -> None:
         group, self._group = self._group, []
-        commit_group(self.connection, group, self._owned)
+        try:
+            commit_group(self.connection, group, self._owned)
+        except apsw.Error as error:
+            for item in group:
+                item.error = item.error if item.done else explain(error, ":memory:")
         _settle_all(group)
 
     async def close(self) -> None:
