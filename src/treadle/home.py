@@ -78,6 +78,11 @@ class Home(Struct, frozen=True):
     def database_url(self) -> str:
         return self.database or f"sqlite:///{self.path / 'treadle.db'}"
 
+    @property
+    def weights(self) -> Path:
+        """Where the weights of models on this machine are kept."""
+        return self.path / "models"
+
     def ensure(self) -> Path:
         """Make the folder, for this user alone, if it is not there."""
         _make_folder(self.path)

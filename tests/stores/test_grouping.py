@@ -121,21 +121,19 @@ def test_what_was_committed_by_itself_is_not_done_again_when_the_rest_must_wait(
         database.execute(f"PRAGMA max_page_count = {pages}")
         gate = threading.Event()
         writer.write(lambda _: gate.wait(), lambda _: None, patient=True)  # what follows is one group
-        work = [
-            asyncio.ensure_future(process.advance(one, 2, [step(1)])),
-            asyncio.ensure_future(process.claim(three)),
-            asyncio.ensure_future(process.steer(one.origin.run_id, "hello", "\ud800")),
-            asyncio.ensure_future(process.advance(two, 2, [step(number) for number in range(2000)])),
-        ]
+        advancing = asyncio.ensure_future(process.advance(one, 2, [step(1)]))
+        claiming = asyncio.ensure_future(process.claim(three))
+        unfit = asyncio.ensure_future(process.steer(one.origin.run_id, "hello", "\ud800"))
+        large = asyncio.ensure_future(process.advance(two, 2, [step(number) for number in range(2000)]))
         await asyncio.sleep(0.05)
         gate.set()
-        advanced, claim = await asyncio.gather(*work[:2])
-        assert (advanced.accepted, advanced.sequence, claim.epoch) == (True, 3, 1)
-        assert not work[3].done(), "it waits for room"
+        advanced = await advancing
+        assert (advanced.accepted, advanced.sequence, (await claiming).epoch) == (True, 3, 1)
+        assert not large.done(), "it waits for room"
         database.execute("PRAGMA max_page_count = 1000000")
-        assert (await work[3]).sequence == 2002
+        assert (await large).sequence == 2002
         with pytest.raises(UnicodeEncodeError):
-            await work[2]
+            await unfit
         events = await journal.read(one.origin.run_id)
         assert len({event.event_id for event in events}) == len(events) == 3
         await journal.close()

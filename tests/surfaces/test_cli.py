@@ -243,7 +243,10 @@ LONG = "x" * 128_001
     [
         (["run", "-a", "nobody", "hi"], r"No agent is called `nobody`; known agents: default, wrong\."),
         (["run", "-a", "wrong", "hi"], r".*/agents/wrong/config\.yaml: limits\.max_steps: found the text `many`"),
-        (["run", "-m", "nowhere/m", "hi"], r"no provider is called `nowhere`; Known providers: anthropic, fake, ollama"),
+        (
+            ["run", "-m", "nowhere/m", "hi"],
+            r"no provider is called `nowhere`; Known providers: anthropic, fake, ollama",
+        ),
         (["run", "-m", "openai/gpt", "hi"], r"provider openai needs a key and none is set; set .*OPENAI_API_KEY"),
         (["run", "--base-url", "nonsense", "hi"], r"provider nonsense: base_url must be an http or https URL"),
         (["run", LONG], r"The message has 128001 characters; at most 128000 are taken"),

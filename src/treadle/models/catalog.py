@@ -43,16 +43,19 @@ class Catalog:
         """The models that a name stands for: an alias, or itself."""
         return self.aliases.get(model, (model,))
 
-    def profile(self, provider: str, model: str, config: ProviderConfig | None) -> Profile:
-        """The facts about a model. `config` is None for a client that a program brought along."""
+    def profile(
+        self, provider: str, model: str, config: ProviderConfig | None, basis: Profile | None = None
+    ) -> Profile:
+        """The facts about a model. Without a `config`, for a client that came along, they are the `basis`."""
         found = self._profiles.get((provider, model))
         if found is None:
-            found = self._profiles[provider, model] = self._look_up(provider, model, config)
+            known = (basis or Profile()) if config is None else _known(provider, model, config)
+            found = self._profiles[provider, model] = self._corrected(f"{provider}/{model}", known)
         return found
 
-    def _look_up(self, provider: str, model: str, config: ProviderConfig | None) -> Profile:
-        profile = Profile() if config is None else _known(provider, model, config)
-        said = self._models.get(f"{provider}/{model}")
+    def _corrected(self, name: str, profile: Profile) -> Profile:
+        """The profile with what the home says of the model."""
+        said = self._models.get(name)
         if said is None:
             return profile
         stated = {name: value for name, value in msgspec.structs.asdict(said).items() if value is not None}

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -14,6 +15,9 @@ from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreake
 from treadle.models.catalog import Catalog
 from treadle.models.endpoint import Endpoint
 from treadle.models.keys import Key, Keys
+from treadle.models.local import PROFILE as LOCAL_PROFILE
+from treadle.models.local import PROVIDER as LOCAL
+from treadle.models.local import LocalModels
 from treadle.models.presets import presets
 from treadle.ports.model import Model, Resolved
 
@@ -39,13 +43,15 @@ class ModelRegistry:
         default_provider: str | None = None,
         catalog: Catalog | None = None,
         clock: Callable[[], float] = time.monotonic,
+        weights: Path = Path("models"),
     ) -> None:
         self.catalog = catalog or Catalog()
         self._environment = environment
         self._default = default_provider
         self._clock = clock
         self._configs = presets(environment)
-        self._ready: dict[str, _Ready] = {}
+        self.local = LocalModels(weights)
+        self._ready: dict[str, _Ready] = {LOCAL: _Ready("chat_completions", self.local)}
         self._own_breakers = Breakers()
         self._connections: Connections | None = None
 
@@ -67,13 +73,14 @@ class ModelRegistry:
         return {name: self._configs.get(name) for name in sorted({*self._configs, *self._ready})}
 
     def missing(self, name: str) -> str | None:
-        """What a provider lacks before it can be asked; None when nothing."""
+        """The setting that a provider lacks before it can be asked; None when nothing."""
         config = self._configs.get(name)
+        if config is None:
+            return None
         try:
-            if config is not None:
-                self._keys(name, config)
-        except MissingKey as error:
-            return str(error)
+            self._keys(name, config)
+        except MissingKey:
+            return config.api_key_env or f"api_key of provider {name}"
         return None
 
     def breakers(self) -> list[BreakerState]:
@@ -116,12 +123,17 @@ class ModelRegistry:
         ready = self._ready.get(name)
         if ready is None:
             ready = self._ready[name] = self._connect(name)
+        if ready.client is self.local:
+            model_id = self.local.find(model_id)
         config = ready.config
         breakers, address = (self._own_breakers, "") if config is None else (SHARED, config.base_url)
-        breaker, profile = breakers.of(name, address, model_id), self.catalog.profile(name, model_id, config)
+        basis = LOCAL_PROFILE if ready.client is self.local else None
+        profile = self.catalog.profile(name, model_id, config, basis)
+        breaker = breakers.of(name, address, model_id)
         return Resolved(name, model_id, ready.api_mode, reason, ready.client, breaker, profile)
 
     async def close(self) -> None:
+        await self.local.close()
         if self._connections is not None:
             await self._connections.close()
 

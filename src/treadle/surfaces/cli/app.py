@@ -161,6 +161,16 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
     process.perform(partial(models.show_model, model, json))
 
 
+@models_app.command("pull")
+def pull_model(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of weights; smollm2 is one.")],
+) -> None:
+    """Fetch the weights of a model that runs on this machine, with no account. It goes on where it broke off."""
+    from treadle.surfaces.cli import models, process
+
+    process.perform(partial(models.pull_model, name))
+
+
 @models_app.command("test")
 def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json = False) -> None:
     """Ask a model for one word: does the key work, does it answer, how fast, at what price?"""

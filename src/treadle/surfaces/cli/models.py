@@ -41,7 +41,7 @@ async def list_models(json: bool) -> int:
     print_table(
         ("PROVIDER", "FORMAT", "ADDRESS", "KEY"),
         [
-            (row["provider"], row["api_mode"], row["base_url"], models.missing(row["provider"]) or "ready")
+            (row["provider"], row["api_mode"], row["base_url"], _key(models.missing(row["provider"])))
             for row in providers
         ],
     )
@@ -52,6 +52,10 @@ async def list_models(json: bool) -> int:
     )
     note("Any other model: provider/model-id. `treadle models show MODEL` tells what is known of one.")
     return 0
+
+
+def _key(missing: str | None) -> str:
+    return "ready" if missing is None else f"set {missing}"
 
 
 def _stands_for(models: Any, alias: str) -> str | None:
@@ -101,6 +105,36 @@ def _price(profile: Profile) -> str:
     return f"{words}, for a million tokens"
 
 
+async def pull_model(name: str) -> int:
+    """Fetch weights, showing how far it is."""
+    engine = Engine()
+    path = await engine.pull(name, _Bar(name))
+    print(path)
+    note(f"ask it with: treadle run -m local/{name} MESSAGE")
+    return 0
+
+
+class _Bar:
+    """How far a download is: a line that is written over on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._shown = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        percent = 100 * done // total if total else 0
+        terminal = sys.stderr.isatty()
+        if percent == self._shown or (not terminal and percent % 25 and percent != 100):
+            return
+        self._shown = percent
+        line = f"{self._name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB ({percent}%)"
+        if not terminal:
+            note(line)
+            return
+        bar = "█" * (percent // 4)
+        print(f"\r{line} {bar:<25}", end="\n" if done >= total else "", file=sys.stderr, flush=True)
+
+
 async def try_model(model: str, base_url: str | None, json: bool) -> int:
     """Ask a model for one word, and say how that went."""
     engine = Engine()
@@ -117,6 +151,7 @@ async def try_model(model: str, base_url: str | None, json: bool) -> int:
         provider=found.provider,
         profile=found.profile,
     )
+    engine.models.local.notice = note
     began, first = time.monotonic(), list[float]()
     try:
         end = await found.client.reply(request, lambda _: first.append(time.monotonic()) if not first else None)

@@ -15,7 +15,7 @@ from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.home import Home
 from treadle.service import MESSAGE_LIMIT
 from treadle.surfaces.cli.following import Following
-from treadle.surfaces.cli.printing import JsonLines, Printer, Transcript
+from treadle.surfaces.cli.printing import JsonLines, Printer, Transcript, note
 from treadle.surfaces.cli.process import Stop
 
 _MOST_BYTES = 4 * MESSAGE_LIMIT + 1  # of standard input: more cannot be a message
@@ -45,6 +45,7 @@ async def _run(request: Request, message: str) -> int:
     if request.base_url is not None:
         agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, request.base_url))
         options = f" --base-url {request.base_url}"
+    engine.models.local.notice = note
     with Stop() as stop:
         async with engine:
             following = Following(engine, printer(request.json), stop, options)

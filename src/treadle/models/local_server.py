@@ -1,0 +1,41 @@
+"""A GGUF file served over HTTP by llama.cpp, in a process of its own: `python -m treadle.models.local_server FILE`.
+
+It says where it listens in one line of JSON, and ends when its standard input does: with whoever started it."""
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    path, window = sys.argv[1], int(sys.argv[2])
+    _die_with_parent()
+    llama: Any = importlib.import_module("xllamacpp")
+    params = llama.CommonParams()
+    params.model.path = path
+    params.n_ctx = window
+    params.n_parallel = 1
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.verbosity = 0
+    server = llama.Server(params)
+    print(json.dumps({"url": server.listening_address}), flush=True)
+    while sys.stdin.buffer.read(1):
+        pass
+    os._exit(0)  # its threads have nothing to save
+
+
+def _die_with_parent() -> None:
+    """At once, however it dies. Linux only; elsewhere the end of our input must do."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

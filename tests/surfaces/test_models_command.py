@@ -1,0 +1,100 @@
+"""`treadle models`: what can be asked, what is known, and whether it answers; wrong settings in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fake_endpoint import Answer, FakeEndpoint, Raw, refuses, says
+from tests.surfaces.shell import Shell
+from tests.surfaces.test_cli import against
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "home")
+
+
+def test_list_tells_providers_keys_and_aliases(shell: Shell) -> None:
+    @against(shell)
+    async def _(server: FakeEndpoint) -> None:
+        shell.environment["OPENROUTER_API_KEY"] = "sk-or-1234"
+        done = await shell("models", "list")
+        assert done.code == 0
+        rows = {line.split()[0]: line for line in done.out.splitlines() if line}
+        assert "set ANTHROPIC_API_KEY" in rows["anthropic"]
+        assert rows["openrouter"].endswith("ready")
+        assert rows["fake"].split()[1:3] == ["chat_completions", server.url]
+        assert rows["sonnet"].split()[-1].startswith("openrouter/")
+        assert "sk-or" not in done.out + done.err
+        listed = (await shell("models", "list", "--json")).json
+        assert {"provider": "openai", "api_mode": "responses", "ready": False}.items() <= next(
+            row for row in listed if row.get("provider") == "openai"
+        ).items()
+
+
+def test_show_tells_what_is_known(shell: Shell) -> None:
+    @against(shell)
+    async def _(server: FakeEndpoint) -> None:
+        shell.environment["ANTHROPIC_API_KEY"] = "sk-ant-1234"
+        done = await shell("models", "show", "sonnet")
+        assert done.code == 0
+        assert "anthropic/claude-sonnet" in done.out
+        assert "for a million tokens" in done.out
+        assert (await shell("models", "show", "sonnet", "--json")).json[0]["api_mode"] == "anthropic_messages"
+        assert "not known; set it under models in config.yaml" in (await shell("models", "show", "fake/m")).out
+
+
+def test_test_asks_for_one_word(shell: Shell) -> None:
+    @against(shell, says("ready"), says("ready"))
+    async def _(server: FakeEndpoint) -> None:
+        done = await shell("models", "test", "fake/m")
+        assert (done.code, done.out) == (0, "ready\n")
+        assert "fake/m answers: " in done.err
+        [result] = (await shell("models", "test", "fake/m", "--json")).json
+        assert (result["ok"], result["model"], result["cost"]) == (True, "fake/m", None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            refuses(401, {"error": {"message": "Incorrect API key"}}),
+            "No key was sent: set api_key of provider fake",
+        ),
+        (refuses(404, {"error": {"message": "no such model"}}), "Check the model id `m` and the base_url"),
+        (Answer([b"<html><title>Welcome</title></html>"], 200, {"Content-Type": "text/html"}), "check base_url"),
+        (Answer([b"<html><title>Bad gateway</title></html>"], 502, {}), "an HTML page titled `Bad gateway`"),
+        (Raw(b"SSH-2.0\r\n\r\n"), "does not speak HTTP"),
+    ],
+    ids=["key", "model", "html", "gateway", "not http"],
+)
+def test_what_is_wrong_is_one_line_that_names_the_provider_and_the_next_step(
+    shell: Shell, answer: Answer | Raw, words: str
+) -> None:
+    @against(shell, answer)
+    async def _(server: FakeEndpoint) -> None:
+        done = await shell("models", "test", "fake/m")
+        assert (done.code, done.out) == (1, "")
+        line = done.err.splitlines()[-1]
+        assert line.startswith("treadle: fake ")
+        assert words in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("show", "nowhere/m"), "no provider is called `nowhere`"),
+        (("test", "sonnet"), "set the variable ANTHROPIC_API_KEY"),
+        (("test", "local/smollm2"), "treadle models pull smollm2"),
+        (("pull", "huge"), "There are no weights called `huge`"),
+        (("test", "m", "--base-url", "nonsense"), "base_url must be an http or https URL"),
+    ],
+)
+def test_what_the_user_can_mend(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
+    @against(shell)
+    async def _(server: FakeEndpoint) -> None:
+        done = await shell("models", *arguments)
+        assert done.code in (1, 2)
+        assert done.out == ""
+        assert words in done.err
+        assert len(done.err.splitlines()) == 1
