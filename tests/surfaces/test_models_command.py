@@ -59,7 +59,7 @@ def test_test_asks_for_one_word(shell: Shell) -> None:
     [
         (
             refuses(401, {"error": {"message": "Incorrect API key"}}),
-            "No key was sent: set api_key of provider fake",
+            "No key was sent: set api_key of provider",
         ),
         (refuses(404, {"error": {"message": "no such model"}}), "Check the model id `m` and the base_url"),
         (Answer([b"<html><title>Welcome</title></html>"], 200, {"Content-Type": "text/html"}), "check base_url"),
