@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 UV     := uv==0.13.7
 CORES  := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test lint bench simulate clean
+.PHONY: demo test lint bench simulate peers clean
 
 demo: $(READY)
 	@TREADLE_HOME=$${TREADLE_HOME:-$(CURDIR)/.demo} $(BIN)/python -m treadle.surfaces.demo
@@ -26,8 +26,12 @@ bench: $(READY)
 simulate: $(READY)
 	$(BIN)/python -m treadle.testing.simulation --schedules $(or $(SCHEDULES),1000000) --processes $(CORES)
 
+peers: $(READY)
+	npm install --silent --no-audit --no-fund --prefix .peers @copilotkit/aimock@1.43.0
+	$(BIN)/pytest tests/peers
+
 clean:
-	rm -rf $(VENV) .demo .pytest_cache .ruff_cache .hypothesis bench/.envs
+	rm -rf $(VENV) .demo .peers .pytest_cache .ruff_cache .hypothesis bench/.envs
 
 $(READY): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Treadle needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'

@@ -11,6 +11,7 @@ from tests.engine.running import agent, in_a_world, in_virtual_time, until, virt
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import NAMES, VOCABULARY, RunWaiting
 from treadle.domain.messages import user
+from treadle.models.breaker import LEAST_CALLS
 from treadle.ports.model import ModelRequest
 from treadle.service import Submission
 from treadle.testing.faults import Fault, Operation
@@ -73,10 +74,10 @@ async def steered(emitted: Emitted) -> None:
 async def failing(emitted: Emitted) -> None:
     """A model that is left alone after a while and comes back; a fallback."""
     down = Failure("server", "down", retryable=False, next_model=True)
-    answers = iter([*[down] * 5, say("up again")])
+    answers = iter([*[down] * LEAST_CALLS, say("up again")])
     async with in_virtual_time(FunctionModel(lambda _: next(answers))) as engine:
         engine.add_model("second", FunctionModel(lambda _: say("instead")))
-        for hero in (agent(fallbacks=["second/y"]), *[agent()] * 5):
+        for hero in (agent(fallbacks=["second/y"]), *[agent()] * LEAST_CALLS):
             async for event in engine.stream(hero, "go"):
                 emitted.add(event.type)
 

@@ -17,6 +17,7 @@ from treadle.domain.events import (
     RunEnd,
     RunWaiting,
 )
+from treadle.models.breaker import LEAST_CALLS
 from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ask, call, say
 
 REFUSED = Failure("auth", "the key is wrong", retryable=False, next_model=True)
@@ -150,7 +151,7 @@ def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
         async with in_virtual_time(down) as engine:
             engine.add_model("second", FunctionModel(lambda _: say("from the second")))
             lonely = agent(name="lonely")
-            for _ in range(5):
+            for _ in range(LEAST_CALLS):
                 assert (await engine.run(lonely, "go")).outcome == "model_error"
             result = await engine.run(agent(**FALLBACKS), "go")
             events = [event.data for event in await journal(engine, result.run_id)]
@@ -167,19 +168,19 @@ def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
 
 
 def test_the_change_of_a_breaker_is_on_record_and_a_run_without_fallback_waits_for_the_probe() -> None:
-    answers = iter([*[Failure("server", "down", retryable=False)] * 5, say("up again")])
+    answers = iter([*[Failure("server", "down", retryable=False)] * LEAST_CALLS, say("up again")])
     model = FunctionModel(lambda _: next(answers))
 
     async def story() -> None:
         async with in_virtual_time(model) as engine:
-            results = [await engine.run(agent(), "go") for _ in range(6)]
-            fifth = [event.data for event in await journal(engine, results[4].run_id)]
-            assert BreakerOpened("scripted", "x") in fifth
-            last = [event.data for event in await journal(engine, results[5].run_id)]
-            assert results[5].text == "up again"
+            results = [await engine.run(agent(), "go") for _ in range(LEAST_CALLS + 1)]
+            opening = [event.data for event in await journal(engine, results[-2].run_id)]
+            assert BreakerOpened("scripted", "x") in opening
+            last = [event.data for event in await journal(engine, results[-1].run_id)]
+            assert results[-1].text == "up again"
             [wait] = [data for data in last if isinstance(data, RunWaiting)]
             assert (wait.reason, "left alone" in wait.detail) == ("breaker", True)
-            assert "breaker_closed" in types(await journal(engine, results[5].run_id))
+            assert "breaker_closed" in types(await journal(engine, results[-1].run_id))
 
     virtually(story())
 
@@ -187,7 +188,7 @@ def test_the_change_of_a_breaker_is_on_record_and_a_run_without_fallback_waits_f
 def test_what_is_no_fault_of_the_model_does_not_open_its_breaker() -> None:
     async def story() -> None:
         async with in_virtual_time(FunctionModel(lambda _: REFUSED)) as engine:
-            for _ in range(8):
+            for _ in range(2 * LEAST_CALLS):
                 assert (await engine.run(agent(), "go")).outcome == "model_error"
             assert {state.phase for state in engine.models.breakers() if state.provider == "scripted"} == {"closed"}
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from treadle.ports.model import BreakerChange
 
 WINDOW_SECONDS = 60.0
-LEAST_CALLS = 5
+LEAST_CALLS = 10
 """A breaker does not open on fewer calls than this."""
 OPEN_AT = 0.5
 """The share of failures at which it opens."""
