@@ -112,7 +112,8 @@ def test_those_who_call_the_same_model_share_one() -> None:
     for _ in range(LEAST_CALLS):
         first.record(failed=True, now=0.0)
     [state, *_] = breakers.states()
-    assert (state.provider, state.model, state.phase, state.failures, state.opened) == ("mine", "m", "open", LEAST_CALLS, 1)
+    assert (state.provider, state.model, state.phase) == ("mine", "m", "open")
+    assert (state.failures, state.opened) == (LEAST_CALLS, 1)
 
 
 @pytest.mark.parametrize("failures", [0, 1, 4])

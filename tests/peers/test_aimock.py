@@ -20,6 +20,7 @@ from treadle.home import Home
 COMMAND = Path(__file__).parents[2] / ".peers" / "node_modules" / ".bin" / "llmock"
 MODES: tuple[ApiMode, ...] = ("anthropic_messages", "chat_completions", "responses")
 ANSWER = "Nothing in the hall."
+CALLS = [{"name": "look", "arguments": json.dumps({"place": place})} for place in ("hall", "attic")]
 FIXTURES = [
     {
         "match": {"userMessage": "hall", "hasToolResult": False},
