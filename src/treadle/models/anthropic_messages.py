@@ -2,7 +2,7 @@
 
 Each message is encoded once ever for each model that it is sent to. The cache marks stand in two places that never
 move: behind the instructions, and, by a word at the end of the request, behind the last turn. So each request of a
-run begins with the bytes of the one before. After a turn of very many blocks there is one more mark, for one request;
+run begins with the bytes of the one before. A turn of very many blocks is followed by a request with one more mark;
 marks are no part of what the model reads."""
 
 from collections.abc import Callable, Sequence
@@ -74,13 +74,12 @@ def _options(request: ModelRequest) -> dict[str, Any]:
     """What may differ from one request of a run to the next, and the mark behind the last turn."""
     settings, longest = request.settings, request.settings.max_tokens or request.profile.max_output
     options: dict[str, Any] = {"cache_control": _MARK}
-    if settings.reasoning is not None and _may_think(request):
+    if settings.reasoning is not None:
         longest = longest or _LONGEST_REASONED
         if request.profile.thinking == "adaptive":
-            options["thinking"] = {"type": "adaptive", "display": "summarized"}  # else some keep it to themselves
             options["output_config"] = {"effort": settings.reasoning}
-        elif (budget := min(_BUDGETS[settings.reasoning], longest // 2)) >= _LEAST_BUDGET:
-            options["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        if thinking := _thinking(request, min(_BUDGETS[settings.reasoning], longest // 2)):
+            options["thinking"] = thinking
     if settings.temperature is not None and "thinking" not in options:  # it takes one or the other
         options["temperature"] = settings.temperature
     if request.tool_choice == "none" and request.preamble.tools:
@@ -89,18 +88,18 @@ def _options(request: ModelRequest) -> dict[str, Any]:
     return {"max_tokens": longest or LONGEST_REPLY, **options}
 
 
-def _may_think(request: ModelRequest) -> bool:
-    """Whether thinking can be asked for. With a budget it cannot in the middle of a turn that began without it, or
-    that another model began; and a turn goes on as long as calls are answered."""
+def _thinking(request: ModelRequest, budget: int) -> dict[str, Any] | None:
+    """How thinking is asked for; None where it cannot be. With a budget it cannot be in the middle of a turn that
+    began without it, or that another model began; and a turn goes on as long as calls are answered."""
     if request.plain:
-        return False
+        return None
     if request.profile.thinking == "adaptive":
-        return True
-    first = _first_of_turn(request.conversation.messages)
-    if first is None:
-        return True
-    opening = next(iter(first.parts), None)
-    return isinstance(opening, Thinking) and opening.belongs_to(request.provider, request.model)
+        return {"type": "adaptive", "display": "summarized"}  # else some models keep it to themselves
+    if (first := _first_of_turn(request.conversation.messages)) is not None:
+        opening = next(iter(first.parts), None)
+        if not (isinstance(opening, Thinking) and opening.belongs_to(request.provider, request.model)):
+            return None
+    return {"type": "enabled", "budget_tokens": budget} if budget >= _LEAST_BUDGET else None
 
 
 def _first_of_turn(messages: Sequence[Message]) -> Message | None:

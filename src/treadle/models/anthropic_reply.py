@@ -21,15 +21,13 @@ _STOPS: dict[str, StopReason] = {
 }
 _PIECES_OF = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
 """The kinds of block that come in pieces, and the kind of delta that brings them."""
-_KNOWN = {
+_KINDS_IN = {
     "content_block_start": {*_PIECES_OF, "redacted_thinking"},
     "content_block_delta": {*_PIECES_OF.values(), "signature_delta"},
-    "message_start": set[str](),
-    "message_delta": set[str](),
-    "message": set[str](),
-    "error": set[str](),
 }
-"""The events that count, each with the kinds of block or delta in it that do."""
+"""The kinds of block and of delta that count."""
+_COUNTS = {*_KINDS_IN, "message_start", "message_delta", "message", "error"}
+"""The events that must be read whole."""
 
 
 class _Usage(Struct, gc=False):
@@ -106,7 +104,8 @@ def _read_unusual(payload: bytes) -> Event:
         sketch = _read_sketch(payload)
         inner = sketch.content_block if sketch.type == "content_block_start" else sketch.delta
         kind = cast("dict[str, Any]", inner).get("type") if isinstance(inner, dict) else None
-        if sketch.type in _KNOWN and (kind is None or kind in _KNOWN[sketch.type]):
+        unknown = isinstance(kind, str) and sketch.type in _KINDS_IN and kind not in _KINDS_IN[sketch.type]
+        if sketch.type in _COUNTS and not unknown:
             raise
         index = sketch.index if isinstance(sketch.index, int) else None
         return Event(sketch.type, index, content_block=_Block(str(kind)), delta=_Delta(str(kind)))
@@ -126,7 +125,7 @@ class _Open:
         """Among the calls of this reply."""
         self.signature = block.signature
         begun = block.text or block.thinking
-        self.pieces: list[str] = [begun] if begun else []
+        self.pieces: list[str] = [begun] if begun and self.taken else []
         self.shown = 0
         """How many pieces."""
         self.ended = False
@@ -189,8 +188,8 @@ class AnthropicReply:
             case "content_block_start":
                 self._begin(event.index, event.content_block or _Block())
             case "content_block_stop":
-                if (block := self._at.get(event.index)) is not None:
-                    block.ended = True
+                if (begun := self._at.get(event.index)) is not None:
+                    self._finish(begun)
             case "message_start":
                 if isinstance(event.message, _Message):
                     self._count(event.message.usage)
@@ -201,7 +200,7 @@ class AnthropicReply:
                 self.done = True
             case "message":  # the whole reply, from servers that do not stream
                 for index, block in enumerate(event.content or ()):
-                    self._begin(index, block).ended = True
+                    self._finish(self._begin(index, block))
                 self._end(event.stop_reason, event.stop_details, event.usage)
                 self.done = True
             case _:
@@ -214,11 +213,18 @@ class AnthropicReply:
         self._fresh[begun] = None
         return begun
 
+    def _finish(self, block: _Open) -> None:
+        block.ended = True
+        given = block.begun_with.input
+        if block.kind == "tool_use" and given and not block.pieces:  # the arguments at once, and not in pieces
+            block.pieces.append(encode(given).decode())
+            self._fresh[block] = None
+
     def _end(self, stop_reason: str | None, details: _StopDetails | None, usage: _Usage | None) -> None:
         self._stop_reason = stop_reason or self._stop_reason
         if stop_reason == "refusal" and details is not None and details.explanation:
             spoke = any(block.kind == "text" and block.pieces for block in self._blocks)
-            self._begin(None, _Block("text", "\n\n" * spoke + details.explanation))
+            self._begin(None, _Block("text", "\n\n" + details.explanation if spoke else details.explanation))
         self._count(usage)
         self._counted = self._counted or (usage is not None and usage.output_tokens is not None)
 
@@ -291,20 +297,12 @@ class AnthropicReply:
         if stop == "refusal":
             return None  # what was taken back is not to be run
         cut = stop == "max_tokens" and block is self._blocks[-1]
-        arguments, name = _arguments(block, cut), block.begun_with.name
+        text, name = block.text.strip(), block.begun_with.name
+        # One that needs no arguments must have ended without them.
+        arguments = json_object(text) if text or cut or not block.ended else "{}"
         if name and arguments is not None:
             return ToolUse(block.begun_with.id or "", name, arguments)
         if cut:  # the call that the token limit cut is left out; the engine goes on from there
             return None
         what = "has arguments that are not a JSON object" if name else "has no name"
         raise Unusable(f"call {block.place + 1} of it ({name or 'unnamed'}) {what}, so it is probably cut off")
-
-
-def _arguments(block: _Open, cut: bool) -> str | None:
-    """The arguments of a call; None if they are not whole. A call that has none must have ended without them."""
-    text = block.text.strip()
-    if not text and block.begun_with.input not in (None, {}):  # at once, and not in pieces
-        text = encode(block.begun_with.input).decode()
-    if not text and block.ended and not cut:
-        return "{}"
-    return json_object(text)
