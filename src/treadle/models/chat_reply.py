@@ -33,8 +33,15 @@ class _Fragment(Struct, gc=False):
     function: _Function | None = None
 
 
+class _Content(Struct, gc=False):
+    """A piece of a message, from servers that send lists of them; reasoning is a list of its own."""
+
+    text: str | None = None
+    thinking: list["_Content"] | str | None = None
+
+
 class _Delta(Struct, gc=False):
-    content: str | None = None
+    content: str | list[_Content] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
@@ -50,6 +57,7 @@ class _Choice(Struct, gc=False):
 
 class _PromptDetails(Struct, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _Usage(Struct, gc=False):
@@ -122,7 +130,10 @@ class ChatReply:
             if delta is None:
                 continue
             if delta.content:
-                text.append(delta.content)
+                if isinstance(delta.content, str):
+                    text.append(delta.content)
+                else:
+                    self._take_list(delta.content)
             if delta.tool_calls or delta.reasoning_content or delta.reasoning or delta.refusal:
                 self._take_more(delta)
         return None
@@ -136,6 +147,15 @@ class ChatReply:
             self._text.append(delta.refusal)
         for fragment in delta.tool_calls or ():
             self._merge(fragment)
+
+    def _take_list(self, content: list[_Content]) -> None:
+        for piece in content:
+            if piece.text:
+                self._text.append(piece.text)
+            if piece.thinking:
+                thought = piece.thinking
+                thought = thought if isinstance(thought, str) else "".join([part.text or "" for part in thought])
+                self._reasoning.append(thought)
 
     def show_news(self, show: Show) -> None:
         """Show what has come since the last time. What came together is shown together."""
@@ -174,9 +194,9 @@ class ChatReply:
             received = sum(map(len, self._text)) + sum(map(len, self._reasoning))
             received += sum(len(piece) for call in self._calls for piece in call.arguments)
             return Usage(tokens(sent_bytes), tokens(received), estimated=True)
-        details = said.prompt_tokens_details
-        cached = details.cached_tokens if details else None
-        return Usage(said.prompt_tokens or 0, said.completion_tokens or 0, cached or 0)
+        details = said.prompt_tokens_details or _PromptDetails()
+        read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
+        return Usage(said.prompt_tokens or 0, said.completion_tokens or 0, read, written)
 
     def _stop(self, *, has_calls: bool) -> StopReason:
         stop = _STOPS.get(self.finish_reason or "", "other")

@@ -168,7 +168,7 @@ class _Open:
         """Whether this item, which is whole, is told once more."""
         return self.is_of(item) and self.id == item.id and "".join(self.pieces) == item.text
 
-    def call(self, item: _Item) -> None:
+    def identify(self, item: _Item) -> None:
         """Take over what an item is called."""
         self.id = item.id or self.id
         self.call_id = item.call_id or self.call_id
@@ -176,7 +176,7 @@ class _Open:
 
     def finish(self, item: _Item) -> None:
         """It is whole. What came of it in pieces counts; what did not come in pieces is added."""
-        self.call(item)
+        self.identify(item)
         self.refused = self.refused or item.refused
         if item.status != "incomplete":
             self.whole, self.sealed = True, item.encrypted_content or self.sealed
@@ -193,7 +193,7 @@ class ResponsesReply:
         self._model = request.model
         self._items: list[_Open] = []
         self._at: dict[int | None, _Open] = {}
-        """The latest item of each number; of those that have none, the latest."""
+        """The latest item of each number; without a number, the latest of all."""
         self._fresh: dict[_Open, None] = {}
         self._calls = 0
         self._usage: _Usage | None = None
@@ -243,10 +243,10 @@ class ResponsesReply:
                 return self._end(event.type.removeprefix("response."), event.response or _Response())
             case "error":
                 return event.error or {"code": event.code, "message": event.message}
+            case "" if event.object == "response":
+                response = _read_response(payload)
+                return self._end(response.status or "completed", response)
             case _:
-                if event.object == "response":
-                    response = _read_response(payload)
-                    return self._end(response.status or "completed", response)
                 return event.error
         return None
 
@@ -254,7 +254,7 @@ class ResponsesReply:
 
     def _begin(self, kind: str, index: int | None) -> _Open:
         order = max((open_.order for open_ in self._items), default=-1) + 1 if index is None else index
-        open_ = self._at[index] = _Open(kind, order, self._calls)
+        open_ = self._at[index] = self._at[None] = _Open(kind, order, self._calls)
         self._calls += kind == "function_call"
         self._items.append(open_)
         self._fresh[open_] = None
@@ -265,7 +265,7 @@ class ResponsesReply:
         open_ = self._at.get(index)
         if open_ is None or open_.whole or not open_.is_of(item) or open_.id not in (None, item.id):
             open_ = self._begin(item.type, index)
-        open_.call(item)
+        open_.identify(item)
 
     def _close(self, index: int | None, item: _Item) -> None:
         """An item is whole. Where items are numbered badly, it is the first that it can be."""
@@ -287,9 +287,9 @@ class ResponsesReply:
         said = (status, response.status)
         if response.error or "failed" in said or "cancelled" in said:
             return response.error or "the reply failed, and it does not say why"
-        details = response.incomplete_details
-        if details is not None or "incomplete" in said:
-            self._incomplete = (details.reason if details is not None else None) or "unknown"
+        reason = response.incomplete_details.reason if response.incomplete_details is not None else None
+        if reason or "incomplete" in said:
+            self._incomplete = reason or "unknown"
         self._compare(response.output or ())
         self.done = status not in ("queued", "in_progress")
         return None
@@ -350,7 +350,7 @@ class ResponsesReply:
         return Thinking(text, self._provider, self._model, sealed=open_.sealed, item_id=open_.id)
 
     def _call(self, open_: _Open, text: str, last: bool) -> ToolUse | None:
-        """A call with its arguments. None of them is an empty object only where nothing can have been cut off."""
+        """A call with its arguments. If there are none, that is an empty object: unless they may be cut off."""
         cut = self._incomplete is not None
         arguments = "{}" if not text and open_.whole and not (cut and last) else json_object(text)
         if open_.name and arguments is not None:
