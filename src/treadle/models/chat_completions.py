@@ -6,9 +6,10 @@ before what may differ per request, so that each request of a run begins with th
 from typing import Any
 
 from treadle.domain.messages import Image, Message, Text, ToolResult, ToolUse
+from treadle.models import described_calls
 from treadle.models.chat_reply import ChatReply
-from treadle.models.client import Format
-from treadle.models.wire import encode
+from treadle.models.client import Format, Reply
+from treadle.models.wire import encode, legal_id
 from treadle.ports.model import ModelRequest, Preamble
 
 WIRE_FORMAT = "chat_completions"
@@ -66,7 +67,7 @@ def _encode_message(message: Message) -> bytes:
         case "tool":
             return b"".join(
                 [
-                    b"," + encode({"role": "tool", "tool_call_id": part.call_id, "content": part.content})
+                    b"," + encode({"role": "tool", "tool_call_id": legal_id(part.call_id), "content": part.content})
                     for part in message.parts
                     if isinstance(part, ToolResult)
                 ]
@@ -94,11 +95,25 @@ def _encode_assistant(message: Message) -> bytes:
         if isinstance(part, Text):
             text += part.text
         elif isinstance(part, ToolUse):
-            function = {"name": part.name, "arguments": part.arguments}
-            calls.append({"id": part.call_id, "type": "function", "function": function})
+            # A model may have made the name up; it is held to the same form as the id.
+            function = {"name": legal_id(part.name), "arguments": part.arguments or "{}"}
+            calls.append({"id": legal_id(part.call_id), "type": "function", "function": function})
     if calls:
         return b"," + encode({"role": "assistant", "content": text or None, "tool_calls": calls})
     return b"," + encode({"role": "assistant", "content": text}) if text else b""
 
 
-FORMAT = Format(WIRE_FORMAT, "/chat/completions", encode_request, ChatReply)
+def _describes(request: ModelRequest) -> bool:
+    """Whether the model cannot call tools in this format, and must describe its calls."""
+    return request.profile.tools != "native" and bool(request.preamble.tools)
+
+
+def _encode(request: ModelRequest) -> bytes:
+    return described_calls.encode_request(request) if _describes(request) else encode_request(request)
+
+
+def _reply_to(request: ModelRequest) -> Reply:
+    return described_calls.reply_to(request) if _describes(request) else ChatReply(request)
+
+
+FORMAT = Format(WIRE_FORMAT, "/chat/completions", _encode, _reply_to)

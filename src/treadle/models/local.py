@@ -22,8 +22,10 @@ PROVIDER = "local"
 CONTEXT_WINDOW = 8192
 """Tokens, where `models` in `config.yaml` does not say otherwise: memory is taken for all of them."""
 PROFILE = Profile(CONTEXT_WINDOW, tools="schema", images=False, local=True)
+LONGEST_REPLY = 1024
 _STARTS_WITHIN = 300.0
 _STOPS_WITHIN = 2.0
+_ANSWERS_WITHIN = 10.0
 _LAST_WORDS = 300
 
 Notice = Callable[[str], None]
@@ -33,17 +35,29 @@ Notice = Callable[[str], None]
 class _Server:
     """The child process of one model."""
 
-    def __init__(self, process: Process, url: str) -> None:
+    def __init__(self, process: Process, url: str, words: "asyncio.Task[str]") -> None:
         self.url = url
         self._process = process
+        self._words = words
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def alive(self) -> bool:
-        return self._process.returncode is None
+    async def is_well(self) -> bool:
+        """Whether it lives and says that it can be asked."""
+        if self._process.returncode is not None:
+            return False
+        host, _, port = self.url.removeprefix("http://").partition(":")
+        try:
+            async with asyncio.timeout(_ANSWERS_WITHIN):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(f"GET /health HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+                line = await reader.readline()
+                writer.close()
+        except (OSError, TimeoutError):
+            return False
+        return b" 200 " in line
 
     async def stop(self) -> None:
         if self._process.stdin is not None:
@@ -55,6 +69,7 @@ class _Server:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
+        await self._words
 
 
 class LocalModels:
@@ -100,9 +115,17 @@ class LocalModels:
         url = f"{server.url}/v1{FORMAT.path}"
         endpoint = Endpoint(provider=PROVIDER, url=url, timeouts=NO_TIMEOUTS)
         try:
-            return await Client(FORMAT, endpoint, connections).reply(request, show)
+            end = await Client(FORMAT, endpoint, connections).reply(_bounded(request), show)
         finally:
             await connections.close()
+        if isinstance(end, Failed) and end.kind == "unreachable":
+            await self._give_up(request.model, server)  # the next attempt starts another
+        return end
+
+    async def _give_up(self, model: str, server: _Server) -> None:
+        if self._servers.get(model) is server:
+            del self._servers[model]
+        await server.stop()
 
     async def close(self) -> None:
         servers, self._servers = list(self._servers.values()), {}
@@ -112,7 +135,10 @@ class LocalModels:
         """The server of a model, alive; a new one where there is none, or where it has died."""
         async with self._starting.setdefault(model, asyncio.Lock()):
             server = self._servers.get(model)
-            if server is None or not server.alive:
+            if server is not None and not await server.is_well():
+                await self._give_up(model, server)
+                server = None
+            if server is None:
                 server = self._servers[model] = await self._start(model, window)
             return server
 
@@ -129,12 +155,21 @@ class LocalModels:
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+            await _Server(process, "", words).stop()
             if not isinstance(error, _NotStarted):
                 raise
-            said = " ".join((await words).split()) or "it said nothing"
+            said = " ".join(words.result().split()) or "it said nothing"
             raise _NotStarted(f"{path} cannot be served: {said}. Check that it is a GGUF file that fits.") from None
         self.notice(f"loaded {path.name} in {time.monotonic() - began:.1f} s")
-        return _Server(process, url)
+        return _Server(process, url, words)
+
+
+def _bounded(request: ModelRequest) -> ModelRequest:
+    """A small model may ramble on for as long as it is let."""
+    if request.settings.max_tokens is not None:
+        return request
+    settings = msgspec.structs.replace(request.settings, max_tokens=request.profile.max_output or LONGEST_REPLY)
+    return msgspec.structs.replace(request, settings=settings)
 
 
 class _NotStarted(Exception):

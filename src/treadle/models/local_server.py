@@ -24,6 +24,8 @@ def main() -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.verbosity = 0
+    threads = max(1, (os.cpu_count() or 2) - 1)  # they wait busily: with none to spare, everybody is slow
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     server = llama.Server(params)
     print(json.dumps({"url": server.listening_address}), flush=True)
     while sys.stdin.buffer.read(1):
