@@ -14,6 +14,9 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
 
+_COUNTS = [f"{count:03x}" for count in range(0x1000)]
+
+
 class TimeOrderedIds:
     """UUIDv7 (RFC 9562): 48 bits of milliseconds, 12 that count within one, 62 of chance, drawn once per process.
 
@@ -32,7 +35,7 @@ class TimeOrderedIds:
             self._begin(millisecond)
         elif self._count > 0xFFF:
             self._begin(self._millisecond + 1)
-        return f"{prefix}_{self._head}{self._count:03x}{self._tail}"
+        return f"{prefix}_{self._head}{_COUNTS[self._count]}{self._tail}"
 
     def _begin(self, millisecond: int) -> None:
         self._millisecond, self._count = millisecond, 0

@@ -48,7 +48,7 @@ def test_names(model: str, provider: str | None, default: str | None, expected: 
             "no provider is called `opnai`; did you mean `openai`? Known providers: anthropic,",
         ),
         ("gpt-x", "zzz", "no provider is called `zzz`; Known providers"),
-        ("gpt-x", None, "write provider/gpt-x, or set provider; known providers: anthropic, ollama, openai"),
+        ("gpt-x", None, "write provider/gpt-x, or set provider; known providers: anthropic, local, ollama"),
         ("", None, "write provider/model-id"),
         ("openai/", None, "write openai/ and the id of one of its models"),
     ],

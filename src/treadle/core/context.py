@@ -49,7 +49,9 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
 
 def input_estimate(state: RunState) -> int:
     """Tokens of the request to send next: what the provider counted last, and a guess at what came since."""
-    length = state.transcript.characters + sum(map(characters, state.inbox))
+    length = state.transcript.characters
+    for message in state.inbox:
+        length += characters(message)
     if state.counted_tokens:
         return state.counted_tokens + max(0, length - state.counted_characters) // CHARACTERS_PER_TOKEN
     return (length + state.preamble.characters) // CHARACTERS_PER_TOKEN
@@ -57,5 +59,7 @@ def input_estimate(state: RunState) -> int:
 
 def most_expensive(sent_tokens: int, settings: ModelSettings, profile: Profile) -> float | None:
     """The most dollars that a call may cost: all that is sent, and the longest reply. None: no price is known."""
+    if profile.prices is None:
+        return 0.0 if profile.local else None
     longest = settings.max_tokens or profile.max_output or LONGEST_REPLY
     return profile.cost(Usage(input_tokens=sent_tokens, output_tokens=longest))

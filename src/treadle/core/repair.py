@@ -91,14 +91,14 @@ def characters(message: Message) -> int:
     """How long a message is, roughly as it is sent: what an estimate of its tokens can go by."""
     length = _FRAME
     for part in message.parts:
-        if isinstance(part, ToolResult):
+        if isinstance(part, Text):
+            length += len(part.text)
+        elif isinstance(part, ToolResult):
             length += len(part.content) + _FRAME
         elif isinstance(part, ToolUse):
             length += len(part.name) + len(part.arguments) + _FRAME
-        elif isinstance(part, Image):
-            length += _IMAGE
         else:
-            length += len(part.text)
+            length += _IMAGE if isinstance(part, Image) else len(part.text)
     return length
 
 
@@ -154,5 +154,6 @@ def _clean(part: Part) -> Part | None:
         return ToolUse(sendable(part.call_id), sendable(part.name), sendable(part.arguments))
     if isinstance(part, Thinking):
         sent = sendable(part.text)
-        return part if sent == part.text else structs.replace(part, text=sent)
+        if sent != part.text:  # what was signed cannot be changed
+            return None if part.signature or part.sealed else structs.replace(part, text=sent)
     return part

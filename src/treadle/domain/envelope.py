@@ -3,8 +3,9 @@
 The bytes of an event's data are made once and kept: they are what is stored, what is streamed, and what keeps
 fields and types that only a later version knows."""
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -15,7 +16,7 @@ from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
 VERSION = 1
 """The version of the event data that this code writes."""
 
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {
     name: msgspec.json.Decoder(kind.data) for name, kind in VOCABULARY.items()
 }
@@ -32,7 +33,12 @@ class Draft(Struct, frozen=True, gc=False):
 
 
 def draft(event_id: EventId, timestamp: Instant, data: EventData) -> Draft:
-    return Draft(event_id, timestamp, NAMES[type(data)], data, _encoder.encode(data))
+    return Draft(event_id, timestamp, NAMES[type(data)], data, _encode(data))
+
+
+def drafts(ids: Callable[[Literal["evt"]], str], timestamp: Instant, events: Iterable[EventData]) -> list[Draft]:
+    """Several events that happen at the same time."""
+    return [Draft(EventId(ids("evt")), timestamp, NAMES[type(data)], data, _encode(data)) for data in events]
 
 
 class Origin(Struct, frozen=True, gc=False):
@@ -103,7 +109,7 @@ def decode_data(type_: str, raw: bytes, version: int = VERSION) -> EventData:
 def to_json(event: Event) -> bytes:
     """The envelope as others see it."""
     origin = event.origin
-    return _encoder.encode(
+    return _encode(
         _Wire(
             event.event_id,
             datetime.fromtimestamp(event.timestamp, UTC),

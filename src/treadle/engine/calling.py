@@ -39,6 +39,7 @@ from treadle.ports.model import (
 
 logger = logging.getLogger(__name__)
 
+ENDS = (Completed, Failed)
 NOTHING = Usage()
 TELLING = ("unreachable", "timeout", "overloaded", "server", "malformed")
 """Failures that say that the model itself is in trouble, and not the request, the key or the account."""
@@ -91,7 +92,6 @@ class Attempt:
         self._request = request
         self._sequence = log.state.request
         self._number = log.state.step.attempts
-        self._sent = input_estimate(log.state)
         self._began = deps.clock.monotonic()
         self._first_token_ms: int | None = None
         self._text: list[str] = []
@@ -106,7 +106,7 @@ class Attempt:
             self._show(AttemptReset(self._sequence, self._number))
         try:
             end = await self._model.client.reply(self._request, self._heard)
-            if not isinstance(end, Completed | Failed):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not isinstance(end, ENDS):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"it returned {end!r}, not Completed or Failed")
             self._end = end
         except (Exception, asyncio.CancelledError) as fault:  # adapters may be anybody's
@@ -212,4 +212,4 @@ class Attempt:
     def _guess(self) -> Usage:
         """What an attempt that was cut short may have cost: nobody told us."""
         heard = self._length + self._reasoned + sum(self._argued.values())
-        return Usage(self._sent, heard // CHARACTERS_PER_TOKEN, estimated=True)
+        return Usage(input_estimate(self._log.state), heard // CHARACTERS_PER_TOKEN, estimated=True)

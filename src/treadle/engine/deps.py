@@ -10,6 +10,7 @@ from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Journal
 from treadle.ports.model import Models
 from treadle.ports.tool import Toolbox
+from treadle.timers import Timers
 
 
 class ToolTimeouts(Struct, frozen=True):
@@ -31,3 +32,4 @@ class Deps:
     worker: str
     """Who owns the runs that this process claims."""
     timeouts: ToolTimeouts = field(default_factory=ToolTimeouts)
+    timers: Timers = field(default_factory=Timers)

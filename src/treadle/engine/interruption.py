@@ -3,28 +3,30 @@
 import asyncio
 from collections.abc import Callable
 
+from treadle.timers import Timers
+
 
 class Interruption:
     """Cancels the task that it was made in, once, when asked to or when no time is left, in a way that this task
     can tell from being cancelled by others. Whoever makes one must say when it is `over`."""
 
-    __slots__ = ("_interrupted", "_taken_back", "_task", "_time_left", "_timer")
+    __slots__ = ("_interrupted", "_taken_back", "_task", "_time_left", "_timers")
 
-    def __init__(self, time_left: Callable[[], float] | None = None) -> None:
+    def __init__(self, timers: Timers, time_left: Callable[[], float] | None = None) -> None:
         self._task = asyncio.current_task()
         self._interrupted = self._taken_back = False
+        self._timers = timers
         self._time_left = time_left
-        self._timer: asyncio.TimerHandle | None = None
         if time_left is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, time_left()), self._ring)
+            timers.set(self, asyncio.get_running_loop().time() + max(0.0, time_left()))
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
         """Interrupt, if the time has really come: the clock that counts may lag behind that of the event loop."""
         left = 0.0 if self._time_left is None else self._time_left()
         if left <= 0:
             self.interrupt()
         else:
-            self._timer = asyncio.get_running_loop().call_later(left, self._ring)
+            self._timers.set(self, asyncio.get_running_loop().time() + left)
 
     def interrupt(self) -> None:
         if not self._interrupted and self._task is not None:
@@ -45,5 +47,5 @@ class Interruption:
     def over(self) -> None:
         """Whatever came of the work, nothing of this is left in the task."""
         self.take_back()
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._time_left is not None:
+            self._timers.call_off(self)

@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle.core.fold import fold, fold_all
 from treadle.core.state import RunState, fresh
-from treadle.domain.envelope import Draft, Event, draft
+from treadle.domain.envelope import Draft, Event, drafts
 from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.identity import Instant, RunId
@@ -47,10 +47,10 @@ class Log:
 
     def record(self, *facts: EventData) -> None:
         """What has happened. It is folded now and committed with whatever is committed next."""
-        now, ids = self._deps.clock.now(), self._deps.ids
+        now, state = self._deps.clock.now(), self.state
+        self._facts += drafts(self._deps.ids, now, facts)
         for data in facts:
-            self._facts.append(draft(ids("evt"), now, data))
-            fold(self.state, data, self.state.sequence + 1, now)
+            fold(state, data, state.sequence + 1, now)
 
     async def intend(self, *intents: EventData) -> bool:
         """What is about to happen, committed before it does. False when something was delivered meanwhile: it is
@@ -80,7 +80,8 @@ class Log:
         if wish(self.state):
             work.close()
             return False
-        interruption = Interruption(None if until is None else lambda: until - self._deps.clock.now())
+        left = None if until is None else lambda: until - self._deps.clock.now()
+        interruption = Interruption(self._deps.timers, left)
         self._under_way = (wish, interruption)
         if self._delivered:
             self._listen()
@@ -132,8 +133,8 @@ class Log:
         try:
             if self._folded != known and (data or release is not None):
                 return False  # a delivery was folded while this waited for its turn: decide again
-            now, ids = self._deps.clock.now(), self._deps.ids
-            intents = tuple([draft(ids("evt"), now, item) for item in data])
+            now = self._deps.clock.now()
+            intents = tuple(drafts(self._deps.ids, now, data)) if data else ()
             facts, self._facts = tuple(self._facts), []
             advanced = await self._deps.journal.advance(
                 Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release)

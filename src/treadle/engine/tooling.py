@@ -61,9 +61,12 @@ def prepare(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Ready],
 
 async def run_tools(ready: list[Ready], log: Log, deps: Deps) -> None:
     """Run the calls side by side and record how each ended, as it ends."""
+    if not ready:
+        return
     running = {item.call.call_id: Running(item, log, deps) for item in ready}
     work = [_run(call, running, log) for call in running.values()]
-    await log.unless(_calls_unwanted, _together(work), until=log.state.deadline)
+    together = work[0] if len(work) == 1 else _together(work)
+    await log.unless(_calls_unwanted, together, until=log.state.deadline)
     log.record(*(_stopped(call.item, log.state) for call in running.values()))
 
 
@@ -77,10 +80,6 @@ async def _run(call: "Running", running: dict[str, "Running"], log: Log) -> None
 
 async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
     """All of it side by side. Nothing is left running when this returns or raises."""
-    if len(work) <= 1:
-        for only in work:
-            await only
-        return
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         await asyncio.gather(*tasks)
@@ -97,13 +96,14 @@ def _calls_unwanted(state: RunState) -> bool:
 class Running:
     """One call while it runs."""
 
-    __slots__ = ("_began", "_clock", "_log", "_loop", "_shown", "_timeout", "item")
+    __slots__ = ("_began", "_clock", "_log", "_loop", "_shown", "_timeout", "_timers", "item")
 
     def __init__(self, item: Ready, log: Log, deps: Deps) -> None:
         self.item = item
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._clock = deps.clock
+        self._timers = deps.timers
         self._began = deps.clock.monotonic()
         self._timeout = _timeout(item, deps)
         self._shown = 0
@@ -114,7 +114,7 @@ class Running:
         context = ToolContext(
             origin.run_id, origin.session_id, call.call_id, self.item.start.idempotency_key, self._progress
         )
-        limit = Interruption(None if self._timeout is None else self._time_left)
+        limit = Interruption(self._timers, None if self._timeout is None else self._time_left)
         try:
             content = await self.item.tool.run(self.item.arguments, context)
         except (Exception, SystemExit, asyncio.CancelledError) as raised:  # one that exits must not take us with it

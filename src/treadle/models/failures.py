@@ -169,8 +169,8 @@ def _one_line(endpoint: Endpoint, text: str) -> str:
 _WAIT = re.compile(
     r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?\s*(?:ms|h|m|s)[a-z]*[\s,]*)+)", re.IGNORECASE
 )
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|h|m|s)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|h|m|s)")
+_SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def retry_after(headers: Mapping[str, str], body: str) -> float | None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import io
 import math
-from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 
@@ -21,6 +20,7 @@ from treadle.models.endpoint import Endpoint
 from treadle.models.failures import Limit
 from treadle.models.keys import Key
 from treadle.ports.model import Failed
+from treadle.timers import Timers
 
 _READ_BUFFER = 256 * 1024
 _SMALL_BODY = 1024 * 1024  # aiohttp wants larger ones as a file, which it sends without holding up the loop
@@ -43,22 +43,32 @@ class Connections:
     first call needs them."""
 
     def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+        self.timers = Timers()
+        self._connector: aiohttp.TCPConnector | None = None
+        self._sessions: list[aiohttp.ClientSession] = []
 
-    def session(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
-            self._session = aiohttp.ClientSession(
-                connector=_connector(),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # `_Watch` keeps the time, for less
-                read_bufsize=_READ_BUFFER,
-            )
-        return self._session
+    def session(self, headers: Mapping[str, str]) -> aiohttp.ClientSession:
+        """Calls with these headers."""
+        if self._connector is None:
+            self._connector = _connector()
+        session = aiohttp.ClientSession(
+            connector=self._connector,
+            connector_owner=False,
+            headers=headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # `_Watch` keeps the time, for less
+            read_bufsize=_READ_BUFFER,
+        )
+        self._sessions.append(session)
+        return session
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        sessions, self._sessions = self._sessions, []
+        for session in sessions:
+            await session.close()
+        if self._connector is not None:
+            await self._connector.close()
+            self._connector = None
 
 
 class Protocol(ResponseHandler):
@@ -116,9 +126,14 @@ class Post:
             key: CIMultiDict({**common, **(credentials(key.value) if key else {}), **endpoint.headers})
             for key in (None, *endpoint.keys)
         }
+        self._sessions: dict[Key | None, aiohttp.ClientSession] = {}
 
-    def headers(self, key: Key | None) -> CIMultiDict[str]:
-        return self._headers[key]
+    def session(self, key: Key | None) -> aiohttp.ClientSession:
+        """Calls with this key. Headers that a session has cost less than those that a call brings."""
+        session = self._sessions.get(key)
+        if session is None or session.closed:
+            session = self._sessions[key] = self.connections.session(self._headers[key])
+        return session
 
 
 class Call:
@@ -145,12 +160,11 @@ class Call:
     async def open(self, body: bytes) -> None:
         """Send the request and wait for a good status."""
         endpoint = self._post.endpoint
-        watch = self._watch = _Watch(asyncio.get_running_loop(), endpoint.timeouts)
+        watch = self._watch = _Watch(self._post.connections.timers, endpoint.timeouts)
         try:
-            self._response = await self._post.connections.session().post(
+            self._response = await self._post.session(self._key).post(
                 self._post.url,
-                data=body if len(body) <= _SMALL_BODY else io.BytesIO(body),
-                headers=self._post.headers(self._key),
+                data=aiohttp.BytesPayload(body) if len(body) <= _SMALL_BODY else io.BytesIO(body),
                 allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
             )
         except asyncio.CancelledError:
@@ -219,20 +233,21 @@ class _Watch:
     Until there is a response it cancels the task that waits for one. After that it fails the reader: a timeout
     around every read would cost more than reading."""
 
-    def __init__(self, loop: AbstractEventLoop, timeouts: Timeouts) -> None:
+    def __init__(self, timers: Timers, timeouts: Timeouts) -> None:
+        loop = asyncio.get_running_loop()
         self.time = loop.time
         self.response: aiohttp.ClientResponse | None = None
         self.waiting_since = 0.0
         self.begun = False
-        self._loop = loop
+        self._timers = timers
         self._task = asyncio.current_task()
         self._timeouts = timeouts
         self._started = loop.time()
         self._passed: tuple[Limit, float] | None = None
-        self._timer: TimerHandle = loop.call_later(_first_look(timeouts), self._look)
+        timers.set(self, self._started + _first_look(timeouts, _LOOK_SECONDS))
 
     def cancel(self) -> None:
-        self._timer.cancel()
+        self._timers.call_off(self)
 
     def take_back(self) -> tuple[Limit, float] | None:
         """Undo the cancellation, if it is this watch's and nobody else's: the limit that had passed."""
@@ -240,7 +255,7 @@ class _Watch:
             return None
         return self._passed
 
-    def _look(self) -> None:
+    def ring(self) -> None:
         """Stop the call if a limit has passed or the connection is lost, else look again in time."""
         now, response = self.time(), self.response
         if response is not None and response.content.is_eof():
@@ -249,7 +264,7 @@ class _Watch:
         if response is not None and _is_lost(response):
             response.content.set_exception(aiohttp.ClientPayloadError("the body cannot be parsed"))
         elif at > now:
-            self._timer = self._loop.call_at(min(at, now + _first_look(self._timeouts)), self._look)
+            self._timers.set(self, min(at, now + _first_look(self._timeouts, _LOOK_SECONDS)))
         elif response is not None:
             response.content.set_exception(_TimedOut(limit, seconds))
         elif self._task is not None:
@@ -269,10 +284,10 @@ class _Watch:
 
 
 @lru_cache(maxsize=64)
-def _first_look(timeouts: Timeouts) -> float:
+def _first_look(timeouts: Timeouts, at_most: float) -> float:
     """Seconds within which no limit can have passed unnoticed."""
     limits = (timeouts.first_byte, timeouts.between_bytes, timeouts.whole_call)
-    return min([_LOOK_SECONDS, *(limit for limit in limits if limit is not None)])
+    return min([at_most, *(limit for limit in limits if limit is not None)])
 
 
 def _is_lost(response: aiohttp.ClientResponse) -> bool:

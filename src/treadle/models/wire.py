@@ -16,8 +16,9 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _Kind = TypeVar("_Kind")
 _encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_ID = 64
+_is_legal = re.compile(rf"[a-zA-Z0-9_-]{{1,{_LONGEST_ID}}}").fullmatch
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Unusable(ValueError):
@@ -73,9 +74,9 @@ def arguments_object(arguments: str) -> msgspec.Raw:
 
 def legal_id(call_id: str) -> str:
     """The id of a call in the form that every provider accepts. Different ids stay different."""
-    legal = _ILLEGAL.sub("_", call_id)
-    if legal == call_id and 0 < len(call_id) <= _LONGEST_ID:
+    if _is_legal(call_id):
         return call_id
+    legal = _ILLEGAL.sub("_", call_id)
     digest = blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
     return f"{legal[: _LONGEST_ID - len(digest) - 1]}_{digest}"
 

@@ -1,0 +1,51 @@
+"""Many timers, one of which the event loop knows."""
+
+import asyncio
+
+from treadle.timers import Timers
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.rung: list[float] = []
+
+    def ring(self) -> None:
+        self.rung.append(asyncio.get_running_loop().time())
+
+
+def test_each_rings_once_in_its_time_and_those_called_off_do_not() -> None:
+    async def run() -> None:
+        timers, began = Timers(), asyncio.get_running_loop().time()
+        early, late, off, moved = Bell(), Bell(), Bell(), Bell()
+        timers.set(late, began + 0.10)
+        timers.set(off, began + 0.02)
+        timers.set(early, began + 0.04)
+        timers.set(moved, began + 0.01)
+        timers.set(moved, began + 0.06)
+        timers.call_off(off)
+        timers.call_off(off)
+        await asyncio.sleep(0.2)
+        assert off.rung == []
+        for bell, after in ((early, 0.04), (moved, 0.06), (late, 0.10)):
+            [at] = bell.rung
+            assert began + after <= at < began + after + 0.1
+
+    asyncio.run(run())
+
+
+def test_one_that_sets_itself_again_rings_again() -> None:
+    class Again(Bell):
+        def ring(self) -> None:
+            super().ring()
+            if len(self.rung) < 3:
+                timers.set(self, asyncio.get_running_loop().time() + 0.01)
+
+    timers = Timers()
+
+    async def run() -> None:
+        bell = Again()
+        timers.set(bell, 0.0)
+        await asyncio.sleep(0.15)
+        assert len(bell.rung) == 3
+
+    asyncio.run(run())
