@@ -15,7 +15,8 @@ from treadle.ports.model import ModelRequest, Preamble
 
 CHARACTERS_PER_TOKEN = 4
 LONGEST_REPLY = 8192
-"""Tokens, for a model of which nothing is known and an agent that sets no limit."""
+LONGEST_REASONED = 32_768
+"""Tokens, for a model of which nothing is known and an agent that sets no limit: without reasoning, and with it."""
 
 
 def preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> Preamble:
@@ -61,5 +62,7 @@ def most_expensive(sent_tokens: int, settings: ModelSettings, profile: Profile) 
     """The most dollars that a call may cost: all that is sent, and the longest reply. None: no price is known."""
     if profile.prices is None:
         return 0.0 if profile.local else None
-    longest = settings.max_tokens or profile.max_output or LONGEST_REPLY
+    longest = (
+        settings.max_tokens or profile.max_output or (LONGEST_REASONED if settings.reasoning else LONGEST_REPLY)
+    )
     return profile.cost(Usage(input_tokens=sent_tokens, output_tokens=longest))
