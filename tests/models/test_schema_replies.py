@@ -106,7 +106,7 @@ def test_however_a_cut_off_answer_is_cut_all_that_is_shown_is_kept(
         '{"name": "add", "arguments": {}}',
         '{"arguments": {}}',
         '{"tool": "add", "arguments": {"a": NaN}}',
-        '{"tool": "add", "arguments": ' + '{"a":' * 5000 + "1" + "}" * 5001,
+        '{"tool": "add", "arguments": ' + '{"a":' * 15_000 + "1" + "}" * 15_001,
     ],
 )
 def test_a_reply_that_the_schema_does_not_allow_is_unusable(reply: str) -> None:
