@@ -9,11 +9,11 @@ from typing import Any
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint
 from tests.models.chat import HELLO, KEY, PATIENCE, Exchange, ModelEvent, collect
 from treadle.domain.providers import Timeouts
-from treadle.models.anthropic_messages import FORMAT
-from treadle.models.client import Client
-from treadle.models.endpoint import Endpoint
-from treadle.models.keys import Key, Keys
-from treadle.models.transport import Connections
+from treadle.models.formats.anthropic_messages import FORMAT
+from treadle.models.http.client import Client
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.keys import Key, Keys
+from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Failed, ModelRequest
 
 # ── Events ─────────────────────────────────────────────────────────────────────────────────────────

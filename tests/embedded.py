@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.models.weights import NotFetched, index_url, pull
+from treadle.models.local.weights import NotFetched, index_url, pull
 
 FOLDER = Path(__file__).parents[1] / ".demo" / "models"
 

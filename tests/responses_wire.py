@@ -10,11 +10,11 @@ from typing import Any
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, refuses
 from tests.models.chat import HELLO, KEY, PATIENCE, Exchange, ModelEvent, collect
 from treadle.domain.providers import Timeouts
-from treadle.models.client import Client
-from treadle.models.endpoint import Endpoint
-from treadle.models.keys import Key, Keys
-from treadle.models.responses import FORMAT
-from treadle.models.transport import Connections
+from treadle.models.formats.responses import FORMAT
+from treadle.models.http.client import Client
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.keys import Key, Keys
+from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Failed, Model, ModelRequest
 from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, Refuses, Says, Scene
 

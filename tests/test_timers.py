@@ -49,3 +49,18 @@ def test_one_that_sets_itself_again_rings_again() -> None:
         assert len(bell.rung) == 3
 
     asyncio.run(run())
+
+
+def test_another_event_loop_starts_afresh() -> None:
+    timers, bell = Timers(), Bell()
+
+    async def leave() -> None:
+        timers.set(Bell(), asyncio.get_running_loop().time() + 0.01)
+
+    async def ring() -> None:
+        timers.set(bell, asyncio.get_running_loop().time() + 0.03)
+        await asyncio.sleep(0.1)
+
+    asyncio.run(leave())
+    asyncio.run(ring())
+    assert len(bell.rung) == 1

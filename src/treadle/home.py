@@ -53,6 +53,9 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be taken for true of a model, by provider/model-id."""
 
     def __post_init__(self) -> None:
+        for alias, names in self.aliases.items():
+            if not names:
+                raise ValueError(f"aliases.{alias} must name at least one model")
         for name in self.providers:
             if not name or "/" in name:
                 raise ValueError(f"the name `{name}` must not be empty and must not have a slash")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import treadle
-from tests.engine.running import agent, in_virtual_time, journal, opened, types, virtually
+from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
+from treadle.core.retry import MOST_KEYS
 from treadle.domain.events import (
     BreakerOpened,
     LlmError,
@@ -18,7 +19,7 @@ from treadle.domain.events import (
     RunWaiting,
 )
 from treadle.models.breaker import LEAST_CALLS
-from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ask, call, say
+from treadle.testing.models import Failure, FunctionModel, ScriptedModel, Silence, ask, call, say
 
 REFUSED = Failure("auth", "the key is wrong", retryable=False, next_model=True)
 FALLBACKS = {"fallbacks": ["second/y", "third/z"]}
@@ -249,5 +250,68 @@ def test_the_error_says_why_the_other_took_over(tmp_path: Path, kind: str) -> No
         [error] = [data for data in events if isinstance(data, LlmError)]
         assert (error.kind, error.next_model) == (kind, True)
         assert isinstance(events[-1], RunEnd)
+
+    asyncio.run(story())
+
+
+def test_a_run_whose_fallbacks_are_not_to_be_had_ends_with_what_went_wrong_first(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
+            result = await engine.run(agent(fallbacks=["nosuch/x"]), "go")
+        assert result.outcome == "model_error"
+        assert "the key is wrong" in result.reason
+        assert "no provider is called `nosuch`" in result.reason
+
+    asyncio.run(story())
+
+
+def test_other_keys_are_not_tried_for_ever() -> None:
+    limited = Failure("rate_limited", "slow down", True, retry_after=0.0, next_key=True, next_model=True)
+
+    async def story() -> None:
+        async with in_virtual_time(FunctionModel(lambda _: limited)) as engine:
+            engine.add_model("second", ScriptedModel(say("instead")))
+            result = await engine.run(agent(**FALLBACKS), "go")
+        assert (result.text, result.metrics.model_calls) == ("instead", MOST_KEYS + 4 + 1)
+
+    virtually(story())
+
+
+def test_a_wait_that_nobody_would_wait_for_is_not_waited_for(tmp_path: Path) -> None:
+    tomorrow = Failure("rate_limited", "come back tomorrow", True, retry_after=86_400.0, next_model=True)
+
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(tomorrow)) as engine:
+            engine.add_model("second", ScriptedModel(say("now")))
+            assert (await engine.run(agent(**FALLBACKS), "go")).text == "now"
+
+    asyncio.run(story())
+
+
+def test_a_deadline_does_not_wait_for_a_breaker() -> None:
+    down = FunctionModel(lambda _: Failure("server", "down", retryable=False))
+
+    async def story() -> None:
+        async with in_virtual_time(down) as engine:
+            for _ in range(LEAST_CALLS):
+                await engine.run(agent(), "go")
+            result = await engine.run(agent(limits={"deadline": 2}), "go")
+        assert (result.outcome, result.metrics.duration_ms) == ("deadline", 2000)
+
+    virtually(story())
+
+
+def test_a_probe_that_is_cut_short_by_the_end_of_the_engine_is_given_back(tmp_path: Path) -> None:
+    model = FunctionModel(lambda _: Silence("so far"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            breaker = engine.models.resolve("scripted/x", None).breaker
+            for _ in range(LEAST_CALLS):
+                breaker.record(failed=True, now=-1000.0)
+            run_id = await engine.submit(agent(), "go")
+            await until(engine, run_id, "token")
+            assert breaker.wait(0.0) is not None, "the probe is out"
+        assert breaker.wait(0.0) is None
 
     asyncio.run(story())

@@ -11,11 +11,11 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.providers import Timeouts
 from treadle.domain.tools import ToolSpec
-from treadle.models.chat_completions import FORMAT
-from treadle.models.client import Client
-from treadle.models.endpoint import Endpoint
-from treadle.models.keys import Key, Keys
-from treadle.models.transport import Connections
+from treadle.models.formats.chat_completions import FORMAT
+from treadle.models.http.client import Client
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.keys import Key, Keys
+from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Conversation, Delta, Failed, ModelRequest, Preamble
 
 ModelEvent = Delta | Completed | Failed

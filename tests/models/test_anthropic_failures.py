@@ -30,11 +30,11 @@ from tests.fake_endpoint import PAUSE, Answer, Behaviour, FakeEndpoint, Raw, Sil
 from tests.models.chat import HELLO, KEY, collect
 from treadle.domain.providers import Timeouts
 from treadle.domain.runs import Usage
-from treadle.models.anthropic_messages import FORMAT
-from treadle.models.client import Client
-from treadle.models.endpoint import Endpoint
-from treadle.models.keys import Key, Keys
-from treadle.models.transport import Connections
+from treadle.models.formats.anthropic_messages import FORMAT
+from treadle.models.http.client import Client
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.keys import Key, Keys
+from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Failed, TextDelta
 
 # ── Statuses ───────────────────────────────────────────────────────────────────────────────────────
@@ -454,7 +454,7 @@ def test_a_connection_that_is_dropped_before_the_answer() -> None:
 
 
 def test_an_event_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.models.sse.MAX_EVENT_BYTES", 1024 * 1024)
+    monkeypatch.setattr("treadle.models.http.sse.MAX_EVENT_BYTES", 1024 * 1024)
     failure = broken(begins(), b"event: x\ndata: ", *[b"x" * 100_000] * 12)
     assert failure.kind == "malformed"
     assert "one event is larger than 1 MB" in failure.message

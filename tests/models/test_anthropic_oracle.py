@@ -33,9 +33,9 @@ from tests.models.chat import ADD, HELLO, KEY
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import Profile
-from treadle.models.anthropic_messages import FORMAT, encode_request
-from treadle.models.client import Client
-from treadle.models.transport import Connections
+from treadle.models.formats.anthropic_messages import FORMAT, encode_request
+from treadle.models.http.client import Client
+from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble
 
 # ── Replies ────────────────────────────────────────────────────────────────────────────────────────

@@ -35,12 +35,12 @@ from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, refuses
 from tests.models.chat import HELLO
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models.anthropic_messages import FORMAT, encode_request
-from treadle.models.anthropic_reply import AnthropicReply
-from treadle.models.client import Client
-from treadle.models.sse import Payloads
-from treadle.models.transport import Connections
-from treadle.models.wire import Unusable
+from treadle.models.formats.anthropic_messages import FORMAT, encode_request
+from treadle.models.formats.anthropic_reply import AnthropicReply
+from treadle.models.http.client import Client
+from treadle.models.http.sse import Payloads
+from treadle.models.http.transport import Connections
+from treadle.models.http.wire import Unusable
 from treadle.ports.model import CallDelta, Completed, Model, ReasoningDelta, TextDelta
 from treadle.testing.conformance import model as conformance
 from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, ModelCheck, Refuses, Says, Scene

@@ -14,7 +14,7 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import Profile
 from treadle.domain.tools import ToolSpec
-from treadle.models.anthropic_messages import LONGEST_REPLY, encode_request
+from treadle.models.formats.anthropic_messages import LONGEST_REPLY, encode_request
 from treadle.ports.model import Conversation, ModelRequest, Preamble
 
 MARK = {"type": "ephemeral"}

@@ -19,7 +19,7 @@ from tests.models.chat import HELLO, completed, converse, events_of
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Text, Thinking, ToolUse, user
 from treadle.domain.runs import Usage
-from treadle.models.chat_completions import encode_request
+from treadle.models.formats.chat_completions import encode_request
 from treadle.ports.model import (
     CallDelta,
     Completed,

@@ -26,10 +26,10 @@ from tests.fake_endpoint import (
 from tests.models.chat import HELLO, KEY, broken, collect, endpoint, events_of, failed
 from treadle.domain.providers import NO_TIMEOUTS, Timeouts
 from treadle.domain.runs import Usage
-from treadle.models import transport
-from treadle.models.chat_completions import FORMAT
-from treadle.models.client import Client
-from treadle.models.transport import Connections
+from treadle.models.formats.chat_completions import FORMAT
+from treadle.models.http import transport
+from treadle.models.http.client import Client
+from treadle.models.http.transport import Connections
 from treadle.ports.model import (
     Completed,
     Failed,

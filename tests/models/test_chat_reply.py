@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.fake_endpoint import fragment
 from tests.models.chat import HELLO
 from treadle.domain.messages import ToolUse
-from treadle.models.chat_reply import ChatReply
+from treadle.models.formats.chat_reply import ChatReply
 from treadle.ports.model import CallDelta, Delta
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), st.lists, max_leaves=5)

@@ -13,7 +13,7 @@ from tests.fake_endpoint import (
 from tests.models.chat import ADD, HELLO, KEY, converse
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, user
-from treadle.models.chat_completions import encode_request
+from treadle.models.formats.chat_completions import encode_request
 from treadle.ports.model import (
     Conversation,
     ModelRequest,

@@ -10,12 +10,12 @@ from tests.models.described import ADDED, CALL, Read, asked
 from treadle.domain.messages import Text, Thinking
 from treadle.domain.models import ToolStyle
 from treadle.domain.runs import Usage
-from treadle.models.client import Client, Format
-from treadle.models.described_calls import encode_request, reply_to
-from treadle.models.fenced_reading import FencedReading
-from treadle.models.schema_reading import SchemaReading
-from treadle.models.transport import Connections
-from treadle.models.wire import Unusable
+from treadle.models.described.calls import encode_request, reply_to
+from treadle.models.described.fenced_reading import FencedReading
+from treadle.models.described.schema_reading import SchemaReading
+from treadle.models.http.client import Client, Format
+from treadle.models.http.transport import Connections
+from treadle.models.http.wire import Unusable
 from treadle.ports.model import CallDelta, Completed, Failed, ReasoningDelta, TextDelta
 
 # ── Both ───────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from tests.fake_endpoint import Answer, FakeEndpoint, refuses, says
 from tests.models.chat import HELLO
 from treadle.domain.errors import MissingKey
 from treadle.domain.providers import ProviderConfig
-from treadle.models.keys import RATE_REST, Key, Keys
+from treadle.models.http.keys import RATE_REST, Key, Keys
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Completed, Failed, Resolved
 

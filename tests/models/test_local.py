@@ -17,8 +17,8 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.errors import UsageError
 from treadle.domain.messages import Text, user
 from treadle.home import Home
-from treadle.models import local
-from treadle.models.local import PROFILE, LocalModels
+from treadle.models.local import models as local
+from treadle.models.local.models import PROFILE, LocalModels
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, TextDelta
 
 pytestmark = pytest.mark.slow
@@ -95,7 +95,7 @@ SCRIPT = """
 import asyncio, sys
 from pathlib import Path
 from tests.models.test_local import hello, processes
-from treadle.models.local import LocalModels
+from treadle.models.local.models import LocalModels
 
 async def main():
     models = LocalModels(Path(sys.argv[1]))

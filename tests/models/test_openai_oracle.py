@@ -43,9 +43,9 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
-from treadle.models import chat_completions, responses
-from treadle.models.client import Client
-from treadle.models.transport import Connections
+from treadle.models.formats import chat_completions, responses
+from treadle.models.http.client import Client
+from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble
 
 pytestmark = pytest.mark.filterwarnings(

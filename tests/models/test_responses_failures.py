@@ -35,9 +35,9 @@ from tests.responses_wire import (
 )
 from treadle.domain.providers import NO_TIMEOUTS, Timeouts
 from treadle.domain.runs import Usage
-from treadle.models.client import Client
-from treadle.models.responses import FORMAT
-from treadle.models.transport import Connections
+from treadle.models.formats.responses import FORMAT
+from treadle.models.http.client import Client
+from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Failed
 
 # ── Refusals ───────────────────────────────────────────────────────────────────────────────────────

@@ -39,10 +39,10 @@ from tests.responses_wire import (
 )
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models.client import Client
-from treadle.models.responses import FORMAT, encode_request
-from treadle.models.responses_reply import ResponsesReply
-from treadle.models.transport import Connections
+from treadle.models.formats.responses import FORMAT, encode_request
+from treadle.models.formats.responses_reply import ResponsesReply
+from treadle.models.http.client import Client
+from treadle.models.http.transport import Connections
 from treadle.ports.model import CallDelta, Completed, Delta, ReasoningDelta, TextDelta
 from treadle.testing.conformance.model import CHECKS, ModelCheck
 

@@ -16,7 +16,7 @@ from tests.responses_wire import converse, message, replied, wire
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import Profile
-from treadle.models.responses import encode_request
+from treadle.models.formats.responses import encode_request
 from treadle.ports.model import Completed, Conversation, ModelRequest, Preamble
 
 EMPTY = Preamble("", ())

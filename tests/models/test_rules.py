@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.models.rules import RULES, Example, Rule, rule_for, status_in
+from treadle.models.http.rules import RULES, Example, Rule, rule_for, status_in
 
 CASES = [(rule, example) for rule in RULES for example in rule.examples]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.models.described import ADDED, CALL, CUTS, cut, held
 from treadle.domain.messages import Text
-from treadle.models.wire import Unusable
+from treadle.models.http.wire import Unusable
 from treadle.ports.model import CallDelta, Completed, TextDelta
 
 # ── Held to a schema ───────────────────────────────────────────────────────────────────────────────

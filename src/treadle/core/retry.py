@@ -9,6 +9,10 @@ from treadle.domain.identity import Instant
 
 LINEAR_STEP_MS: Final = 2000
 LONGEST_MS: Final = 60_000
+LONGEST_ASKED: Final = 3600.0
+"""Seconds; a provider that asks for more is not waited for."""
+MOST_KEYS: Final = 8
+"""So many other keys are tried at once; after that it is a failure like any other."""
 
 
 def retry_after(
@@ -18,13 +22,15 @@ def retry_after(
 
     A wait that the provider asked for is honoured in full; otherwise it follows the agent's schedule. With another
     key, and once in the plainest form of the conversation, it is tried at once."""
-    if error.next_key:
+    if error.next_key and state.keys_tried < MOST_KEYS:
         return LlmRetry(error.step, error.attempt, now, 0)
     if error.repair:
         return None if state.plain else LlmRetry(error.step, error.attempt, now, 0, plain=True)
     policy = state.agent.retry
     if not error.retryable or state.failures >= policy.attempts:
         return None
+    if asked_wait is not None and not 0 <= asked_wait <= LONGEST_ASKED:
+        return None  # nobody waits that long: another model, or the provider's own words
     delay_ms = round(asked_wait * 1000) if asked_wait is not None else _scheduled(policy, state.failures, chance)
     return LlmRetry(error.step, error.attempt, now + delay_ms / 1000, delay_ms)
 

@@ -117,6 +117,10 @@ class RunState:
     failures: int = 0
     """Failed attempts in a row."""
     failure: LlmError | None = None
+    keys_tried: int = 0
+    """Other keys that were tried at once, since the model last replied."""
+    fallback_reason: str = ""
+    """Why the model that came before could not go on."""
     counted_tokens: int = 0
     """Of the conversation, as the provider last counted it."""
     counted_characters: int = 0

@@ -14,6 +14,13 @@ ToolStyle = Literal["native", "schema", "fenced"]
 its text, which is read for allowed tools only."""
 
 
+def _check_prices(prices: "LongPrices | Prices") -> None:
+    for name in ("input", "output", "cache_read", "cache_write"):
+        value = getattr(prices, name)
+        if value is not None and value < 0:
+            raise ValueError(f"{name} must be 0 or more, found {value}")
+
+
 class LongPrices(Struct, frozen=True, omit_defaults=True):
     """Prices of a whole request whose prompt is longer than `above` tokens."""
 
@@ -22,6 +29,9 @@ class LongPrices(Struct, frozen=True, omit_defaults=True):
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_prices(self)
 
 
 class Prices(Struct, frozen=True, omit_defaults=True):
@@ -34,10 +44,7 @@ class Prices(Struct, frozen=True, omit_defaults=True):
     long: tuple[LongPrices, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("input", "output", "cache_read", "cache_write"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name} must be 0 or more, found {value}")
+        _check_prices(self)
 
     def cost(self, usage: Usage) -> float:
         """What these tokens cost, in dollars."""

@@ -1,7 +1,7 @@
 """What a provider of models is: where it answers, in which wire format, with which key, and how patiently."""
 
 from typing import Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from msgspec import Struct
 
@@ -46,8 +46,7 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     """Its models run on the user's own machine: nothing is charged."""
 
     def __post_init__(self) -> None:
-        url = urlsplit(self.base_url)
-        if url.scheme not in ("http", "https") or not url.hostname:
+        if not _is_address(self.base_url):
             raise ValueError(
                 f"base_url must be an http or https URL such as https://host/v1, found `{self.base_url}`"
             )
@@ -59,6 +58,26 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     def __repr__(self) -> str:
         """Without the key and the headers: a value that is logged must not give secrets away."""
         return f"ProviderConfig({self.base_url!r}, {self.mode!r})"
+
+
+def public(url: str) -> str:
+    """An address without a user name, a password or a query, any of which may hold a key."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def secrets_in(url: str) -> list[str]:
+    """What an address may hold that nobody else should read."""
+    parts = urlsplit(url)
+    return [word for word in (parts.password, *(value for _, value in parse_qsl(parts.query))) if word]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:
+        return False
 
 
 def _mode_of(url: SplitResult) -> ApiMode:

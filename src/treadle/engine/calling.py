@@ -130,9 +130,8 @@ class Attempt:
                 unique = unique_call_ids(parts, self._log.state.ledger.ids, prefix=f"call_{step}")
                 return (self._response(unique, stop, usage, raw_stop), *self._breaker(failed=False))
             case Failed() as failed:
-                return (*self._failed(failed), *self._breaker(failed.kind in TELLING))
+                return (*self._failed(failed), *(self._breaker(failed=True) if failed.kind in TELLING else ()))
             case None:  # it was cut short, by a wish or by the deadline
-                self._model.breaker.abandon()
                 kept = (Text("".join(self._text)),) if self._text else ()
                 return (self._response(kept, "interrupted", self._guess()),)
 

@@ -47,10 +47,11 @@ async def _carry(log: Log, deps: Deps) -> None:
         match possible(decide(log.state, deps.clock.now()), model, log.state, deps):
             case CallModel(notes, tools_offered):
                 assert isinstance(model, Resolved)
-                if await log.intend(*asked(log.state, model.profile, notes, tools_offered)):
-                    await call_model(model, tools_offered, log, deps)
-                else:
-                    model.breaker.abandon()
+                try:
+                    if await log.intend(*asked(log.state, model.profile, notes, tools_offered)):
+                        await call_model(model, tools_offered, log, deps)
+                finally:
+                    model.breaker.abandon()  # a call that did not get to its end must not keep others waiting
             case FallBack(event):
                 log.record(event)
                 model = take_over(log, deps)
@@ -85,14 +86,18 @@ def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps)
     if isinstance(step, CallModel) and (seconds := model.breaker.wait(deps.clock.monotonic())) is not None:
         failing = f"{model.provider}/{model.model} fails too often and is left alone for {seconds:.0f} s"
         following = fallback_after(state, failing)
-        return FallBack(following) if following else Wait("breaker", failing, deps.clock.now() + seconds)
+        if following:
+            return FallBack(following)
+        wake_at = deps.clock.now() + seconds
+        return Wait("breaker", failing, wake_at if state.deadline is None else min(wake_at, state.deadline))
     return step
 
 
 def waiting(wait: Wait, state: RunState) -> tuple[EventData, ...]:
     """What is put on record of a wait. Looking at a run that still waits for the same says nothing new."""
     event = RunWaiting(wait.reason, wait.detail, wait.wake_at)
-    return () if event == state.waiting else (event,)
+    known = state.waiting is not None and wait.reason == state.waiting.reason == "breaker"
+    return () if known or event == state.waiting else (event,)
 
 
 def ending(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:

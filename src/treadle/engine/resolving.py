@@ -2,11 +2,12 @@
 
 from msgspec import Struct
 
+from treadle.core.guards.quarantine import RECOVERIES
 from treadle.core.retry import fallback_after
 from treadle.core.routing import Route, route
 from treadle.core.state import RunState
 from treadle.domain.errors import UsageError
-from treadle.domain.events import EventData, ModelResolved, RunStart
+from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
 from treadle.domain.tools import ToolSpec
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log
@@ -22,8 +23,8 @@ class Missing(Struct, frozen=True):
 def begin(log: Log, deps: Deps) -> Resolved | Missing:
     """Find the model that answers and, the first time, the tools that may be called."""
     state = log.state
-    if state.cancelled is not None:
-        return Missing("nothing: it is cancelled")
+    if state.cancelled is not None or state.recoveries > RECOVERIES:
+        return Missing("nothing: it is about to end")
     try:
         model, news = _find(state, deps)
         tools = _tools(state, deps)
@@ -43,11 +44,18 @@ def take_over(log: Log, deps: Deps) -> Resolved | Missing:
         except UsageError as error:
             following = fallback_after(log.state, str(error))
             if following is None:
+                log.record(_nobody_left(log.state, error))
                 return Missing(str(error))
             log.record(following)
         else:
             log.record(*news)
             return model
+
+
+def _nobody_left(state: RunState, error: UsageError) -> LlmError:
+    """The failure that made the run fall back, and why nobody could take over."""
+    message = f"{state.fallback_reason} No fallback could take over: {error}"
+    return LlmError(state.step.number, state.step.attempts, "not_found", message, retryable=False)
 
 
 def _find(state: RunState, deps: Deps) -> tuple[Resolved, tuple[EventData, ...]]:

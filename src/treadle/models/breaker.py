@@ -15,6 +15,8 @@ OPEN_AT = 0.5
 REST_SECONDS = 30.0
 LONGEST_REST = 300.0
 """Each probe that fails doubles the rest, up to this."""
+PROBE_SECONDS = 900.0
+"""After so long a probe is taken for lost."""
 BUSY_SECONDS = 1.0
 """How long others wait while a probe is under way."""
 
@@ -44,6 +46,7 @@ class CircuitBreaker:
         self._open_until: float | None = None
         self._rest = REST_SECONDS
         self._probing = False
+        self._probe_lapses = 0.0
 
     @property
     def phase(self) -> Phase:
@@ -68,9 +71,9 @@ class CircuitBreaker:
             return None
         if now < self._open_until:
             return self._open_until - now
-        if self._probing:
+        if self._probing and now < self._probe_lapses:
             return BUSY_SECONDS
-        self._probing = True
+        self._probing, self._probe_lapses = True, now + PROBE_SECONDS
         return None
 
     def record(self, failed: bool, now: float) -> BreakerChange | None:

@@ -53,6 +53,10 @@ class Catalog:
             found = self._profiles[provider, model] = self._corrected(f"{provider}/{model}", known)
         return found
 
+    def forget(self, provider: str) -> None:
+        """Another provider goes by this name now."""
+        self._profiles = {key: found for key, found in self._profiles.items() if key[0] != provider}
+
     def _corrected(self, name: str, profile: Profile) -> Profile:
         """The profile with what the home says of the model."""
         said = self._models.get(name)

@@ -13,16 +13,16 @@ from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.providers import ProviderConfig
 from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
 from treadle.models.catalog import Catalog
-from treadle.models.endpoint import Endpoint
-from treadle.models.keys import Key, Keys
-from treadle.models.local import PROFILE as LOCAL_PROFILE
-from treadle.models.local import PROVIDER as LOCAL
-from treadle.models.local import LocalModels
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.keys import Key, Keys
+from treadle.models.local.models import PROFILE as LOCAL_PROFILE
+from treadle.models.local.models import PROVIDER as LOCAL
+from treadle.models.local.models import LocalModels
 from treadle.models.presets import presets
 from treadle.ports.model import Model, Resolved
 
 if TYPE_CHECKING:
-    from treadle.models.transport import Connections
+    from treadle.models.http.transport import Connections
 
 
 class _Ready(NamedTuple):
@@ -60,12 +60,14 @@ class ModelRegistry:
         _check_name(name)
         self._configs[name] = config
         self._ready.pop(name, None)
+        self.catalog.forget(name)
 
     def add_model(self, name: str, model: Model, api_mode: str = "custom") -> None:
         """Make a ready client known as a provider: it answers for every model id."""
         _check_name(name)
         self._configs.pop(name, None)
         self._ready[name] = _Ready(api_mode, model)
+        self.catalog.forget(name)
 
     @property
     def providers(self) -> Mapping[str, ProviderConfig | None]:
@@ -168,9 +170,9 @@ class ModelRegistry:
 
     def _connect(self, name: str) -> _Ready:
         # Imported when the first call is made: the HTTP client is half of what starting a command costs.
-        from treadle.models.client import Client
         from treadle.models.formats import format_of
-        from treadle.models.transport import Connections
+        from treadle.models.http.client import Client
+        from treadle.models.http.transport import Connections
 
         config = self._configs[name]
         self._connections = self._connections or Connections()

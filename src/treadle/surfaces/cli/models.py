@@ -11,6 +11,7 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.errors import UsageError
 from treadle.domain.messages import user
 from treadle.domain.models import Profile
+from treadle.domain.providers import public
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import FAILED, complain
@@ -26,7 +27,12 @@ async def list_models(json: bool) -> int:
     """Providers with their keys, and the short names with what they stand for now."""
     models = Engine().models
     providers: list[dict[str, Any]] = [
-        {"provider": name, "base_url": config.base_url, "api_mode": config.mode, "ready": not models.missing(name)}
+        {
+            "provider": name,
+            "base_url": public(config.base_url),
+            "api_mode": config.mode,
+            "ready": not models.missing(name),
+        }
         for name, config in models.providers.items()
         if config is not None
     ]

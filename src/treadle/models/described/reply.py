@@ -9,8 +9,8 @@ import msgspec
 from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models.chat_reply import ChatReply
-from treadle.models.wire import Unusable, json_object
+from treadle.models.formats.chat_reply import ChatReply
+from treadle.models.http.wire import Unusable, json_object
 from treadle.ports.model import CallDelta, Completed, Delta, ModelRequest, ReasoningDelta, Show, TextDelta
 
 _fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

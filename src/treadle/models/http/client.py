@@ -9,15 +9,16 @@ import msgspec
 
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
-from treadle.models import failures
-from treadle.models.endpoint import Endpoint
-from treadle.models.failures import Asked
-from treadle.models.keys import RATE_REST, Key
-from treadle.models.sse import EventTooLarge, Payloads
-from treadle.models.transport import Call, CallFailed, Connections, Credentials, Post, bearer
-from treadle.models.wire import Unusable
+from treadle.models.http import failures
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.failures import Asked
+from treadle.models.http.keys import RATE_REST, Key
+from treadle.models.http.sse import EventTooLarge, Payloads
+from treadle.models.http.transport import Call, CallFailed, Connections, Credentials, Post, bearer
+from treadle.models.http.wire import Unusable
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
+_LEAST_REST = 5.0
 _REFUSED_REST = 3600.0
 """Seconds for which a key rests that was refused, or whose account is empty."""
 
@@ -98,7 +99,9 @@ class Client:
         """Where another key may help, let this one rest; if another is ready, the call can be tried at once."""
         if not failed.next_key or key is None:
             return msgspec.structs.replace(failed, next_key=False) if failed.next_key else failed
-        seconds = (failed.retry_after or RATE_REST) if failed.kind == "rate_limited" else _REFUSED_REST
+        seconds = _REFUSED_REST
+        if failed.kind == "rate_limited":
+            seconds = min(_REFUSED_REST, max(_LEAST_REST, failed.retry_after or RATE_REST))
         if not self._endpoint.keys.rest(key, seconds):
             return msgspec.structs.replace(failed, next_key=False)
         return msgspec.structs.replace(failed, retryable=True, retry_after=0.0)

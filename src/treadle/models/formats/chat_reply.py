@@ -8,7 +8,7 @@ from msgspec import Struct
 from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models.wire import UNREADABLE, Unusable, json_object, reader, tokens
+from treadle.models.http.wire import UNREADABLE, Unusable, json_object, reader, tokens
 from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
 _DONE = b"[DONE]"

@@ -6,10 +6,10 @@ before what may differ per request, so that each request of a run begins with th
 from typing import Any
 
 from treadle.domain.messages import Image, Message, Text, ToolResult, ToolUse
-from treadle.models import described_calls
-from treadle.models.chat_reply import ChatReply
-from treadle.models.client import Format, Reply
-from treadle.models.wire import encode, legal_id
+from treadle.models.described import calls as described_calls
+from treadle.models.formats.chat_reply import ChatReply
+from treadle.models.http.client import Format, Reply
+from treadle.models.http.wire import encode, legal_id
 from treadle.ports.model import ModelRequest, Preamble
 
 WIRE_FORMAT = "chat_completions"

@@ -1,12 +1,11 @@
 """One provider's address and credentials, and how it is spoken of where people read it."""
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from treadle.domain.providers import Timeouts
-from treadle.models.keys import Key, Keys
+from treadle.domain.providers import Timeouts, public, secrets_in
+from treadle.models.http.keys import Key, Keys
 
 _MIN_SECRET = 6  # a shorter value is no secret, and hiding it would only garble the message
 
@@ -29,15 +28,15 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def public_url(self) -> str:
         """The address without a user name, a password or a query, any of which may hold a key."""
-        url = urlsplit(self.url)
-        return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        return public(self.url)
 
     def setting_of(self, key: Key | None) -> str:
         return self.key_setting if key is None else key.setting
 
     def censored(self, text: str) -> str:
         """The text without the keys and the values of extra headers: providers like to quote them."""
-        for secret in (*[key.value for key in self.keys], *self.headers.values()):
+        words = [word for value in self.headers.values() for word in (value, value.rpartition(" ")[2])]
+        for secret in (*[key.value for key in self.keys], *words, *secrets_in(self.url)):
             if secret and len(secret) >= _MIN_SECRET:
                 text = text.replace(secret, "[hidden]")
         return text

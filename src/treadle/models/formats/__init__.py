@@ -1,20 +1,20 @@
 """The wire formats by their names, each loaded when it is first spoken."""
 
 from treadle.domain.providers import ApiMode
-from treadle.models.client import Format
+from treadle.models.http.client import Format
 
 
 def format_of(mode: ApiMode) -> Format:
     match mode:
         case "anthropic_messages":
-            from treadle.models import anthropic_messages
+            from treadle.models.formats import anthropic_messages
 
             return anthropic_messages.FORMAT
         case "chat_completions":
-            from treadle.models import chat_completions
+            from treadle.models.formats import chat_completions
 
             return chat_completions.FORMAT
         case "responses":
-            from treadle.models import responses
+            from treadle.models.formats import responses
 
             return responses.FORMAT

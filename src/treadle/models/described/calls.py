@@ -10,12 +10,12 @@ import msgspec
 
 from treadle.domain.messages import Image, Message, Part, Text, ToolResult
 from treadle.domain.models import ToolStyle
-from treadle.models.described_reply import DescribedReply
-from treadle.models.described_tools import instructions
-from treadle.models.fenced_reading import FencedReading
-from treadle.models.reply_schema import reply_schema
-from treadle.models.schema_reading import SchemaReading
-from treadle.models.wire import arguments_object, encode
+from treadle.models.described.fenced_reading import FencedReading
+from treadle.models.described.reply import DescribedReply
+from treadle.models.described.reply_schema import reply_schema
+from treadle.models.described.schema_reading import SchemaReading
+from treadle.models.described.tools import instructions
+from treadle.models.http.wire import arguments_object, encode
 from treadle.ports.model import Conversation, ModelRequest, Preamble, ToolChoice
 
 _NO_IMAGE = "\n[An image was here; it cannot be shown.]\n"

@@ -8,7 +8,7 @@ from typing import Literal
 
 from treadle.domain.events import StopReason
 from treadle.domain.messages import ToolUse
-from treadle.models.described_reply import read_call
+from treadle.models.described.reply import read_call
 
 _FENCE = "```"
 _FENCED_LINE = re.compile(r"[ \t]{0,16}(`{3,}+)(.*)", re.DOTALL)

@@ -15,10 +15,10 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from treadle.domain.providers import Timeouts
-from treadle.models import failures
-from treadle.models.endpoint import Endpoint
-from treadle.models.failures import Limit
-from treadle.models.keys import Key
+from treadle.models.http import failures
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.failures import Limit
+from treadle.models.http.keys import Key
 from treadle.ports.model import Failed
 from treadle.timers import Timers
 

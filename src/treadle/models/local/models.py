@@ -15,7 +15,7 @@ import msgspec
 from treadle.domain.errors import UsageError
 from treadle.domain.models import Profile
 from treadle.domain.providers import NO_TIMEOUTS
-from treadle.models.known_weights import WEIGHTS
+from treadle.models.local.known_weights import WEIGHTS
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
 PROVIDER = "local"
@@ -102,10 +102,10 @@ class LocalModels:
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         # Imported when the first call is made: the HTTP client is half of what starting a command costs.
-        from treadle.models.chat_completions import FORMAT
-        from treadle.models.client import Client
-        from treadle.models.endpoint import Endpoint
-        from treadle.models.transport import Connections
+        from treadle.models.formats.chat_completions import FORMAT
+        from treadle.models.http.client import Client
+        from treadle.models.http.endpoint import Endpoint
+        from treadle.models.http.transport import Connections
 
         try:
             server = await self._server(request.model, request.profile.context_window)
@@ -146,7 +146,7 @@ class LocalModels:
         path, began = self._path(model), time.monotonic()
         self.notice(f"loading {path.name} …")
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "treadle.models.local_server", str(path), str(window),
+            sys.executable, "-m", "treadle.models.local.server", str(path), str(window),
             stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True,
         )  # fmt: skip
         words = asyncio.ensure_future(_last_words(process))

@@ -6,8 +6,8 @@ from typing import Any
 
 from treadle.domain.models import ToolStyle
 from treadle.domain.tools import ToolSpec
-from treadle.models.reply_schema import as_object, definitions
-from treadle.models.wire import encode
+from treadle.models.described.reply_schema import as_object, definitions
+from treadle.models.http.wire import encode
 
 _DEEPEST = 3
 """How far values inside values are described."""

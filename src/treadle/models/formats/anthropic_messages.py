@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
-from treadle.models.anthropic_reply import AnthropicReply
-from treadle.models.client import Format
-from treadle.models.wire import arguments_object, encode, legal_id
+from treadle.models.formats.anthropic_reply import AnthropicReply
+from treadle.models.http.client import Format
+from treadle.models.http.wire import arguments_object, encode, legal_id
 from treadle.ports.model import ModelRequest, Preamble
 
 WIRE_FORMAT = "anthropic_messages"

@@ -8,9 +8,9 @@ from collections.abc import Container
 
 from treadle.domain.events import StopReason
 from treadle.domain.messages import ToolUse
-from treadle.models.described_reply import read_call
-from treadle.models.surrogates import mended
-from treadle.models.wire import Unusable
+from treadle.models.described.reply import read_call
+from treadle.models.http.surrogates import mended
+from treadle.models.http.wire import Unusable
 
 _BLANK = " \t\r\n"
 _HEAD = '{"answer":"'

@@ -1,4 +1,4 @@
-"""A GGUF file served over HTTP by llama.cpp, in a process of its own: `python -m treadle.models.local_server FILE`.
+"""A GGUF file served over HTTP by llama.cpp, in a process of its own: `python -m treadle.models.local.server FILE`.
 
 It says where it listens in one line of JSON, and ends when its standard input does: with whoever started it."""
 

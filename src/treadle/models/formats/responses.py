@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
-from treadle.models.client import Format
-from treadle.models.responses_reply import ResponsesReply
-from treadle.models.wire import encode, legal_id
+from treadle.models.formats.responses_reply import ResponsesReply
+from treadle.models.http.client import Format
+from treadle.models.http.wire import encode, legal_id
 from treadle.ports.model import ModelRequest, Preamble
 
 WIRE_FORMAT = "responses"

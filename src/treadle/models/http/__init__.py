@@ -1,0 +1,1 @@
+"""A call to a model over HTTP, whatever the wire format."""
