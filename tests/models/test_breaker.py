@@ -58,7 +58,10 @@ def test_one_probe_goes_through_and_closes_it() -> None:
     breaker = opened()
     assert breaker.wait(REST_SECONDS) is None
     assert breaker.phase == "half_open"
-    assert breaker.wait(REST_SECONDS) == BUSY_SECONDS, "one at a time"
+    assert breaker.wait(REST_SECONDS, "another") == BUSY_SECONDS, "one at a time"
+    assert breaker.record(failed=False, now=REST_SECONDS, who="another") is None, "not the probe"
+    breaker.abandon("another")
+    assert breaker.wait(REST_SECONDS, "a third") == BUSY_SECONDS
     assert breaker.record(failed=False, now=REST_SECONDS + 1) == "closed"
     assert breaker.wait(REST_SECONDS + 1) is None
     assert breaker.record(failed=True, now=REST_SECONDS + 2) is None, "it counts from the start"

@@ -99,6 +99,13 @@ def test_for_a_provider_that_the_alias_does_not_know_it_is_a_plain_id() -> None:
     assert (found.provider, found.model) == ("ollama", "sonnet")
 
 
+def test_a_default_provider_is_asked_before_a_built_in_alias() -> None:
+    found = ModelRegistry(KEYS, "ollama").resolve("gpt", None)
+    assert (found.provider, found.model) == ("ollama", "gpt")
+    found = ModelRegistry(KEYS, "ollama", Catalog({"gpt": ("openai/own",)})).resolve("gpt", None)
+    assert (found.provider, found.model) == ("openai", "own")
+
+
 def test_without_any_key_the_first_ones_is_asked_for() -> None:
     with pytest.raises(MissingKey, match="ANTHROPIC_API_KEY"):
         ModelRegistry({}).resolve("sonnet", None)

@@ -171,7 +171,7 @@ class Attempt:
         return (error,) if retry is None else (error, retry)
 
     def _breaker(self, failed: bool) -> tuple[EventData, ...]:
-        match self._model.breaker.record(failed, self._deps.clock.monotonic()):
+        match self._model.breaker.record(failed, self._deps.clock.monotonic(), self._log.origin.run_id):
             case "opened":
                 return (BreakerOpened(self._model.provider, self._model.model),)
             case "closed":

@@ -51,7 +51,7 @@ async def _carry(log: Log, deps: Deps) -> None:
                     if await log.intend(*asked(log.state, model.profile, notes, tools_offered)):
                         await call_model(model, tools_offered, log, deps)
                 finally:
-                    model.breaker.abandon()  # a call that did not get to its end must not keep others waiting
+                    model.breaker.abandon(log.origin.run_id)  # if it has not got to its end
             case FallBack(event):
                 log.record(event)
                 model = take_over(log, deps)
@@ -83,7 +83,7 @@ def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps)
     """The step; or a wait where what it takes is missing; or another model where this one is left alone."""
     if isinstance(model, Missing):
         return Wait("unavailable", model.what, state.deadline) if isinstance(step, CallModel | RunTools) else step
-    if isinstance(step, CallModel) and (seconds := model.breaker.wait(deps.clock.monotonic())) is not None:
+    if isinstance(step, CallModel) and (seconds := _left_alone(model, state, deps)) is not None:
         failing = f"{model.provider}/{model.model} fails too often and is left alone for {seconds:.0f} s"
         following = fallback_after(state, failing)
         if following:
@@ -91,6 +91,10 @@ def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps)
         wake_at = deps.clock.now() + seconds
         return Wait("breaker", failing, wake_at if state.deadline is None else min(wake_at, state.deadline))
     return step
+
+
+def _left_alone(model: Resolved, state: RunState, deps: Deps) -> float | None:
+    return model.breaker.wait(deps.clock.monotonic(), state.origin.run_id)
 
 
 def waiting(wait: Wait, state: RunState) -> tuple[EventData, ...]:

@@ -46,6 +46,7 @@ class CircuitBreaker:
         self._open_until: float | None = None
         self._rest = REST_SECONDS
         self._probing = False
+        self._prober: str = ""
         self._probe_lapses = 0.0
 
     @property
@@ -66,32 +67,34 @@ class CircuitBreaker:
         """Whether a call now would have to wait."""
         return self._open_until is not None and (now < self._open_until or self._probing)
 
-    def wait(self, now: float) -> float | None:
+    def wait(self, now: float, who: str = "") -> float | None:
         if self._open_until is None:
             return None
         if now < self._open_until:
             return self._open_until - now
-        if self._probing and now < self._probe_lapses:
+        if self._probing and who != self._prober and now < self._probe_lapses:
             return BUSY_SECONDS
-        self._probing, self._probe_lapses = True, now + PROBE_SECONDS
+        self._probing, self._prober = True, who
+        self._probe_lapses = now + PROBE_SECONDS
         return None
 
-    def record(self, failed: bool, now: float) -> BreakerChange | None:
+    def record(self, failed: bool, now: float, who: str = "") -> BreakerChange | None:
         self._forget(now)
         self._calls.append((now, failed))
         self._failures += failed
         if self._open_until is not None:
-            return self._probed(failed, now)
+            return self._probed(failed, now, who)
         if failed and len(self._calls) >= LEAST_CALLS and self._failures >= OPEN_AT * len(self._calls):
             self._rest = REST_SECONDS
             return self._open(now)
         return None
 
-    def abandon(self) -> None:
-        self._probing = False
+    def abandon(self, who: str = "") -> None:
+        if who == self._prober:
+            self._probing = False
 
-    def _probed(self, failed: bool, now: float) -> BreakerChange | None:
-        if not self._probing:
+    def _probed(self, failed: bool, now: float, who: str) -> BreakerChange | None:
+        if not self._probing or who != self._prober:
             return None  # a call that was sent before it opened
         self._probing = False
         if failed:

@@ -90,7 +90,7 @@ class ModelRegistry:
         return [*SHARED.states(), *self._own_breakers.states()]
 
     def resolve(self, model: str, provider: str | None) -> Resolved:
-        names = self.catalog.names(model)
+        names = self.catalog.names(model, own_only=self._default is not None)
         if provider and names != (model,):  # of those that an alias stands for, the ones of this provider
             of_provider = tuple(name for name in names if name.startswith(f"{provider}/"))
             names, provider = (of_provider, None) if of_provider else ((model,), provider)

@@ -134,18 +134,19 @@ BreakerChange = Literal["opened", "closed"]
 
 
 class Breaker(Protocol):
-    """Keeps calls from a model that fails most of the time. Times are those of a monotonic clock."""
+    """Keeps calls from a model that fails most of the time. Times are those of a monotonic clock; `who` names
+    whoever calls, so that one call is not taken for another."""
 
-    def wait(self, now: float) -> float | None:
+    def wait(self, now: float, who: str = "") -> float | None:
         """Seconds until a call may be tried; None when it may be now. A call that may be tried must be followed by
         `record` or `abandon`."""
         ...
 
-    def record(self, failed: bool, now: float) -> BreakerChange | None:
+    def record(self, failed: bool, now: float, who: str = "") -> BreakerChange | None:
         """A call has ended; whether that has changed what the breaker does."""
         ...
 
-    def abandon(self) -> None:
+    def abandon(self, who: str = "") -> None:
         """A call was cut short and says nothing about the model."""
         ...
 
