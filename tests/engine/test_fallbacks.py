@@ -242,7 +242,7 @@ def test_another_key_is_tried_at_once_and_does_not_count_as_a_retry(tmp_path: Pa
 @pytest.mark.parametrize("kind", ["auth", "not_found", "server", "billing"])
 def test_the_error_says_why_the_other_took_over(tmp_path: Path, kind: str) -> None:
     async def story() -> None:
-        failure = Failure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType]
+        failure = Failure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType] -- a kind
         async with opened(tmp_path, ScriptedModel(failure)) as engine:
             engine.add_model("second", ScriptedModel(say("ok")))
             result = await engine.run(agent(**FALLBACKS), "go")

@@ -146,14 +146,14 @@ def test_what_the_home_says_of_a_model_counts(tmp_path: Path) -> None:
     config = home(
         tmp_path,
         "aliases: {fast: [mine/m]}\n"
-        "models:\n  mine/m: {context_window: 32000, prices: {input: 1, output: 2}, tools: schema, images: false}\n"
+        "models:\n  mine/m: {context_window: 32000, prices: {input: 1, output: 2}, tools: schema}\n"
         "providers: {mine: {base_url: 'http://127.0.0.1:1/v1'}}\n",
     ).config()
     catalog = Catalog(config.aliases, config.models)
     registry = ModelRegistry({}, catalog=catalog)
     registry.add("mine", config.providers["mine"])
     profile = registry.resolve("fast", None).profile
-    assert (profile.context_window, profile.tools, profile.images) == (32000, "schema", False)
+    assert (profile.context_window, profile.tools) == (32000, "schema")
     assert profile.cost(Usage(1_000_000, 1_000_000)) == pytest.approx(3.0)
     assert set(catalog.aliases) == {*ALIASES, "fast"}
 
@@ -200,4 +200,4 @@ def test_facts_are_looked_up_once() -> None:
 def test_the_wire_format_is_what_is_said_else_what_the_address_suggests(
     url: str, explicit: str | None, mode: str
 ) -> None:
-    assert ProviderConfig(url, explicit).mode == mode  # pyright: ignore[reportArgumentType]
+    assert ProviderConfig(url, explicit).mode == mode  # pyright: ignore[reportArgumentType] -- one of the modes

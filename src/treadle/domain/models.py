@@ -70,7 +70,6 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     """The most tokens of one reply, where it is known."""
     prices: Prices | None = None
     tools: ToolStyle = "native"
-    images: bool = True
     thinking: Literal["adaptive", "budget"] = "adaptive"
     """How a model is asked to think that can: by effort, or by a budget of tokens."""
     sealed_reasoning: bool = False
@@ -92,7 +91,6 @@ class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     max_output: int | None = None
     prices: Prices | None = None
     tools: ToolStyle | None = None
-    images: bool | None = None
     thinking: Literal["adaptive", "budget"] | None = None
 
     def __post_init__(self) -> None:

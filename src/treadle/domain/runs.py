@@ -35,8 +35,6 @@ _LIMITS: Final = (
     "deadline",
 )
 
-ENDED: Final[frozenset[Status]] = frozenset(("completed", "failed", "cancelled"))
-
 
 def status_of(kind: OutcomeKind) -> Status:
     """The status in which an outcome leaves its run."""

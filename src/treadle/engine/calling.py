@@ -106,6 +106,7 @@ class Attempt:
             self._show(AttemptReset(self._sequence, self._number))
         try:
             end = await self._model.client.reply(self._request, self._heard)
+            # An adapter may be anybody's, and unchecked: what it promises is not what it must return.
             if not isinstance(end, ENDS):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"it returned {end!r}, not Completed or Failed")
             self._end = end

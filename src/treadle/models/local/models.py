@@ -21,7 +21,7 @@ from treadle.ports.model import Completed, Failed, ModelRequest, Show
 PROVIDER = "local"
 CONTEXT_WINDOW = 8192
 """Tokens, where `models` in `config.yaml` does not say otherwise: memory is taken for all of them."""
-PROFILE = Profile(CONTEXT_WINDOW, tools="schema", images=False, local=True)
+PROFILE = Profile(CONTEXT_WINDOW, tools="schema", local=True)
 LONGEST_REPLY = 1024
 _STARTS_WITHIN = 300.0
 _STOPS_WITHIN = 2.0

@@ -93,7 +93,6 @@ async def show_model(model: str, json: bool) -> int:
         ("context window", f"{found.profile.context_window:,} tokens"),
         ("price", _price(found.profile)),
         ("tools", found.profile.tools),
-        ("images", "yes" if found.profile.images else "no"),
     ):
         print(f"{name:<15} {one_line(words)}")
     return 0
