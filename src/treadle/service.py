@@ -1,12 +1,13 @@
 """The one entry for every surface: submit, steer, cancel, subscribe, query. Nothing here knows who is asking."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, Origin, draft
-from treadle.domain.errors import InvalidState, SizeLimitExceeded, UsageError
+from treadle.domain.errors import InvalidState, MissingKey, SizeLimitExceeded, UsageError
 from treadle.domain.events import (
     CancelRequested,
     Delivery,
@@ -100,6 +101,9 @@ class Service:
             except ValueError as error:
                 raise UsageError(f"The output of agent `{agent.name}` is no JSON Schema: {error}") from None
         self._models.resolve(agent.model, agent.provider)
+        for name in agent.fallbacks:
+            with suppress(MissingKey):  # it may be set by the time it is needed; without it the next one is asked
+                self._models.resolve(name, None)
         self._tools.select(agent.tools)
 
     async def _waiting(self, session_id: SessionId) -> RunId | None:

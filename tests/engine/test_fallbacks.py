@@ -8,6 +8,7 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
 from treadle.core.retry import MOST_KEYS
+from treadle.domain.errors import UsageError
 from treadle.domain.events import (
     BreakerOpened,
     LlmError,
@@ -18,11 +19,19 @@ from treadle.domain.events import (
     RunEnd,
     RunWaiting,
 )
+from treadle.home import Home
 from treadle.models.breaker import LEAST_CALLS
+from treadle.ports.model import Model
 from treadle.testing.models import Failure, FunctionModel, ScriptedModel, Silence, ask, call, say
+from treadle.testing.time import LoopClock
 
 REFUSED = Failure("auth", "the key is wrong", retryable=False, next_model=True)
 FALLBACKS = {"fallbacks": ["second/y", "third/z"]}
+
+
+def add_fallbacks(engine: treadle.Engine, second: Model, third: Model | None = None) -> None:
+    engine.add_model("second", second)
+    engine.add_model("third", third or ScriptedModel())
 
 
 @treadle.tool(effect="read", repeatable=True)
@@ -36,7 +45,7 @@ def test_the_next_model_takes_over_for_the_rest_of_the_run(tmp_path: Path) -> No
 
     async def story() -> None:
         async with opened(tmp_path, first) as engine:
-            engine.add_model("second", second)
+            add_fallbacks(engine, second)
             result = await engine.run(agent(tools=[look], **FALLBACKS), "go")
             events = [event.data for event in await journal(engine, result.run_id)]
         assert (result.outcome, result.text) == ("completed", "done")
@@ -58,7 +67,7 @@ def test_retries_come_before_fallbacks_and_each_model_has_its_own() -> None:
 
     async def story() -> None:
         async with in_virtual_time(first) as engine:
-            engine.add_model("second", second)
+            add_fallbacks(engine, second)
             result = await engine.run(agent(**FALLBACKS), "go")
             kinds = types(await journal(engine, result.run_id))
         assert result.text == "done"
@@ -72,8 +81,11 @@ def test_retries_come_before_fallbacks_and_each_model_has_its_own() -> None:
 def test_when_nobody_is_left_the_run_ends_with_the_last_words(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
-            engine.add_model("second", ScriptedModel(REFUSED))
-            engine.add_model("third", ScriptedModel(Failure("billing", "no money", False, next_model=True)))
+            add_fallbacks(
+                engine,
+                ScriptedModel(REFUSED),
+                ScriptedModel(Failure("billing", "no money", False, next_model=True)),
+            )
             result = await engine.run(agent(**FALLBACKS), "go")
         assert (result.outcome, result.status) == ("model_error", "failed")
         assert "no money" in result.reason
@@ -84,23 +96,25 @@ def test_when_nobody_is_left_the_run_ends_with_the_last_words(tmp_path: Path) ->
 def test_a_failure_that_no_other_model_would_mend_ends_the_run(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(Failure("overflow", "too long", False, compact=True))) as engine:
-            engine.add_model("second", ScriptedModel())
+            add_fallbacks(engine, ScriptedModel())
             result = await engine.run(agent(**FALLBACKS), "go")
         assert (result.outcome, result.status) == ("context_overflow", "failed")
 
     asyncio.run(story())
 
 
-def test_a_fallback_that_is_not_to_be_had_is_passed_over(tmp_path: Path) -> None:
+def test_a_fallback_that_is_not_to_be_had_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
             engine.add_model("third", ScriptedModel(say("here")))
-            result = await engine.run(agent(**FALLBACKS), "go")
+            result = await engine.run(agent(fallbacks=["openai/y", "third/z"]), "go")
             events = [event.data for event in await journal(engine, result.run_id)]
         assert result.text == "here"
         fallbacks = [data for data in events if isinstance(data, LlmFallback)]
-        assert [data.to for data in fallbacks] == ["second/y", "third/z"]
-        assert "no provider is called `second`" in fallbacks[1].reason
+        assert [data.to for data in fallbacks] == ["openai/y", "third/z"]
+        assert "provider openai needs a key" in fallbacks[1].reason
 
     asyncio.run(story())
 
@@ -110,7 +124,7 @@ def test_text_that_was_shown_before_a_fallback_is_void(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with opened(tmp_path, first) as engine:
-            engine.add_model("second", ScriptedModel(say("all of it")))
+            add_fallbacks(engine, ScriptedModel(say("all of it")))
             shown = [
                 (event.type, getattr(event.data, "attempt", 0), getattr(event.data, "text", ""))
                 async for event in engine.stream(agent(**FALLBACKS), "go")
@@ -129,13 +143,13 @@ def test_a_resumed_run_goes_on_with_its_fallback(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
             second = ScriptedModel(Failure(next_model=True, retry_after=3600.0))
-            engine.add_model("second", second)
+            add_fallbacks(engine, second)
             run_id = await engine.submit(agent(**FALLBACKS), "go")
             async for event in engine.events(run_id):
                 if isinstance(event.data, RunWaiting):
                     break
         async with opened(tmp_path, ScriptedModel()) as engine:
-            engine.add_model("second", ScriptedModel(say("later")))
+            add_fallbacks(engine, ScriptedModel(say("later")))
             await engine.steer(run_id, "now, please")
             assert (await engine.wait(run_id)).text == "later"
 
@@ -150,7 +164,7 @@ def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
 
     async def story() -> None:
         async with in_virtual_time(down) as engine:
-            engine.add_model("second", FunctionModel(lambda _: say("from the second")))
+            add_fallbacks(engine, FunctionModel(lambda _: say("from the second")))
             lonely = agent(name="lonely")
             for _ in range(LEAST_CALLS):
                 assert (await engine.run(lonely, "go")).outcome == "model_error"
@@ -164,6 +178,38 @@ def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
             assert "left alone for 30 s" in fallback.reason
             states = {state.provider: state.phase for state in engine.models.breakers()}
             assert states["scripted"] == "open"
+
+    virtually(story())
+
+
+def test_an_alias_whose_first_model_is_left_alone_in_mid_run_asks_its_second(tmp_path: Path) -> None:
+    """And falls back only when all that it stands for are left alone."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.yaml").write_text("aliases: {twins: [first/a, scripted/x]}\n")
+    home = Home(tmp_path / "home")
+
+    async def story() -> None:
+        engine = treadle.Engine("sqlite:///:memory:", home=home, clock=LoopClock())
+        engine.add_model("first", ScriptedModel(ask(call("let_others_fail"))))
+        engine.add_model("scripted", FunctionModel(lambda _: say("from the twin")))
+        add_fallbacks(engine, ScriptedModel())
+
+        @treadle.tool(effect="read")
+        async def let_others_fail() -> str:
+            """While this runs, other runs find that the first model is down."""
+            breaker = engine.models.resolve("first/a", None).breaker
+            for _ in range(2 * LEAST_CALLS):
+                breaker.record(failed=True, now=asyncio.get_running_loop().time())
+            return "it is down"
+
+        async with engine:
+            result = await engine.run(agent(model="twins", tools=[let_others_fail], **FALLBACKS), "go")
+            events = [event.data for event in await journal(engine, result.run_id)]
+        assert result.text == "from the twin"
+        assert [data.provider for data in events if isinstance(data, LlmRequest)] == ["first", "scripted"]
+        resolved = [data for data in events if isinstance(data, ModelResolved)]
+        assert "first/a is left alone" in resolved[-1].reason
+        assert not [data for data in events if isinstance(data, LlmFallback)]
 
     virtually(story())
 
@@ -220,7 +266,7 @@ def test_it_is_repaired_once_and_then_another_model_is_asked(tmp_path: Path) -> 
 
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(refused, refused)) as engine:
-            engine.add_model("second", ScriptedModel(say("fine")))
+            add_fallbacks(engine, ScriptedModel(say("fine")))
             result = await engine.run(agent(**FALLBACKS), "go")
         assert result.text == "fine"
 
@@ -244,7 +290,7 @@ def test_the_error_says_why_the_other_took_over(tmp_path: Path, kind: str) -> No
     async def story() -> None:
         failure = Failure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType] -- a kind
         async with opened(tmp_path, ScriptedModel(failure)) as engine:
-            engine.add_model("second", ScriptedModel(say("ok")))
+            add_fallbacks(engine, ScriptedModel(say("ok")))
             result = await engine.run(agent(**FALLBACKS), "go")
             events = [event.data for event in await journal(engine, result.run_id)]
         [error] = [data for data in events if isinstance(data, LlmError)]
@@ -254,13 +300,28 @@ def test_the_error_says_why_the_other_took_over(tmp_path: Path, kind: str) -> No
     asyncio.run(story())
 
 
-def test_a_run_whose_fallbacks_are_not_to_be_had_ends_with_what_went_wrong_first(tmp_path: Path) -> None:
+def test_a_run_whose_fallbacks_are_not_to_be_had_ends_with_what_went_wrong_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
-            result = await engine.run(agent(fallbacks=["nosuch/x"]), "go")
+            result = await engine.run(agent(fallbacks=["openai/y"]), "go")
         assert result.outcome == "model_error"
         assert "the key is wrong" in result.reason
-        assert "no provider is called `nosuch`" in result.reason
+        assert "provider openai needs a key" in result.reason
+
+    asyncio.run(story())
+
+
+def test_a_fallback_that_nobody_could_ever_ask_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            add_fallbacks(engine, ScriptedModel())
+            with pytest.raises(UsageError, match="no provider is called `secnd`; did you mean `second`"):
+                await engine.submit(agent(fallbacks=["second/y", "secnd/y"]), "go")
+            assert await engine.service.runs() == []
 
     asyncio.run(story())
 
@@ -270,7 +331,7 @@ def test_other_keys_are_not_tried_for_ever() -> None:
 
     async def story() -> None:
         async with in_virtual_time(FunctionModel(lambda _: limited)) as engine:
-            engine.add_model("second", ScriptedModel(say("instead")))
+            add_fallbacks(engine, ScriptedModel(say("instead")))
             result = await engine.run(agent(**FALLBACKS), "go")
         assert (result.text, result.metrics.model_calls) == ("instead", MOST_KEYS + 4 + 1)
 
@@ -282,7 +343,7 @@ def test_a_wait_that_nobody_would_wait_for_is_not_waited_for(tmp_path: Path) -> 
 
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(tomorrow)) as engine:
-            engine.add_model("second", ScriptedModel(say("now")))
+            add_fallbacks(engine, ScriptedModel(say("now")))
             assert (await engine.run(agent(**FALLBACKS), "go")).text == "now"
 
     asyncio.run(story())

@@ -2,6 +2,8 @@
 
 import logging
 
+from msgspec import Struct
+
 from treadle.core.decide import CallModel, FallBack, Finish, RunTools, Step, Wait, decide
 from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
@@ -12,7 +14,7 @@ from treadle.domain.runs import Outcome
 from treadle.engine.calling import asked, call_model
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log, own
-from treadle.engine.resolving import Missing, begin, take_over
+from treadle.engine.resolving import Missing, another_is_well, begin, take_over
 from treadle.engine.tooling import prepare, run_tools
 from treadle.ports.journal import Release
 from treadle.ports.model import Resolved
@@ -55,6 +57,8 @@ async def _carry(log: Log, deps: Deps) -> None:
             case FallBack(event):
                 log.record(event)
                 model = take_over(log, deps)
+            case AskAnother():
+                model = take_over(log, deps)
             case RunTools(calls, refusals):
                 ready, refused = prepare(calls, log, deps)
                 if await log.intend(*refusals, *refused, *(item.start for item in ready)):
@@ -79,11 +83,17 @@ def end_step(log: Log, deps: Deps) -> None:
         )
 
 
-def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps) -> Step:
+class AskAnother(Struct, frozen=True):
+    """The model is left alone, and another that goes by the same name is well."""
+
+
+def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps) -> Step | AskAnother:
     """The step; or a wait where what it takes is missing; or another model where this one is left alone."""
     if isinstance(model, Missing):
         return Wait("unavailable", model.what, state.deadline) if isinstance(step, CallModel | RunTools) else step
     if isinstance(step, CallModel) and (seconds := _left_alone(model, state, deps)) is not None:
+        if another_is_well(model, state, deps):
+            return AskAnother()
         failing = f"{model.provider}/{model.model} fails too often and is left alone for {seconds:.0f} s"
         following = fallback_after(state, failing)
         if following:

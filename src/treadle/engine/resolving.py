@@ -52,6 +52,15 @@ def take_over(log: Log, deps: Deps) -> Resolved | Missing:
             return model
 
 
+def another_is_well(model: Resolved, state: RunState, deps: Deps) -> bool:
+    """Whether the name that the run goes by stands for another model now, as an alias of several may."""
+    try:
+        found = _resolved(_wanted(state).model, state, deps)
+    except UsageError:
+        return False
+    return (found.provider, found.model) != (model.provider, model.model)
+
+
 def _nobody_left(state: RunState, error: UsageError) -> LlmError:
     """The failure that made the run fall back, and why nobody could take over."""
     message = f"{state.fallback_reason} No fallback could take over: {error}"
@@ -61,12 +70,16 @@ def _nobody_left(state: RunState, error: UsageError) -> LlmError:
 def _find(state: RunState, deps: Deps) -> tuple[Resolved, tuple[EventData, ...]]:
     """The model that the run asks, and what is put on record where it is another one than before."""
     wanted, known = _wanted(state), state.model
-    provider = state.agent.provider if wanted.model == state.agent.model else None  # others name their own
-    found = deps.models.resolve(wanted.model, provider)
+    found = _resolved(wanted.model, state, deps)
     if known and (known.provider, known.model, known.route) == (found.provider, found.model, wanted.model):
         return found, ()
     reason = "; ".join(filter(None, (wanted.reason, found.reason)))
     return found, (ModelResolved(found.provider, found.model, found.api_mode, reason, wanted.model),)
+
+
+def _resolved(name: str, state: RunState, deps: Deps) -> Resolved:
+    provider = state.agent.provider if name == state.agent.model else None  # others name their own
+    return deps.models.resolve(name, provider)
 
 
 def _wanted(state: RunState) -> Route:
