@@ -117,8 +117,6 @@ def test_nothing_that_ships_leans_on_the_doubles(path: Path) -> None:
 @each("path", FILES, ids=str)
 def test_a_file_can_be_read_in_one_sitting(path: Path) -> None:
     limit = 300 if path == Path("engine/loop.py") else 400
-    if path == Path("domain/events.py"):
-        limit = 500  # the vocabulary is one document
     assert len((SOURCE / path).read_text().splitlines()) <= limit
 
 

@@ -1,0 +1,92 @@
+"""The life of a run, from its submission to its end."""
+
+from typing import Literal
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.events.vocabulary import EventData, durable, live
+from treadle.domain.identity import Instant, RunId
+from treadle.domain.messages import Message
+from treadle.domain.runs import Metrics, OutcomeKind, Status
+from treadle.domain.tools import ToolSpec
+
+
+@durable("run_queued")
+class RunQueued(EventData, frozen=True):
+    """A run was asked for. It holds the agent as it was then, overrides applied."""
+
+    agent: AgentSpec
+    resumed_from: RunId | None = None
+
+
+@durable("user_message")
+class UserMessage(EventData, frozen=True):
+    message: Message
+
+
+@durable("run_start")
+class RunStart(EventData, frozen=True):
+    """The first worker took the run up and found everything it needs."""
+
+    tools: tuple[ToolSpec, ...]
+
+
+@durable("model_resolved")
+class ModelResolved(EventData, frozen=True):
+    """Which model answers, and why that one."""
+
+    provider: str
+    model: str
+    api_mode: str
+    reason: str
+    route: str = ""
+    """The name that was resolved: the agent's model, a tier of its routing or one of its fallbacks."""
+
+
+WaitReason = Literal["retry", "interrupted", "unavailable", "breaker"]
+
+
+@durable("run_waiting")
+class RunWaiting(EventData, frozen=True):
+    """Nothing is held in memory until it is woken: by a delivery, or at `wake_at`."""
+
+    reason: WaitReason
+    detail: str
+    wake_at: Instant | None = None
+
+
+@durable("run_recovered")
+class RunRecovered(EventData, frozen=True):
+    """The worker before died, lost its lease or failed; the run was taken up again."""
+
+    epoch: int
+    reason: str
+
+
+@durable("run_quarantined")
+class RunQuarantined(EventData, frozen=True):
+    """The run was taken up again and again and never got on; it is not tried any more."""
+
+    recoveries: int
+
+
+@live("run_fenced", stream="system")
+class RunFenced(EventData, frozen=True):
+    """A worker found that another owns its run. What it wrote was refused; its tools were stopped."""
+
+    epoch: int
+
+
+@durable("run_end")
+class RunEnd(EventData, frozen=True):
+    """The last event of every run."""
+
+    status: Status
+    outcome: OutcomeKind
+    metrics: Metrics
+    text: str = ""
+    """What was produced, also where the run did not complete."""
+    reason: str = ""
+    next: str = ""
+    """Whether and how to go on."""
+    stopped: tuple[str, ...] = ()
+    """The calls that were under way and had to be stopped."""

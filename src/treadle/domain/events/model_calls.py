@@ -1,0 +1,171 @@
+"""Steps and model calls."""
+
+from typing import Literal
+
+from treadle.domain.events.vocabulary import EventData, durable, live
+from treadle.domain.identity import Instant
+from treadle.domain.messages import Part
+from treadle.domain.runs import Usage
+
+StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "interrupted", "other"]
+
+
+@durable("step_start")
+class StepStart(EventData, frozen=True):
+    step: int
+
+
+@durable("step_end")
+class StepEnd(EventData, frozen=True):
+    """One turn of the model and the calls it asked for are done."""
+
+    step: int
+    attempts: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    duration_ms: int
+
+
+@durable("llm_request")
+class LlmRequest(EventData, frozen=True):
+    """A request is about to be sent. Its exact content is the projection of the journal up to here."""
+
+    step: int
+    attempt: int
+    provider: str
+    model: str
+    messages: int
+    """How many messages of the conversation are sent."""
+    tools_offered: bool = True
+    repeats_lost: bool = False
+    """The reply to the request before was lost in a crash; the provider may charge for both."""
+    input_estimate: int = 0
+    """Tokens that are about to be sent, as far as we can tell."""
+    cost_estimate: float | None = None
+    """Dollars that the call may cost at most: what is sent, and the longest reply. None: no price is known."""
+
+
+@durable("llm_response")
+class LlmResponse(EventData, frozen=True):
+    """The whole reply."""
+
+    step: int
+    attempt: int
+    parts: tuple[Part, ...]
+    stop: StopReason
+    usage: Usage
+    duration_ms: int
+    first_token_ms: int | None = None
+    raw_stop: str | None = None
+    """The provider's own word, where ours is `other`."""
+    cost: float | None = None
+    """Dollars; None: no price is known."""
+
+
+ModelErrorKind = Literal[
+    "unreachable", "timeout", "rate_limited", "overloaded", "server", "auth", "not_found", "invalid_request",
+    "billing", "malformed", "adapter", "overflow",
+]  # fmt: skip
+
+
+@durable("llm_error")
+class LlmError(EventData, frozen=True):
+    """A request failed. What it said until then is not part of the conversation."""
+
+    step: int
+    attempt: int
+    kind: ModelErrorKind
+    message: str
+    retryable: bool
+    status: int | None = None
+    duration_ms: int = 0
+    usage: Usage = Usage()
+    cost: float | None = None
+    """Dollars; None: no price is known."""
+    compact: bool = False
+    """The conversation is too long for the model."""
+    repair: bool = False
+    """The provider finds fault with the shape of the conversation."""
+    next_key: bool = False
+    """Another key of the provider is ready."""
+    next_model: bool = False
+    """Another model may well do what this one cannot."""
+
+
+@durable("llm_retry")
+class LlmRetry(EventData, frozen=True):
+    """The failed request will be sent again, not before `wake_at`."""
+
+    step: int
+    attempt: int
+    wake_at: Instant
+    delay_ms: int
+    plain: bool = False
+    """From now on without reasoning: the provider has refused the conversation with it."""
+
+
+@durable("llm_fallback")
+class LlmFallback(EventData, frozen=True):
+    """Another model takes the run over, for good."""
+
+    step: int
+    provider: str
+    model: str
+    to: str
+    """The name of the one that takes over, as the agent's `fallbacks` give it."""
+    reason: str
+
+
+@durable("breaker_opened", stream="system")
+class BreakerOpened(EventData, frozen=True):
+    """The model failed too often; it is left alone for a while, by all runs of this process."""
+
+    provider: str
+    model: str
+
+
+@durable("breaker_closed", stream="system")
+class BreakerClosed(EventData, frozen=True):
+    """The model answers again."""
+
+    provider: str
+    model: str
+
+
+@live("attempt_reset")
+class AttemptReset(EventData, frozen=True):
+    """Text shown for this attempt is void; another attempt begins from nothing."""
+
+    request: int
+    attempt: int
+
+
+@live("token")
+class Token(EventData, frozen=True):
+    """Text as it is written. `request` is the sequence of its `llm_request`; `offset` counts characters."""
+
+    request: int
+    attempt: int
+    offset: int
+    text: str
+
+
+@live("thinking")
+class ThinkingDelta(EventData, frozen=True):
+    request: int
+    attempt: int
+    offset: int
+    text: str
+
+
+@live("tool_call_delta")
+class ToolCallDelta(EventData, frozen=True):
+    """A call as it is written: a fragment of its arguments."""
+
+    request: int
+    attempt: int
+    index: int
+    offset: int
+    name: str
+    arguments: str

@@ -1,0 +1,11 @@
+"""What a reader of a stream is told about the stream itself."""
+
+from treadle.domain.events.vocabulary import EventData, live
+
+
+@live("stream_reset", stream="system")
+class StreamReset(EventData, frozen=True):
+    """The reader fell behind and was cut off. Subscribe again after `after`; nothing is lost."""
+
+    after: int
+    reason: str
