@@ -149,6 +149,14 @@ def test_calls_without_ids_and_with_one_id_pass_through() -> None:
     assert last.parts == (ToolUse("", "a", "{}"), ToolUse("same", "a", "{}"), ToolUse("same", "b", "{}"))
 
 
+def test_calls_with_neither_ids_nor_indexes() -> None:
+    """One begins where the arguments before it are whole; a name that is repeated begins none."""
+    fragments = [fragment(name="a", arguments='{"n":'), fragment(name="a", arguments=" 1}")]
+    fragments += [fragment(name="a", arguments='{"n": 2}')]
+    last = completed(*(delta(tool_calls=[one]) for one in fragments), delta(finish="tool_calls"), DONE)
+    assert last.parts == (ToolUse("", "a", '{"n": 1}'), ToolUse("", "a", '{"n": 2}'))
+
+
 def test_arguments_as_an_object() -> None:
     one = {"index": 0, "id": "c", "function": {"name": "a", "arguments": {"n": 1}}}
     assert completed(delta(tool_calls=[one], finish="tool_calls"), DONE).parts == (ToolUse("c", "a", '{"n":1}'),)

@@ -2,11 +2,14 @@
 
 import asyncio
 import socket
+import ssl
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 
 from tests.fake_endpoint import (
     DONE,
@@ -27,7 +30,7 @@ from tests.models.chat import HELLO, KEY, broken, collect, endpoint, events_of, 
 from treadle.domain.providers import NO_TIMEOUTS, Timeouts
 from treadle.domain.runs import Usage
 from treadle.models.formats.chat_completions import FORMAT
-from treadle.models.http import transport
+from treadle.models.http import failures, transport
 from treadle.models.http.client import Client
 from treadle.models.http.transport import Connections
 from treadle.ports.model import (
@@ -214,6 +217,34 @@ def test_something_that_does_not_speak_http() -> None:
     failure = failed(Raw(b"SSH-2.0-OpenSSH_9.9\r\n\r\n"))
     assert failure.kind == "unreachable"
     assert "does not speak HTTP" in failure.message
+
+
+def test_a_server_that_does_not_speak_https() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async def run() -> Any:
+        connections = Connections()
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+            events = await collect(Client(FORMAT, endpoint(url), connections))
+            await connections.close()
+        return events[-1]
+
+    failure = asyncio.run(run())
+    assert isinstance(failure, Failed)
+    assert (failure.kind, failure.retryable) == ("unreachable", True)
+    assert "no secure connection could be made" in failure.message
+
+
+def test_a_certificate_that_is_not_trusted_does_not_become_so_by_asking_again() -> None:
+    where = ConnectionKey("host", 443, True, True, None, None, None)
+    error = aiohttp.ClientConnectorCertificateError(where, ssl.SSLCertVerificationError("self-signed certificate"))
+    failure = failures.from_error(endpoint("https://host/v1"), error)
+    assert (failure.kind, failure.retryable, failure.next_model) == ("unreachable", False, True)
+    assert "its certificate is not trusted" in failure.message
 
 
 def test_settings_that_make_no_request() -> None:

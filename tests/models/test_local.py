@@ -7,7 +7,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,11 +39,6 @@ def hello(model: str = "smollm2") -> ModelRequest:
     )
 
 
-def processes(models: LocalModels) -> list[int]:
-    servers: dict[str, Any] = vars(models)["_servers"]
-    return [server.pid for server in servers.values()]
-
-
 def is_running(pid: int) -> bool:
     with suppress(ProcessLookupError):
         os.kill(pid, 0)
@@ -68,7 +62,7 @@ def test_it_is_started_once_answers_and_ends_with_the_engine(folder: Path) -> No
         first = both[0]
         assert isinstance(first, Completed)
         assert first.parts == (Text("".join(heard)),)
-        [pid] = processes(models)
+        [pid] = models.pids
         assert [line.split()[0] for line in said] == ["loading", "loaded"]
         await models.close()
         assert not is_running(pid)
@@ -80,12 +74,12 @@ def test_one_that_died_is_started_again(folder: Path) -> None:
     async def run() -> None:
         models = LocalModels(folder)
         await models.reply(hello(), lambda _: None)
-        [first] = processes(models)
+        [first] = models.pids
         os.kill(first, signal.SIGKILL)
         while is_running(first):  # until it is seen to have ended
             await asyncio.to_thread(os.sched_yield)
         assert isinstance(await models.reply(hello(), lambda _: None), Completed)
-        assert processes(models) != [first]
+        assert models.pids != [first]
         await models.close()
 
     asyncio.run(run())
@@ -94,13 +88,13 @@ def test_one_that_died_is_started_again(folder: Path) -> None:
 SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from tests.models.test_local import hello, processes
+from tests.models.test_local import hello
 from treadle.models.local.models import LocalModels
 
 async def main():
     models = LocalModels(Path(sys.argv[1]))
     await models.reply(hello(), lambda _: None)
-    print(*processes(models), flush=True)
+    print(*models.pids, flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -129,7 +123,7 @@ def test_a_path_is_a_model_too(folder: Path, tmp_path: Path) -> None:
             result = await engine.run(agent, "Say hello.")
         assert result.outcome in ("completed", "truncated")
         assert (result.metrics.cost, result.metrics.unpriced_calls) == (0.0, 0)
-        assert processes(engine.models.local) == []
+        assert engine.models.local.pids == []
 
     asyncio.run(run())
 
@@ -173,7 +167,7 @@ def test_a_file_that_is_no_model(junk: Path) -> None:
         assert isinstance(end, Failed)
         assert (end.kind, end.retryable, end.next_model) == ("unreachable", False, True)
         assert f"{junk} cannot be served" in end.message
-        assert processes(models) == []
+        assert models.pids == []
         await models.close()
 
     asyncio.run(run())

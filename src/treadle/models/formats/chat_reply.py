@@ -126,7 +126,7 @@ class ChatReply:
             choice = chunk.choices[0]
             if choice.finish_reason:
                 self.finish_reason = choice.finish_reason
-            delta = choice.delta or choice.message
+            delta = choice.delta or _numbered(choice.message)
             if delta is None:
                 continue
             if delta.content:
@@ -261,6 +261,14 @@ class ChatReply:
                 what = "has no name" if not call.name else "has arguments that are not a JSON object"
                 raise Unusable(f"call {place} of it ({call.name or 'unnamed'}) {what}, so it is probably cut off")
         return calls
+
+
+def _numbered(message: _Delta | None) -> _Delta | None:
+    """A whole message: its calls have no index, and are told apart by their places."""
+    if message is not None:
+        for place, call in enumerate(message.tool_calls or ()):
+            call.index = place if call.index is None else call.index
+    return message
 
 
 def _begins_another(call: _Call, fragment: _Fragment, name: str, arguments: str) -> bool:

@@ -13,7 +13,7 @@ from treadle.models.http import failures
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.failures import Asked
 from treadle.models.http.keys import RATE_REST, Key
-from treadle.models.http.sse import EventTooLarge, Payloads
+from treadle.models.http.sse import Document, EventTooLarge, Payloads
 from treadle.models.http.transport import Call, CallFailed, Connections, Credentials, Post, bearer
 from treadle.models.http.wire import Unusable
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
@@ -72,7 +72,7 @@ class Client:
         reply = self._format.reply(request)
         try:
             await call.open(body)
-            payloads, ended = Payloads(), False
+            payloads, ended = Document() if call.is_json else Payloads(), False
             while not (ended or reply.done):
                 piece = await call.read()
                 ended = not piece

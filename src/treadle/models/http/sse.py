@@ -1,4 +1,5 @@
-"""Server-sent events, as far as models use them: bytes go in as the network cuts them, payloads come out.
+"""Server-sent events, as far as models use them: bytes go in as the network cuts them, payloads come out. And the
+whole document that comes instead from servers that do not stream.
 
 Lines end in LF or CRLF; the bare CR that the standard also allows is sent by no provider. Of the fields only
 `data` is read: every provider repeats the name of the event inside its payload."""
@@ -8,6 +9,9 @@ MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 class EventTooLarge(ValueError):
     """One event grew beyond MAX_EVENT_BYTES."""
+
+    def __init__(self) -> None:
+        super().__init__(f"one event is larger than {MAX_EVENT_BYTES // 1024 // 1024} MB")
 
 
 class Payloads:
@@ -54,7 +58,7 @@ class Payloads:
             self._partial.append(tail)
         self._size = len(tail) if payloads else self._size + len(chunk)
         if self._size > MAX_EVENT_BYTES:
-            raise EventTooLarge(f"one event is larger than {MAX_EVENT_BYTES // 1024 // 1024} MB")
+            raise EventTooLarge
         return payloads
 
     def end(self) -> list[bytes]:
@@ -66,3 +70,37 @@ class Payloads:
             self._data.append(line[5:])
         elif line[:1] == b"{":
             payloads.append(line)
+
+
+class Document:
+    """A body that is said to be JSON: one payload, over however many lines, when it has ended. Where it begins as
+    events do, it is read as events all the same."""
+
+    __slots__ = ("_events", "_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._events: Payloads | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The payloads that this chunk completes."""
+        if self._events is not None:
+            return self._events.feed(chunk)
+        if not self._pieces:
+            chunk = chunk.lstrip()  # some servers send blank lines for as long as they have nothing to say
+            if chunk and chunk[:1] != b"{":
+                self._events = Payloads()
+                return self._events.feed(chunk)
+        if chunk:
+            self._pieces.append(chunk)
+            self._size += len(chunk)
+            if self._size > MAX_EVENT_BYTES:
+                raise EventTooLarge
+        return []
+
+    def end(self) -> list[bytes]:
+        """The document, now that the body has ended."""
+        if self._events is not None:
+            return self._events.end()
+        return [b"".join(self._pieces)] if self._pieces else []

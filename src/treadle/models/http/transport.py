@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
+from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -28,6 +29,8 @@ _ERROR_BODY = 64 * 1024
 _LINGER_SECONDS = 0.1
 _LOOK_SECONDS = 5.0
 _STREAM = "text/event-stream"
+_JSON = "application/json"
+_LOST = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 
 class CallFailed(Exception):
@@ -71,11 +74,45 @@ class Connections:
             self._connector = None
 
 
+class _KeptAndLost(aiohttp.ServerDisconnectedError):
+    """A connection that was kept from an earlier call has ended before any byte of an answer came."""
+
+
 class Protocol(ResponseHandler):
-    """aiohttp's own, but for this: each piece that is read asks for reading to be resumed, and each time the parser
-    is run over nothing, also when reading was never paused. A reply has as many pieces as it has tokens."""
+    """aiohttp's own, but for three things.
+
+    Each piece that is read asks for reading to be resumed, and each time the parser is run over nothing, also when
+    reading was never paused. A reply has as many pieces as it has tokens.
+
+    Reading is resumed in a turn of its own: a few bytes that were compressed may unpack to so many that the reader
+    would never have to wait, and nobody else had a turn.
+
+    And a connection that was lost while it was kept is told from one that was lost on a call."""
 
     _held = False
+    _calls = 0
+    _answered = True
+
+    def set_response_params(self, **params: Any) -> None:
+        """A call begins."""
+        super().set_response_params(**params)
+        self._calls += 1
+        self._answered = False
+        self.data_received = self._first_received
+
+    def _first_received(self, data: bytes) -> None:
+        """Stands in for `data_received` once in each call, so that the other pieces cost nothing more."""
+        self._answered = True
+        del self.data_received
+        self.data_received(data)
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
+        if self._calls > 1 and not self._answered and isinstance(exc, _LOST):
+            super().set_exception(_KeptAndLost(), exc)
+        elif exc_cause is None:
+            super().set_exception(exc)
+        else:
+            super().set_exception(exc, exc_cause)
 
     def pause_reading(self) -> None:
         self._held = True
@@ -84,7 +121,7 @@ class Protocol(ResponseHandler):
     def resume_reading(self, resume_parser: bool = True) -> None:
         if self._held:
             self._held = False
-            super().resume_reading(resume_parser)
+            self._loop.call_soon(super().resume_reading, resume_parser)
 
 
 def _connector() -> aiohttp.TCPConnector:
@@ -117,9 +154,9 @@ class Post:
         self.connections = connections
         self.url = URL(endpoint.url)
         common = {
-            "Content-Type": "application/json",
+            "Content-Type": _JSON,
             "Accept": _STREAM,
-            "Accept-Encoding": "identity",  # to unpack a body would hold up the loop, whatever the timeouts say
+            "Accept-Encoding": "identity",  # to unpack a body holds up the loop; some send one packed all the same
             "User-Agent": "treadle",
             **(headers or {}),
         }
@@ -153,6 +190,11 @@ class Call:
         return self._response is not None and self._response.status == 200
 
     @property
+    def is_json(self) -> bool:
+        """Whether the reply is said to be one JSON document: not every server streams when it is asked to."""
+        return self._response is not None and self._response.content_type == _JSON
+
+    @property
     def unexpected_type(self) -> str:
         """Words about what the reply is, if it is not the stream that was asked for."""
         kind = self._response.content_type if self._response is not None else _STREAM
@@ -163,11 +205,10 @@ class Call:
         endpoint = self._post.endpoint
         watch = self._watch = _Watch(self._post.connections.timers, endpoint.timeouts)
         try:
-            self._response = await self._post.session(self._key).post(
-                self._post.url,
-                data=aiohttp.BytesPayload(body) if len(body) <= _SMALL_BODY else io.BytesIO(body),
-                allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
-            )
+            try:
+                self._response = await self._send(body)
+            except _KeptAndLost:  # the server was letting it go as the request went out
+                self._response = await self._send(body)
         except asyncio.CancelledError:
             if (passed := watch.take_back()) is not None:
                 raise CallFailed(failures.timed_out(endpoint, *passed)) from None
@@ -177,6 +218,13 @@ class Call:
         watch.response = self._response
         if self._response.status != 200:
             raise CallFailed(await self._refusal(self._response))
+
+    def _send(self, body: bytes) -> Awaitable[aiohttp.ClientResponse]:
+        return self._post.session(self._key).post(
+            self._post.url,
+            data=aiohttp.BytesPayload(body) if len(body) <= _SMALL_BODY else io.BytesIO(body),
+            allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
+        )
 
     async def read(self) -> bytes:
         """The next piece of the reply; nothing when it has ended as it should."""

@@ -1,0 +1,86 @@
+"""Replies that are compressed although nobody asked for that: a few bytes may unpack to very many."""
+
+import asyncio
+import gzip
+import time
+
+import pytest
+
+from tests.fake_endpoint import DONE, Answer, FakeEndpoint, Framing, delta, refuses, says
+from tests.models.chat import ModelEvent, collect, converse, endpoint, failed
+from treadle.domain.messages import Text
+from treadle.domain.providers import Timeouts
+from treadle.models.formats.chat_completions import FORMAT
+from treadle.models.http.client import Client
+from treadle.models.http.transport import Connections
+from treadle.ports.model import Completed, Failed
+
+PACKED = {"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}
+ENDS = delta(content="hi", finish="stop") + DONE
+
+
+def test_none_is_asked_for() -> None:
+    [request] = converse(says("hi")).requests
+    assert request.headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_one_that_comes_all_the_same_is_read(framing: Framing, size: int) -> None:
+    body = gzip.compress(ENDS)
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    [[*_, last]] = converse(Answer(pieces, headers=PACKED, framing=framing)).replies
+    assert isinstance(last, Completed)
+    assert last.parts == (Text("hi"),)
+
+
+def test_so_are_the_words_of_a_refusal() -> None:
+    packed = gzip.compress(b'{"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}')
+    failure = failed(refuses(429, packed, Content_Encoding="gzip"))
+    assert (failure.kind, "You exceeded your quota" in failure.message) == ("billing", True)
+
+
+def unpacked(body: bytes, timeouts: Timeouts) -> tuple[list[ModelEvent], float]:
+    """What comes of a body that is packed, and the longest that anybody else in the loop had to wait meanwhile."""
+
+    async def run() -> tuple[list[ModelEvent], float]:
+        connections, longest, done = Connections(), 0.0, False
+
+        async def wait_for_a_turn() -> None:
+            nonlocal longest
+            while not done:
+                since = time.monotonic()
+                await asyncio.sleep(0)
+                longest = max(longest, time.monotonic() - since)
+
+        async with FakeEndpoint(Answer([gzip.compress(body)], headers=PACKED, framing="length")) as server:
+            waiting = asyncio.create_task(wait_for_a_turn())
+            events = await collect(Client(FORMAT, endpoint(server.url, timeouts), connections))
+            done = True
+            await waiting
+        await connections.close()
+        return events, longest
+
+    return asyncio.run(run())
+
+
+TINY = b'data: {"choices":[]}\n\n'
+
+
+def test_one_that_unpacks_to_very_much_leaves_others_their_turns() -> None:
+    [*_, last], longest = unpacked(TINY * 2_000_000 + ENDS, Timeouts(60, 60, 60))
+    assert isinstance(last, Completed)
+    assert longest < 0.4  # all of it takes a second or more
+
+
+def test_one_that_unpacks_to_very_much_is_held_to_the_limits() -> None:
+    [end], _ = unpacked(TINY * 4_000_000 + ENDS, Timeouts(whole_call=0.2))
+    assert isinstance(end, Failed)
+    assert "had not finished its reply after 0.2 s" in end.message
+
+
+def test_one_event_without_end_is_refused() -> None:
+    [end], longest = unpacked(b": " + b"x" * 70_000_000, Timeouts(60, 60, 60))
+    assert isinstance(end, Failed)
+    assert (end.kind, "larger than 64 MB" in end.message) == ("malformed", True)
+    assert longest < 0.4

@@ -1,0 +1,124 @@
+"""A connection that is kept for the next call may be dropped by the server at any moment. Then the call is made
+once more, at once, if nothing of an answer had come."""
+
+import asyncio
+import struct
+from socket import SO_LINGER, SOL_SOCKET
+
+import pytest
+
+from tests.fake_endpoint import Answer, FakeEndpoint, Raw, says
+from tests.models.chat import HELLO, Exchange, collect, converse, endpoint
+from treadle.domain.agents import ModelSettings
+from treadle.domain.messages import Text, user
+from treadle.domain.providers import Timeouts
+from treadle.models.formats.chat_completions import FORMAT, encode_request
+from treadle.models.http.client import Client
+from treadle.models.http.transport import Connections
+from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble
+
+DROPPED = Raw()
+LARGE = ModelRequest("m", Preamble("", ()), Conversation([user("x" * 3_000_000)]), ModelSettings())
+
+
+def said(exchange: Exchange) -> list[str]:
+    """The text of each reply; nothing of one that failed."""
+    ends = [reply[-1] for reply in exchange.replies]
+    first = [end.parts[0] if isinstance(end, Completed) else None for end in ends]
+    return [part.text if isinstance(part, Text) else "" for part in first]
+
+
+@pytest.mark.parametrize("request_", [HELLO, LARGE], ids=["small", "large"])
+def test_a_kept_connection_that_is_dropped_costs_no_failure(request_: ModelRequest) -> None:
+    exchange = converse(says("a"), DROPPED, says("b"), says("c"), requests=[HELLO, request_, HELLO])
+    assert said(exchange) == ["a", "b", "c"]
+    assert [one.body for one in exchange.requests[1:3]] == [encode_request(request_)] * 2
+    assert exchange.connections == 2
+
+
+def test_a_new_connection_that_is_dropped_is_a_failure() -> None:
+    exchange = converse(DROPPED)
+    assert said(exchange) == [""]
+    assert len(exchange.requests) == 1
+
+
+def test_the_second_attempt_is_the_last() -> None:
+    exchange = converse(says("a"), DROPPED, DROPPED, requests=[HELLO] * 2)
+    [end] = exchange.replies[1]
+    assert isinstance(end, Failed)
+    assert (end.kind, end.retryable) == ("unreachable", True)
+    assert "the connection was dropped before an answer came" in end.message
+    assert len(exchange.requests) == 3
+
+
+def test_the_second_attempt_is_the_last_also_on_another_kept_connection() -> None:
+    async def run() -> None:
+        connections = Connections()
+        async with FakeEndpoint(says("a"), says("b"), DROPPED, DROPPED) as server:
+            model = Client(FORMAT, endpoint(server.url), connections)
+            await asyncio.gather(collect(model), collect(model))
+            assert server.connections == 2
+            [end] = await collect(model)
+            assert isinstance(end, Failed)
+            assert (server.connections, len(server.requests)) == (2, 4)
+            await connections.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("begun", [b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
+def test_an_answer_that_has_begun_is_not_asked_for_again(begun: bytes) -> None:
+    exchange = converse(says("a"), Raw(begun), requests=[HELLO] * 2)
+    assert said(exchange) == ["a", ""]
+    assert len(exchange.requests) == 2
+
+
+def test_a_reply_that_breaks_off_on_a_kept_connection_is_not_asked_for_again() -> None:
+    exchange = converse(says("a"), Answer([b"data: "], ending="cut"), requests=[HELLO] * 2)
+    assert said(exchange) == ["a", ""]
+    assert len(exchange.requests) == 2
+
+
+def test_a_kept_connection_that_is_reset() -> None:
+    """The request meets a socket that the server has closed in the meantime."""
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        body = b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}'
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await reader.readuntil(b"\r\n\r\n")  # the next request; the rest of it meets a reset
+        asked.append(b"reset")
+        writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async def run() -> None:
+        connections = Connections()
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server, asyncio.timeout(5):
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+            model = Client(FORMAT, endpoint(url), connections)
+            for _ in range(2):
+                [*_, end] = await collect(model)
+                assert isinstance(end, Completed), end
+            await connections.close()
+        assert [one[:4] for one in asked] == [b"POST", b"rese", b"POST"]
+
+    asyncio.run(run())
+
+
+def test_both_attempts_share_one_limit() -> None:
+    """The time that a call may take does not begin again."""
+
+    async def run() -> None:
+        connections = Connections()
+        async with FakeEndpoint(says("a"), DROPPED, Answer(ending="hang")) as server:
+            model = Client(FORMAT, endpoint(server.url, Timeouts(first_byte=0.1)), connections)
+            await collect(model)
+            [end] = await collect(model)
+            assert isinstance(end, Failed)
+            assert (end.kind, len(server.requests)) == ("timeout", 3)
+            await connections.close()
+
+    asyncio.run(run())

@@ -1,0 +1,183 @@
+"""The processes of models on this machine: when they are begun, given up and ended, also while one is loading.
+
+What stands in for a server here is a shell script, so that no weights are needed."""
+
+import asyncio
+import sys
+from asyncio.subprocess import Process
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fake_endpoint import FakeEndpoint, Silence, says
+from tests.models.test_local import hello
+from treadle.domain.agents import ModelSettings
+from treadle.models.local import servers
+from treadle.models.local.models import LONGEST_REPLY, LocalModels
+from treadle.ports.model import Completed, Failed
+
+PATIENCE = 5.0
+LOADS = "exec sleep 30"
+ANNOUNCES = """echo '{"url": "http://127.0.0.1:9"}'; exec sleep 30"""
+
+
+class Children:
+    """The processes that are started. Whoever starts one hears of it when `go_on` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str = LOADS) -> None:
+        self.started: list[Process] = []
+        self.begun = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self._spawn = asyncio.create_subprocess_exec
+        program = tmp_path / "server"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program))
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", self._start)
+
+    async def _start(self, *command: str, **options: Any) -> Process:
+        self.started.append(await self._spawn(*command, **options))
+        self.begun.set()
+        await self.go_on.wait()
+        return self.started[-1]
+
+    @property
+    def alive(self) -> list[int]:
+        return [process.pid for process in self.started if process.returncode is None]
+
+
+def ask(models: LocalModels, path: Path) -> "asyncio.Task[Completed | Failed]":
+    return asyncio.create_task(models.reply(hello(str(path)), lambda _: None))
+
+
+def assert_told(end: Completed | Failed) -> None:
+    assert isinstance(end, Failed)
+    assert (end.kind, end.retryable) == ("unreachable", False)
+    assert "were closed before it had loaded" in end.message
+
+
+def test_closing_ends_a_server_that_is_still_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path)
+        asked = [ask(models, tmp_path / "m.gguf") for _ in range(2)]  # the second waits for the first
+        async with asyncio.timeout(PATIENCE):
+            await children.begun.wait()
+            await models.close()
+            assert children.alive == []
+            for end in await asyncio.gather(*asked):
+                assert_told(end)
+        assert len(children.started) == 1
+
+    asyncio.run(run())
+
+
+def test_closing_ends_a_server_whose_process_has_only_just_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
+        children.go_on.clear()
+        asked = ask(models, tmp_path / "m.gguf")
+        async with asyncio.timeout(PATIENCE):
+            await children.begun.wait()
+            closing = asyncio.create_task(models.close())
+            await asyncio.sleep(0)  # it has begun to close, and waits for whoever is starting
+            assert not closing.done()
+            children.go_on.set()
+            await closing
+            assert children.alive == []
+            assert_told(await asked)
+
+    asyncio.run(run())
+
+
+def test_whoever_gives_up_while_it_loads_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path)
+        asked = ask(models, tmp_path / "m.gguf")
+        async with asyncio.timeout(PATIENCE):
+            await children.begun.wait()
+            await asyncio.sleep(0)
+            asked.cancel()
+            await asyncio.wait([asked])
+        assert asked.cancelled()
+        assert children.alive == []
+
+    asyncio.run(run())
+
+
+def serving(server: FakeEndpoint) -> str:
+    """A child that says it listens where this endpoint does."""
+    return f"""echo '{{"url": "{server.url.removesuffix("/v1")}"}}'; exec cat"""
+
+
+def test_it_can_be_asked_again_after_it_was_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine can be opened again, also in another event loop."""
+    models = LocalModels(tmp_path)
+
+    async def run() -> None:
+        async with FakeEndpoint(says("hi")) as server, asyncio.timeout(PATIENCE):
+            children = Children(monkeypatch, tmp_path, serving(server))
+            assert isinstance(await ask(models, tmp_path / "m.gguf"), Completed)
+            await models.close()
+            assert (len(children.started), children.alive) == (1, [])
+
+    for _ in range(2):
+        with monkeypatch.context() as monkeypatch:
+            asyncio.run(run())
+
+
+def test_a_server_that_does_not_say_how_it_is_gets_its_connection_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "_ANSWERS_WITHIN", 0.05)
+
+    async def run() -> None:
+        models = LocalModels(tmp_path)
+        async with FakeEndpoint(says("hi"), Silence(), says("again")) as server, asyncio.timeout(PATIENCE):
+            children = Children(monkeypatch, tmp_path, serving(server))
+            assert isinstance(await ask(models, tmp_path / "m.gguf"), Completed)
+            await server.left.wait()
+            server.left.clear()
+            server.asked.clear()
+            asked = ask(models, tmp_path / "m.gguf")
+            await server.asked.wait()
+            await server.left.wait()
+            assert isinstance(await asked, Completed)
+            assert [request.path for request in server.requests[1:2]] == ["/health"]
+            assert len(children.started) == 2  # it is replaced
+            await models.close()
+            assert children.alive == []
+
+    asyncio.run(run())
+
+
+def test_a_server_that_cannot_be_reached_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
+        monkeypatch.setattr(servers, "_STOPS_WITHIN", 0.05)  # it does not end by itself
+        async with asyncio.timeout(PATIENCE):
+            end = await ask(models, tmp_path / "m.gguf")
+        assert isinstance(end, Failed)
+        assert (end.kind, end.retryable) == ("unreachable", True)
+        assert (models.pids, children.alive) == ([], [])
+
+    asyncio.run(run())
+
+
+def test_a_reply_is_bounded_where_nobody_says_how_long_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        models = LocalModels(tmp_path)
+        async with FakeEndpoint(says("hi")) as server, asyncio.timeout(PATIENCE):
+            Children(monkeypatch, tmp_path, serving(server))
+            request = msgspec.structs.replace(hello(str(tmp_path / "m.gguf")), settings=ModelSettings())
+            await models.reply(request, lambda _: None)
+            await models.close()
+            assert server.requests[0].json["max_tokens"] == LONGEST_REPLY
+
+    asyncio.run(run())
