@@ -1,0 +1,191 @@
+"""Shell commands on this machine, by the keeper, confined by bubblewrap where the policy wants it and it works."""
+
+import asyncio
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from treadle.domain.permissions import SandboxPolicy
+from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, SandboxMissing
+from treadle.sandbox.bubblewrap import (
+    ARGUMENTS_FROM,
+    HOME,
+    Bubblewrap,
+    Features,
+    secrets_of_user,
+    why_not,
+)
+from treadle.sandbox.environment import SYSTEM_PATH, environment
+from treadle.sandbox.keeping import Keeper, Request, Session, Watched, finished
+from treadle.sandbox.limits import Limits
+from treadle.sandbox.output import Output
+
+NOT_INSTALLED = "bubblewrap is not installed: apt-get install bubblewrap"
+ONLY_LINUX = "bubblewrap is for Linux; here commands run with the rights of the engine's user"
+PROBE_TIMEOUT = 10.0
+BASH = "/bin/bash"
+
+log = logging.getLogger("treadle.sandbox")
+
+
+class ShellCommands:
+    """`bash -lc` for agents. Close it when the engine stops."""
+
+    def __init__(
+        self,
+        *,
+        hidden: Iterable[Path] = (),
+        limits: Limits | None = None,
+        path: str = SYSTEM_PATH,
+        bubblewrap: str | None = None,
+    ) -> None:
+        """`hidden` are folders and files that no policy may show: the engine's home. `path` is where programs
+        are, `bubblewrap` the program (looked for by itself where none is given)."""
+        self._hidden = tuple(dict.fromkeys(place.resolve() for place in (*hidden, *secrets_of_user())))
+        self._limits = limits or Limits.of_this_machine()
+        self._path = path
+        self._program = _found_bubblewrap() if bubblewrap is None else shutil.which(bubblewrap)
+        self._shell = BASH if Path(BASH).exists() else shutil.which("bash", path=path) or BASH
+        self._keeper = Keeper()
+        self._confinement: Confinement | None = None
+        self._sandbox = Bubblewrap(Features(), self._limits, self._hidden)
+        self._said = False
+
+    async def run(self, command: Command, show: Callable[[str], None]) -> Finished:
+        confined = await self._is_confined(command)
+        workspace = _as_it_is(command.workspace)
+        request = self._request(command, workspace, confined)
+        output = Output(self._limits.kept_output, show)
+        session = Session(self._keeper, output, self._limits.output)
+        following = asyncio.create_task(session.follow(request))
+        while True:
+            try:
+                report = await asyncio.shield(following)
+                break
+            except asyncio.CancelledError:
+                if following.cancelled():
+                    raise
+                session.cancel()
+        if report.left:
+            log.warning("%d processes of a command could not be ended: %s", report.left, command.text)
+        if not report.began and report.ended_by is None:
+            raise CommandError(f"The command was not run: {why_not(output.text)}.")
+        return finished(report, output)
+
+    async def confinement(self) -> Confinement:
+        if self._confinement is None:
+            self._confinement = await self._probe()
+        return self._confinement
+
+    def close(self) -> None:
+        """End the keeper process. It is started again if another command comes."""
+        self._keeper.close()
+
+    async def _is_confined(self, command: Command) -> bool:
+        if command.policy.mode == "off":
+            return False
+        found = await self.confinement()
+        if found.sandbox:
+            return True
+        if command.policy.mode == "required":
+            raise SandboxMissing(found.reason)
+        if not self._said:
+            self._said = True
+            log.warning(
+                "Commands run without a sandbox: %s. They can read and write what the engine's user can. "
+                "`sandbox: required` refuses to run them.",
+                found.reason,
+            )
+        return False
+
+    # ── What the keeper is told ──
+
+    def _request(self, command: Command, workspace: Path, confined: bool) -> Request:
+        try:
+            variables = environment(command.environment, self._path, HOME, workspace)
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        line = (self._shell, "-lc", command.text)
+        if not confined:
+            return self._kept(line, variables, str(workspace), str(workspace), command.timeout)
+        arguments = self._sandbox.arguments(workspace, command.policy, variables)
+        return self._kept(
+            self._wrapped(line), {}, str(workspace), "/", command.timeout, arguments, self._sandbox.copied
+        )
+
+    def _wrapped(self, line: tuple[str, ...]) -> tuple[str, ...]:
+        return (self._program or "", "--args", ARGUMENTS_FROM, "--", *line)
+
+    def _kept(
+        self,
+        argv: tuple[str, ...],
+        variables: dict[str, str],
+        workspace: str,
+        folder: str,
+        timeout: float,
+        confined: tuple[str, ...] = (),
+        files: tuple[str, ...] = (),
+    ) -> Request:
+        limits = self._limits
+        return Request(
+            argv=argv,
+            environment=variables,
+            workspace=workspace,
+            folder=folder,
+            timeout=timeout,
+            grace=limits.grace,
+            limits=Watched(limits.memory, limits.processes, limits.disk_left),
+            rlimits=limits.of_processes(timeout),
+            confined=confined,
+            files=files,
+        )
+
+    # ── Whether there is a sandbox ──
+
+    async def _probe(self) -> Confinement:
+        if sys.platform != "linux":
+            return Confinement(sandbox=False, reason=ONLY_LINUX)
+        if self._program is None:
+            return Confinement(sandbox=False, reason=NOT_INSTALLED)
+        try:
+            (_, told) = await self._tried(self._kept((self._program, "--help"), {}, "/", "/", PROBE_TIMEOUT))
+            features = Features.read(told)
+            reason = await self._why_not(features)
+            if reason is not None and features.no_nested:
+                reason = await self._why_not(msgspec.structs.replace(features, no_nested=False))
+        except CommandError as error:
+            reason = f"bubblewrap cannot be started: {error}"
+        return Confinement(sandbox=reason is None, reason=reason or "")
+
+    async def _why_not(self, features: Features) -> str | None:
+        """Run nothing in a sandbox with these features; keep it if that worked."""
+        sandbox = Bubblewrap(features, self._limits, self._hidden)
+        somewhere = _as_it_is(Path("/tmp"))
+        arguments = sandbox.arguments(somewhere, SandboxPolicy(), {})
+        line = self._wrapped((self._shell, "-c", "true"))
+        request = self._kept(line, {}, str(somewhere), "/", PROBE_TIMEOUT, arguments, sandbox.copied)
+        code, told = await self._tried(request)
+        if code != 0:
+            return why_not(told)
+        self._sandbox = sandbox
+        return None
+
+    async def _tried(self, request: Request) -> tuple[int | None, str]:
+        output = Output(self._limits.kept_output, lambda text: None)
+        report = await Session(self._keeper, output, self._limits.output).follow(request)
+        return report.exit_code, output.text
+
+
+def _as_it_is(workspace: Path) -> Path:
+    try:
+        return workspace.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise CommandError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from None
+
+
+def _found_bubblewrap() -> str | None:
+    return shutil.which("bwrap", path=SYSTEM_PATH)

@@ -1,0 +1,51 @@
+"""The environment of a command: built anew, with nothing of the engine's own but where programs are."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+FIXED: Mapping[str, str] = {
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "SHELL": "/bin/bash",
+    # There is no terminal, and nobody to type into it.
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_PAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "EDITOR": "false",
+    "VISUAL": "false",
+    "GIT_EDITOR": "false",
+    "GIT_ASKPASS": "false",
+    "SSH_ASKPASS": "false",
+    "GIT_TERMINAL_PROMPT": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+}
+
+
+def environment(given: Mapping[str, str], path: str, home: str, workspace: Path) -> dict[str, str]:
+    """The variables of one command. Those given cannot replace ours.
+
+    Raises ValueError for a name that is none of a variable."""
+    for name, value in given.items():
+        if VARIABLE.match(name) is None or "\0" in value:
+            raise ValueError(
+                f"`{name}` cannot be handed to a command as a variable: its name has more than letters, digits and "
+                f"underscores, or its value has a NUL. Rename it, or do not grant it to this tool."
+            )
+    return {**given, **FIXED, "PATH": search_path(path, workspace), "HOME": home}
+
+
+def search_path(path: str, workspace: Path) -> str:
+    """Where programs are looked for: never in the workspace or relative to it, which others may have written."""
+    folders = [
+        folder
+        for folder in path.split(":")
+        if folder.startswith("/") and not Path(folder).is_relative_to(workspace)
+    ]  # fmt: skip
+    return ":".join(folders) or SYSTEM_PATH

@@ -1,0 +1,172 @@
+"""The tool `bash`: a line of shell in the workspace, confined where the machine can."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from treadle.domain.events.tool_calls import ProcessKilled, SandboxDenied
+from treadle.domain.tools import ToolSpec
+from treadle.ports.sandbox import Command, CommandError, Commands, EndedBy, Finished, SandboxMissing
+from treadle.ports.tool import InvalidArguments, Observation, Subjects, ToolContext, ToolError
+
+NAME, ALIAS = "bash", "run_command"
+DEFAULT_TIMEOUT = 60
+LONGEST_TIMEOUT = 600
+SPARE = 30
+"""Seconds that the engine waits beyond the longest timeout: ending a command takes a while too."""
+LONGEST_COMMAND = 100_000
+"""Bytes. The system takes no longer word."""
+BETWEEN_SHOWS = 0.1
+"""Seconds."""
+
+DESCRIPTION = (
+    "Run a command with `bash -lc` in the workspace and return its output, standard error included. There is no "
+    "terminal and nothing to read from standard input: pass every answer as an argument. Each call is a shell of "
+    "its own: the folder, variables and background processes do not outlive it, /tmp and the home are empty at the "
+    "start, and only files in the workspace stay. Output beyond 64 KB is cut in the middle."
+)
+_WHAT_TO_DO: Mapping[EndedBy, str] = {
+    "timeout": "It ran longer than its timeout of {timeout:g} s. Ask for less, or give a larger `timeout` (at most "
+    f"{LONGEST_TIMEOUT}); it cannot go on in the background.",
+    "output": "It wrote {length} bytes, more than a command may. Filter its output, or write it to a file.",
+    "memory": "It used more memory than a command may. Work on less at a time.",
+    "processes": "It started more processes than a command may. Run fewer at a time.",
+    "disk": "It was about to fill the disk. Write less, and remove what is not needed.",
+    "cancelled": "It was cancelled.",
+}
+
+
+class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    command: Annotated[str, Meta(description="The command line, as for `bash -c`.")]
+    timeout: Annotated[
+        float,
+        Meta(gt=0, le=LONGEST_TIMEOUT, description=f"Seconds, {DEFAULT_TIMEOUT} unless given."),
+    ] = DEFAULT_TIMEOUT
+
+
+class Bash:
+    """`bash`, and under another name the same tool for those who know it by that."""
+
+    def __init__(self, commands: Commands, name: str = NAME) -> None:
+        self._commands = commands
+        self._spec = ToolSpec(
+            name=name,
+            description=DESCRIPTION if name == NAME else f"Another name for `{NAME}`. {DESCRIPTION}",
+            schema=_schema(),
+            effect="external",
+            timeout=LONGEST_TIMEOUT + SPARE,
+            needs=("workspace", "secrets"),
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def parse(self, arguments: str) -> BashArguments:
+        try:
+            parsed = msgspec.json.decode(arguments, type=BashArguments)
+        except msgspec.DecodeError as error:
+            raise InvalidArguments(
+                f"{error}. `{self._spec.name}` takes `command` and, if need be, `timeout`."
+            ) from None
+        if not parsed.command.strip():
+            raise InvalidArguments("`command` is empty. Give the command line to run.")
+        if "\0" in parsed.command:
+            raise InvalidArguments("`command` holds a NUL character, which no command can.")
+        if len(parsed.command.encode()) > LONGEST_COMMAND:
+            raise InvalidArguments(
+                f"`command` is longer than {LONGEST_COMMAND} bytes. Write it to a file with `write_file` first."
+            )
+        if (advice := _waits_for_terminal(parsed.command)) is not None:
+            raise InvalidArguments(f"There is no terminal here. {advice}")
+        return parsed
+
+    def subjects(self, arguments: BashArguments) -> Subjects:
+        from treadle.tools.shell.caution import caution_about
+        from treadle.tools.shell.parsing import commands_of
+        from treadle.tools.shell.patterns import pattern_for
+
+        parsed = commands_of(arguments.command)
+        caution = caution_about(arguments.command, parsed)
+        pattern = None if caution is not None else pattern_for(parsed)
+        return Subjects(parsed.commands, parsed.opaque, caution, pattern)
+
+    async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
+        shown = _Shown(context.progress)
+        command = Command(
+            arguments.command, context.workspace, context.sandbox, dict(context.secrets), arguments.timeout
+        )
+        try:
+            finished = await self._commands.run(command, shown.add)
+        except SandboxMissing as missing:
+            context.report(SandboxDenied(context.call_id, str(missing)))
+            raise ToolError(
+                f"The command was not run: this agent's commands must be confined, and this machine cannot do that "
+                f"({missing}). Go on without commands, and tell the user."
+            ) from None
+        except CommandError as error:
+            raise ToolError(str(error)) from None
+        shown.flush()
+        if finished.ended_by is not None:
+            context.report(_on_record(finished, finished.ended_by, arguments, context))
+        if finished.ended_by == "cancelled":
+            raise asyncio.CancelledError
+        return _observed(finished, arguments.timeout)
+
+
+def _schema() -> dict[str, Any]:
+    (_,), components = msgspec.json.schema_components([BashArguments])
+    schema = components["BashArguments"]
+    return {key: value for key, value in schema.items() if key != "title"}
+
+
+def _waits_for_terminal(line: str) -> str | None:
+    from treadle.tools.shell.parsing import commands_of
+    from treadle.tools.shell.terminal import waits_for_terminal
+
+    return waits_for_terminal(commands_of(line))
+
+
+def _on_record(finished: Finished, why: EndedBy, arguments: BashArguments, context: ToolContext) -> ProcessKilled:
+    return ProcessKilled(context.call_id, arguments.command, why, finished.killed_processes)
+
+
+def _observed(finished: Finished, timeout: float) -> Observation:
+    if finished.ended_by is None:
+        return Observation(finished.output, finished.exit_code)
+    told = _WHAT_TO_DO[finished.ended_by].format(timeout=timeout, length=finished.output_length)
+    break_before = "\n" if finished.output and not finished.output.endswith("\n") else ""
+    content = f"{finished.output}{break_before}[The command was ended. {told}]"
+    return Observation(content, finished.exit_code, is_error=True)
+
+
+class _Shown:
+    """Output as progress, in pieces: at most ten a second."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+        self._waiting: list[str] = []
+        self._last = -math.inf
+        self._later: asyncio.TimerHandle | None = None
+
+    def add(self, text: str) -> None:
+        self._waiting.append(text)
+        left = self._last + BETWEEN_SHOWS - time.monotonic()
+        if left <= 0:
+            self.flush()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(left, self.flush)
+
+    def flush(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self._waiting:
+            self._last = time.monotonic()
+            text, self._waiting = "".join(self._waiting), []
+            self._progress(text)

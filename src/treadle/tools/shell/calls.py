@@ -1,0 +1,84 @@
+"""What a line comes down to: simple commands, and the reason why that cannot be all."""
+
+from msgspec import Struct
+
+from treadle.tools.shell.words import Word
+
+
+class Call(Struct, frozen=True):
+    """One simple command."""
+
+    words: tuple[str, ...]
+    fed: bool = False
+    """Its standard input is not the empty one of the line: a pipe, a file or a text."""
+    fed_by: tuple[str, ...] = ()
+    """The programs before it in the pipe."""
+    within: tuple[str, ...] = ()
+    """The programs that it was handed to: `timeout`, `sudo`, ..."""
+
+    @property
+    def program(self) -> str:
+        return self.words[0]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self.words[1:]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return tuple(word for word in self.arguments if word.startswith("-") and word != "-")
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        return tuple(word for word in self.arguments if not word.startswith("-") or word == "-")
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+    def has(self, *options: str) -> bool:
+        """Whether any of these is among its options: `-f` also within `-xf`, `--force` also as `--force=...`."""
+        return any(_is_given(option, word) for option in options for word in self.options)
+
+
+def _is_given(option: str, word: str) -> bool:
+    if option.startswith("--"):
+        return word == option or word.startswith(f"{option}=")
+    return not word.startswith("--") and option[1] in word[1:]
+
+
+class Parsed(Struct, frozen=True):
+    calls: tuple[Call, ...]
+    opaque: str | None = None
+    """Why nobody can tell from the line what it would do."""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Each as its words with single spaces, without quotes."""
+        return tuple(call.text for call in self.calls)
+
+
+class Context(Struct, frozen=True):
+    """Where in a line a command stands."""
+
+    fed: bool = False
+    fed_by: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+    depth: int = 0
+
+    def inside(self, program: str) -> "Context":
+        return Context(self.fed, self.fed_by, (*self.within, program), self.depth + 1)
+
+
+class Inner(Struct, frozen=True):
+    """What a command runs in turn: words of another command, or a text for a shell."""
+
+    words: tuple[Word, ...] = ()
+    text: str | None = None
+
+
+class Unwrapped(Struct, frozen=True):
+    inner: tuple[Inner, ...] = ()
+    keep: bool = True
+    """It does something of its own, or lends its rights: a rule must allow it too."""
+    opaque: str | None = None

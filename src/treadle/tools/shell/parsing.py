@@ -1,0 +1,285 @@
+"""Every simple command in a line of shell, wherever it stands, and why the line may do more than that."""
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+from treadle.tools.shell.calls import Call, Context, Parsed, Unwrapped
+from treadle.tools.shell.escapes import escape_of
+from treadle.tools.shell.variables import assigned_by, trusted_variable
+from treadle.tools.shell.words import Word, literal, word_of
+from treadle.tools.shell.wrappers import unwrap
+
+DEEPEST = 60
+"""How deep commands may be nested before nobody looks any further."""
+MOST_CALLS = 500
+_STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"})
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""Characters that do something else than they show."""
+_HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+_WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
+_CLOSES = frozenset({">&-", "<&-"})
+_TRANSPARENT = frozenset(
+    {
+        "program", "list", "compound_statement", "subshell", "do_group", "if_statement", "elif_clause",
+        "else_clause", "while_statement", "case_statement", "case_item", "c_style_for_statement", "negated_command",
+        "command_substitution", "process_substitution", "string", "concatenation", "arithmetic_expansion",
+        "test_command", "unary_expression", "binary_expression", "ternary_expression", "postfix_expression",
+        "parenthesized_expression", "variable_assignments", "array", "subscript", "heredoc_body",
+        "herestring_redirect", "translated_string", "command_name", "brace_expression", "extglob_pattern", "regex",
+        "word",
+    }
+)  # fmt: skip
+_LEAVES = frozenset(
+    {
+        "comment", "raw_string", "ansi_c_string", "number", "variable_name", "special_variable_name",
+        "string_content", "file_descriptor", "test_operator", "heredoc_start", "heredoc_end", "heredoc_content",
+        "simple_expansion",
+    }
+)  # fmt: skip
+
+
+_SUBSTITUTION = re.compile(rb"(?<!\\)(?:\\\\)*(`|\$\()")
+_SUBSTITUTION_IN_WORD = re.compile(rb"(?<!\\)(?:\\\\)*(`|\$\(|[<>]\()")
+_LITERAL = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_start", "heredoc_end"})
+
+
+def commands_of(line: str) -> Parsed:
+    """Never raises: what cannot be understood is opaque."""
+    reader = _Reader()
+    try:
+        reader.read(line, Context())
+    except RecursionError:
+        reader.note("the line is nested too deep to be understood")
+    return Parsed(tuple(reader.calls), reader.opaque)
+
+
+@cache
+def _grammar() -> Language:
+    return Language(tree_sitter_bash.language())
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.opaque: str | None = None
+        self._visitors: Mapping[str, Callable[[Node, Context], None]] = {
+            "command": self._command,
+            "pipeline": self._pipeline,
+            "redirected_statement": self._redirected,
+            "file_redirect": self._file,
+            "heredoc_redirect": self._text,
+            "declaration_command": self._declaration,
+            "unset_command": self._declaration,
+            "variable_assignment": self._assignment,
+            "for_statement": self._for,
+            "expansion": self._expansion,
+            "function_definition": self._function,
+        }
+
+    def note(self, why: str | None) -> None:
+        """Keep the first reason."""
+        self.opaque = self.opaque or why
+
+    def read(self, text: str, context: Context) -> None:
+        if _UNSEEN.search(text):
+            self.note("the line holds characters that are not seen")
+        if context.depth > DEEPEST or len(self.calls) > MOST_CALLS:
+            self.note("the line is nested too deep to be understood")
+            return
+        source = text.encode("utf-8", "surrogatepass")
+        root = Parser(_grammar()).parse(source).root_node
+        if root.has_error or root.start_byte > _blank(source) or _unfinished_text(root):
+            self.note("the shell's syntax is not understood")
+        self._visit(root, context)
+
+    def _visit(self, node: Node, context: Context) -> None:
+        if node.type not in _LITERAL and _hides_a_command(node):
+            self.note("a substitution stands where it is not understood")
+        if not node.is_named or node.type in _LEAVES:
+            return
+        visit = self._visitors.get(node.type)
+        if visit is not None:
+            visit(node, context)
+            return
+        if node.type not in _TRANSPARENT:
+            self.note(f"`{node.type}` is not understood")
+        self._children(node, context)
+
+    def _children(self, node: Node, context: Context) -> None:
+        for child in node.children:
+            self._visit(child, context)
+
+    # ── What stands between commands ──
+
+    def _pipeline(self, node: Node, context: Context) -> None:
+        stages = [child for child in node.children if child.is_named]
+        before: tuple[str, ...] = context.fed_by
+        for index, stage in enumerate(stages):
+            known = len(self.calls)
+            piped = Context(context.fed or index > 0, before, context.within, context.depth)
+            self._visit(stage, piped)
+            before += tuple(call.program for call in self.calls[known:])
+
+    def _redirected(self, node: Node, context: Context) -> None:
+        fed = context.fed or any(_reads(child) for child in node.children)
+        within = Context(fed, context.fed_by, context.within, context.depth)
+        self._children(node, within)
+
+    def _function(self, node: Node, context: Context) -> None:
+        self.note("a function is defined, and its name may stand for a program")
+        self._children(node, context)
+
+    def _text(self, node: Node, context: Context) -> None:
+        """A here-document, and what stands behind it in its first line."""
+        context = Context(True, context.fed_by, context.within, context.depth)
+        start = next((child.text or b"" for child in node.children if child.type == "heredoc_start"), b"")
+        is_literal = start[:1] in (b"'", b'"', b"\\")
+        for child in node.children:
+            if not (is_literal and child.type == "heredoc_body"):
+                self._visit(child, context)
+
+    def _file(self, node: Node, context: Context) -> None:
+        operator = next((child.type for child in node.children if not child.is_named), "")
+        targets = [word_of(target) for target in node.children_by_field_name("destination")]
+        for target in targets:
+            if operator in _WRITES and not _is_harmless(target, operator):
+                self.note(f"it writes to a file, `{target.text}`")
+            if target.text.startswith(("/dev/tcp/", "/dev/udp/")):
+                self.note("it opens a connection")
+        if not targets and operator not in _CLOSES:
+            self.note("a redirection is not understood")
+        self._children(node, context)
+
+    def _assignment(self, node: Node, context: Context) -> None:
+        name = node.child_by_field_name("name")
+        if name is not None and name.type == "subscript":
+            name = name.child_by_field_name("name")
+        self._sets(word_of(name).text if name is not None else "")
+        self._children(node, context)
+
+    def _sets(self, name: str) -> None:
+        if not name or not trusted_variable(name):
+            self.note(f"`{name}` changes what other programs do")
+
+    def _for(self, node: Node, context: Context) -> None:
+        variable = node.child_by_field_name("variable")
+        self._sets(word_of(variable).text if variable is not None else "")
+        self._children(node, context)
+
+    def _expansion(self, node: Node, context: Context) -> None:
+        operators = {child.type for child in node.children if not child.is_named}
+        variable = next((word_of(child).text for child in node.children if child.type == "variable_name"), "")
+        if operators & {":=", "="}:
+            self._sets(variable)
+        if any(operator.startswith("@") for operator in operators):
+            self.note("an expansion is evaluated again")
+        self._children(node, context)
+
+    # ── Commands ──
+
+    def _command(self, node: Node, context: Context) -> None:
+        name = node.child_by_field_name("name")
+        words = [word_of(child) for child in node.children_by_field_name("argument")]
+        fed = context.fed or any(_reads(child) for child in node.children)
+        self._children(node, context)
+        if name is None:
+            self.note("a command has no name")
+            return
+        self.add((word_of(name), *words), Context(fed, context.fed_by, context.within, context.depth))
+
+    def _declaration(self, node: Node, context: Context) -> None:
+        keyword = next((child.type for child in node.children if not child.is_named), "")
+        words = [word_of(child) for child in node.children if child.is_named]
+        self._children(node, context)
+        self.add((literal(keyword), *words), context)
+
+    def add(self, words: tuple[Word, ...], context: Context) -> None:
+        """Take up a command, and all that it runs in turn."""
+        words = (_named(words[0]), *words[1:])
+        program = words[0]
+        if not program.is_known or not program.text or _UNSEEN.search(program.text) or "\n" in program.text:
+            self.note("the name of a command comes from an expansion or a pattern")
+        if any(word.is_brace for word in words):
+            self.note("braces become several words")
+        for variable in assigned_by(words):
+            if variable.dynamic:
+                self.note(f"`{program.text}` sets a variable whose name comes from an expansion")
+            self._sets(re.split(r"[+=\[]", variable.text)[0] or "-")
+        unwrapped = unwrap(words)
+        self.note(unwrapped.opaque)
+        call = Call(tuple(word.text for word in words), context.fed, context.fed_by, context.within)
+        self.note(escape_of(call, words))
+        if unwrapped.keep or not unwrapped.inner:
+            self.calls.append(call)
+        self._run_in_turn(unwrapped, program.text, context)
+
+    def _run_in_turn(self, unwrapped: Unwrapped, program: str, context: Context) -> None:
+        deeper = context.inside(program)
+        for inner in unwrapped.inner:
+            if inner.text is not None:
+                self.read(inner.text, deeper)
+            elif deeper.depth > DEEPEST:
+                self.note("the line is nested too deep to be understood")
+            elif inner.words:
+                self.add(inner.words, deeper)
+
+
+def _blank(source: bytes) -> int:
+    return len(source) - len(source.lstrip())
+
+
+def _unfinished_text(root: Node) -> bool:
+    """Whether a here-document never ends: the shell takes the rest of the line for its text."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node.type == "heredoc_redirect" and not _is_ended(node):
+            return True
+        pending += node.children
+    return False
+
+
+def _is_ended(text: Node) -> bool:
+    parts = {child.type: (child.text or b"").strip() for child in text.children}
+    start, end = parts.get("heredoc_start", b""), parts.get("heredoc_end", b"")
+    return bool(end) and end == re.sub(rb"['\"\\]", b"", start)
+
+
+def _hides_a_command(node: Node) -> bool:
+    """Whether a substitution is in the text of a node but not among what the grammar found in it."""
+    found = _SUBSTITUTION_IN_WORD if node.type in ("word", "regex", "extglob_pattern") else _SUBSTITUTION
+    text, begin = node.text or b"", node.start_byte
+    if not node.is_named or found.search(text) is None:
+        return False
+    at, own = 0, bytearray()
+    for child in node.children:
+        own += text[at : child.start_byte - begin] + b" "
+        at = child.end_byte - begin
+    return found.search(bytes(own + text[at:])) is not None
+
+
+def _reads(node: Node) -> bool:
+    """Whether a redirection gives a command something to read."""
+    if node.type == "file_redirect":
+        return any(child.type in ("<", "<&", "<>") for child in node.children)
+    return node.type in ("heredoc_redirect", "herestring_redirect")
+
+
+def _is_harmless(target: Word, operator: str) -> bool:
+    if operator == ">&" and target.text.isdigit():
+        return True
+    return target.is_known and target.text in _HARMLESS_FILES
+
+
+def _named(word: Word) -> Word:
+    """A program of the system by its name alone, however its path is written."""
+    if word.is_known and word.text.startswith("/"):
+        folder, name = posixpath.split(posixpath.normpath(word.text))
+        if folder.replace("//", "/") in _STANDARD_FOLDERS and name:
+            return literal(name)
+    return word

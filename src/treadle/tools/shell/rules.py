@@ -1,0 +1,44 @@
+"""A rule about commands: when it applies and what is said. It carries its own examples, which are tried when the
+table is loaded."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from treadle.tools.shell.calls import Call, Parsed
+from treadle.tools.shell.parsing import commands_of
+
+
+def always(call: Call) -> bool:
+    return True
+
+
+class Rule(Struct, frozen=True):
+    programs: tuple[str, ...]
+    says: str
+    """For whoever is told: what it is, and what to do instead."""
+    match: tuple[str, ...]
+    no_match: tuple[str, ...]
+    when: Callable[[Call], bool] = always
+
+    def applies(self, call: Call) -> bool:
+        return call.program in self.programs and self.when(call)
+
+
+class Table:
+    """Rules in the order in which they are looked at."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        """Raises ValueError for a rule that does not do what its examples say."""
+        self._rules = tuple(rules)
+        for rule in self._rules:
+            for line in rule.match:
+                if not any(rule.applies(call) for call in commands_of(line).calls):
+                    raise ValueError(f"the rule for {', '.join(rule.programs)} does not match its example {line!r}")
+            for line in rule.no_match:
+                if any(rule.applies(call) for call in commands_of(line).calls):
+                    raise ValueError(f"the rule for {', '.join(rule.programs)} matches {line!r}, which it must not")
+
+    def first(self, parsed: Parsed) -> tuple[Call, Rule] | None:
+        """The first command that a rule applies to, with that rule."""
+        return next(((call, rule) for call in parsed.calls for rule in self._rules if rule.applies(call)), None)

@@ -1,0 +1,277 @@
+"""Commands that would wait for a terminal, which they never get, and what to use instead."""
+
+import re
+from functools import cache
+
+from treadle.tools.shell.calls import Call, Parsed
+from treadle.tools.shell.rules import Rule, Table
+
+_QUERIES = ("--version", "--help", "-V")
+
+
+def _asks_only(call: Call) -> bool:
+    """It says something about itself and ends."""
+    return call.arguments == ("-h",) or any(word in _QUERIES for word in call.arguments)
+
+
+def _interactive(call: Call) -> bool:
+    return not _asks_only(call)
+
+
+def _bare_repl(call: Call) -> bool:
+    """No script, no text to run, nothing to read."""
+    forced = "-i" in call.options
+    return not _asks_only(call) and (forced or not (call.fed or call.operands or _runs_text(call)))
+
+
+def _runs_text(call: Call) -> bool:
+    return any(word.startswith(("-c", "-m", "-e", "-r", "-p", "--eval", "--print", "-E")) for word in call.options)
+
+
+def _bare_shell(call: Call) -> bool:
+    clusters = "".join(word[1:] for word in call.options if not word.startswith("--"))
+    forced = "i" in clusters and "c" not in clusters
+    return not _asks_only(call) and (
+        forced or not (call.fed or call.operands or "c" in clusters or "s" in clusters)
+    )
+
+
+def _client(call: Call) -> bool:
+    """A client of a database without a statement or a file of them."""
+    given = call.has("-c", "-f", "-e", "-l", "--command", "--file", "--execute", "--eval", "--list", "--query")
+    return not (given or call.fed or _asks_only(call))
+
+
+def _bare_sqlite(call: Call) -> bool:
+    return not (call.fed or _asks_only(call)) and len(call.operands) < 2
+
+
+def _ssh_shell(call: Call) -> bool:
+    """Only the host is left once the options and their values are gone."""
+    rest, operands = list(call.arguments), 0
+    while rest:
+        word = rest.pop(0)
+        if re.fullmatch(r"-[bcDEeFIiJLlmOopQRSWw]", word):
+            del rest[:1]
+        operands += not word.startswith("-")
+    return operands < 2 and not (call.fed or call.has("-N", "-V", "-G", "-O", "-Q"))
+
+
+def _writes_message(call: Call) -> bool:
+    """`git commit` and its like, without the text that an editor would be opened for."""
+    if not call.operands or call.operands[0] not in ("commit", "tag", "merge", "revert", "cherry-pick"):
+        return False
+    verb = call.operands[0]
+    given = call.has(
+        "-m", "-F", "-C", "--message", "--file", "--no-edit", "--reuse-message", "--fixup", "--dry-run"
+    )
+    if verb == "commit":
+        return not given or call.has("-e", "--edit", "--patch", "--interactive") or "-p" in call.options
+    if verb == "tag":
+        return call.has("-a", "-s", "--annotate", "--sign") and not given
+    return call.has("--edit") or "-e" in call.options
+
+
+def _picks(call: Call) -> bool:
+    verb = call.operands[0] if call.operands else ""
+    if verb == "rebase":
+        return "-i" in call.options or call.has("--interactive")
+    chosen = "-p" in call.options or "-i" in call.options or call.has("--patch", "--interactive")
+    return verb in ("add", "checkout", "restore", "reset", "stash", "clean") and chosen
+
+
+def _follows(call: Call) -> bool:
+    return call.has("-f", "-F", "--follow") and "timeout" not in call.within
+
+
+def _unbounded(call: Call) -> bool:
+    return "timeout" not in call.within and not _asks_only(call)
+
+
+def _attaches(call: Call) -> bool:
+    verbs = call.operands[:2]
+    if not any(verb in ("run", "exec", "start", "compose") for verb in verbs):
+        return False
+    before = call.arguments
+    return any(re.fullmatch(r"-(it|ti|t|tty)|--tty(=true)?", word) for word in before)
+
+
+TERMINAL_RULES = (
+    Rule(
+        ("vim", "vi", "nvim", "view", "vimdiff", "nano", "pico", "micro", "emacs", "joe", "ed", "ex", "hx"),
+        "is an editor; write files with `write_file` or `edit_file`, or with `sed -i` or a here-document",
+        ("vim x", "sudo nano /etc/hosts", "git diff; emacs -nw x"),
+        ("vim --version", "vim -es -c '%s/a/b/' -c wq x", "emacs --batch -l x.el", "printf '1p' | ed x"),
+        lambda call: not (_asks_only(call) or call.fed or call.has("--batch", "--headless", "-s", "--script")),
+    ),
+    Rule(
+        ("less", "more", "most", "pg"),
+        "is a pager; use `cat`, `head -n`, `tail -n` or `sed -n '1,80p'`, and leave it out at the end of a pipe",
+        ("less x", "git log | less", "more x"),
+        ("less --version", "cat less"),
+        _interactive,
+    ),
+    Rule(
+        ("python", "python3", "ipython", "bpython", "node", "irb", "ruby", "php", "lua", "ghci", "scala", "jshell"),
+        "opens a prompt; hand it a script, or a text with `-c` or `-e`",
+        ("python", "python3 -i x.py", "node", "cd x && irb"),
+        ("python x.py", "python -c 'print(1)'", "python3 -m pytest", "node -e 1", "echo 1 | python3",
+         "node --version", "python3 - <<E\n1\nE"),
+        _bare_repl,
+    ),
+    Rule(
+        ("bash", "sh", "zsh", "dash", "fish", "ksh"),
+        "opens a shell; give the commands themselves, or a script",
+        ("bash", "bash -i", "sudo bash", "sh -l"),
+        ("bash x.sh", "bash -lc 'echo 1'", "echo ls | sh", "bash --version"),
+        _bare_shell,
+    ),
+    Rule(
+        ("psql", "mysql", "mariadb", "mongo", "mongosh", "redis-cli", "clickhouse-client", "cqlsh"),
+        "opens a prompt; give the statement with `-c`, `-e` or `--eval`, or pipe it in",
+        ("psql mydb", "mysql -u root", "mongosh", "psql -h host mydb"),
+        ("psql -c 'select 1' mydb", "mysql -e 'select 1'", "psql mydb < x.sql", "redis-cli -h host get x"),
+        lambda call: _client(call) and not (call.program == "redis-cli" and call.operands),
+    ),
+    Rule(
+        ("sqlite3", "duckdb"),
+        "opens a prompt; give the statement after the file: `sqlite3 x.db 'select 1'`",
+        ("sqlite3", "sqlite3 x.db"),
+        ("sqlite3 x.db 'select 1'", "sqlite3 x.db < x.sql", "sqlite3 --version"),
+        _bare_sqlite,
+    ),
+    Rule(
+        ("bc", "dc", "gdb", "lldb", "pdb", "ftp", "telnet", "sftp", "nslookup"),
+        "reads what is typed; pipe its commands in, or give them as arguments",
+        ("bc", "gdb ./a.out", "telnet host 25"),
+        ("echo 1+1 | bc", "gdb -batch -ex bt ./a.out", "nslookup example.org", "bc x.bc"),
+        lambda call: not (
+            call.fed
+            or _asks_only(call)
+            or call.has("-batch", "--batch", "-ex", "-b")
+            or (call.program in ("bc", "dc", "nslookup") and bool(call.arguments))
+        ),
+    ),
+    Rule(
+        ("top", "htop", "btop", "atop", "glances", "iotop", "nvtop"),
+        "draws on a terminal; use `ps aux --sort=-%cpu | head` or `top -bn1`",
+        ("top", "htop -u x"),
+        ("top -bn1", "top -b -n 1 | head"),
+        lambda call: not call.has("-b", "--batch") and not _asks_only(call),
+    ),
+    Rule(
+        ("tmux", "screen", "byobu", "mc", "ranger", "nnn", "lazygit", "tig", "ncdu", "fzf", "dialog", "whiptail"),
+        "draws on a terminal; use commands that print and end",
+        ("tmux", "screen -r", "tig"),
+        ("tmux ls", "tmux kill-server", "screen -ls", "cat x | fzf --filter y", "tmux -V"),
+        lambda call: not (
+            _asks_only(call)
+            or call.has("-ls", "--filter")
+            or (call.program == "tmux" and call.operands[:1] not in ((), ("attach",), ("a",), ("attach-session",)))
+        ),
+    ),
+    Rule(
+        ("ssh", "slogin", "mosh"),
+        "without a command opens a shell on the other side; give the command: `ssh -o BatchMode=yes host 'uptime'`",
+        ("ssh host", "ssh -p 22 -i key user@host"),
+        ("ssh host uptime", "ssh -p 22 host 'ls -l'", "ssh -V", "ssh host < x.sh"),
+        _ssh_shell,
+    ),
+    Rule(
+        ("git",),
+        "would open an editor; give the message with `-m`, or `--no-edit` to keep the one there is",
+        ("git commit", "git commit -a", "git commit --amend", "git tag -a v1", "git -C x commit -v"),
+        ("git commit -m x", "git commit -am x", "git commit --amend --no-edit", "git tag v1", "git tag -a v1 -m x",
+         "git merge x", "git log commit"),
+        lambda call: _writes_message(_without_git_folder(call)),
+    ),
+    Rule(
+        ("git",),
+        "asks piece by piece; name the files or commits instead (`git add FILE`, `git rebase --onto`)",
+        ("git add -p", "git rebase -i HEAD~3", "git checkout --patch x", "git stash -p"),
+        ("git add x", "git rebase main", "git log -p", "git stash"),
+        lambda call: _picks(_without_git_folder(call)),
+    ),
+    Rule(
+        ("tail", "journalctl", "dmesg"),
+        "with `-f` never ends; leave it out, or put `timeout 10` before it",
+        ("tail -f x", "journalctl -fu x", "tail -n5 -F x"),
+        ("tail x", "tail -n 5 x", "timeout 5 tail -f x", "journalctl -u x"),
+        _follows,
+    ),
+    Rule(
+        ("kubectl", "docker"),
+        "with `-f` never ends; leave it out, or put `timeout 10` before it",
+        ("kubectl logs -f x", "docker logs --follow x"),
+        ("docker logs x", "kubectl apply -f x.yaml", "timeout 9 docker logs -f x"),
+        lambda call: "logs" in call.operands and _follows(call),
+    ),
+    Rule(
+        ("watch",),
+        "never ends; run the command itself, again if need be",
+        ("watch ls", "watch -n 5 df -h"),
+        ("timeout 5 watch ls", "watch --version"),
+        _unbounded,
+    ),
+    Rule(
+        ("read",),
+        "waits for somebody to type; there is nobody. Give the value in the command",
+        ("read x", "read -p 'sure? ' answer"),
+        ("echo 1 | read x", "while read x; do echo $x; done < f", "ls | while read f; do ls $f; done"),
+        lambda call: not call.fed and not call.has("-u"),
+    ),
+    Rule(
+        ("docker", "podman", "kubectl"),
+        "with `-t` wants a terminal; leave `-it` out",
+        ("docker run -it ubuntu bash", "docker exec -ti x sh", "kubectl exec --tty x -- sh"),
+        ("docker run ubuntu ls", "docker build -t x .", "kubectl exec x -- ls", "docker run -i x"),
+        _attaches,
+    ),
+    Rule(
+        ("npm", "yarn", "pnpm"),
+        "asks questions; add `-y`",
+        ("npm init", "yarn init"),
+        ("npm init -y", "npm install", "npm run init", "npm init --yes"),
+        lambda call: call.operands[:1] == ("init",) and len(call.operands) == 1 and not call.has("-y", "--yes"),
+    ),
+    Rule(
+        ("passwd", "su", "login", "visudo", "vipw", "chsh", "crontab", "ssh-keygen", "gpg-agent", "wizard"),
+        "asks for what only a person can type; there is a way without (`sudo -n`, `crontab FILE`, `-N ''`)",
+        ("passwd", "su", "su - user", "crontab -e", "visudo", "ssh-keygen -t ed25519"),
+        ("su -c ls user", "crontab -l", "crontab x", "ssh-keygen -t ed25519 -N '' -f k", "passwd --status"),
+        lambda call: _wants_a_person(call),
+    ),
+)  # fmt: skip
+
+
+def _without_git_folder(call: Call) -> Call:
+    """`git -C folder commit` as `git commit`."""
+    words = list(call.words)
+    while len(words) > 3 and words[1] == "-C":
+        del words[1:3]
+    return Call(tuple(words), call.fed, call.fed_by, call.within)
+
+
+def _wants_a_person(call: Call) -> bool:
+    match call.program:
+        case "crontab":
+            return call.has("-e")
+        case "ssh-keygen":
+            return not call.has("-N", "-l", "-y", "-R", "-F", "-A")
+        case "su":
+            return not (call.has("-c", "--command") or call.fed)
+        case "passwd":
+            return not (call.has("--status", "-S", "--stdin", "-l", "-u", "-d", "--help") or call.fed)
+        case _:
+            return not _asks_only(call)
+
+
+@cache
+def _table() -> Table:
+    return Table(TERMINAL_RULES)
+
+
+def waits_for_terminal(parsed: Parsed) -> str | None:
+    """Which command of a line would wait for a terminal, and what to use instead."""
+    found = _table().first(parsed)
+    return None if found is None else f"`{found[0].text}`: `{found[0].program}` {found[1].says}."

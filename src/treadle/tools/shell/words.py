@@ -1,0 +1,124 @@
+"""The words of a parsed line: what they are once quotes are gone, and what nobody can know before it runs."""
+
+import re
+
+from msgspec import Struct
+from tree_sitter import Node
+
+EXPANSIONS = frozenset(
+    {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
+)
+_ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
+_ESCAPED_IN_QUOTES = re.compile(r'\\(["\\$`\n])')
+_ESCAPED_ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+_BRACES = re.compile(r"\{.*(,|\.\.).*\}", re.DOTALL)
+_GLOB = re.compile(r"[*?\[]|[@+!]\(")
+_HIDDEN = "\0"
+"""Stands for a quoted character, where only unquoted ones count."""
+
+
+class Word(Struct, frozen=True):
+    text: str
+    """Without quotes; an expansion is left as it is written."""
+    bare: str = ""
+    """The same with what was quoted or escaped made unrecognisable."""
+    dynamic: bool = False
+    """Part of it comes from an expansion."""
+    splits: bool = False
+    """That expansion is not quoted: it may become any number of words."""
+
+    @property
+    def is_glob(self) -> bool:
+        return _GLOB.search(self.bare) is not None
+
+    @property
+    def is_brace(self) -> bool:
+        return _BRACES.search(self.bare) is not None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is one word, and this one, whenever it runs."""
+        return not (self.dynamic or self.is_glob or self.is_brace)
+
+    def after(self, length: int) -> "Word":
+        """Without its first characters."""
+        return Word(self.text[length:], self.bare[length:], self.dynamic, self.splits)
+
+
+def literal(text: str) -> Word:
+    return Word(text, _HIDDEN * len(text))
+
+
+def word_of(node: Node) -> Word:
+    match node.type:
+        case "string":
+            return _double_quoted(node)
+        case "raw_string":
+            return literal(_source(node)[1:-1])
+        case "ansi_c_string":
+            return literal(_unescaped_ansi(_source(node)[2:-1]))
+        case "translated_string":
+            return Word(_source(node)[1:].strip('"'), dynamic=True)
+        case "concatenation" | "command_name":
+            return _joined([word_of(child) for child in node.children])
+        case "brace_expression":
+            return Word(_source(node), _source(node))
+        case kind if kind in EXPANSIONS:
+            return Word(_source(node), _HIDDEN, dynamic=True, splits=True)
+        case _ if any(child.type in EXPANSIONS for child in node.children):
+            return Word(_source(node), _HIDDEN, dynamic=True, splits=True)
+        case _:
+            return _unquoted(_source(node))
+
+
+def _source(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _unquoted(source: str) -> Word:
+    text = _ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[1], source)
+    bare = _ESCAPED.sub(lambda found: "" if found[1] == "\n" else _HIDDEN, source)
+    return Word(text, bare)
+
+
+def _double_quoted(node: Node) -> Word:
+    """Between the quotes: expansions as they are written, and everything else, also what the grammar skips."""
+    whole, begin = node.text or b"", node.start_byte
+    pieces: list[str] = []
+    at, dynamic = 1, False
+    for child in node.children:
+        if child.type in EXPANSIONS:
+            dynamic = True
+            pieces.append(_unescaped_in_quotes(whole[at : child.start_byte - begin]))
+            pieces.append(_source(child))
+            at = child.end_byte - begin
+    pieces.append(_unescaped_in_quotes(whole[at : len(whole) - 1]))
+    text = "".join(pieces)
+    return Word(text, _HIDDEN * len(text), dynamic=dynamic)
+
+
+def _unescaped_in_quotes(source: bytes) -> str:
+    text = source.decode("utf-8", "replace")
+    return _ESCAPED_IN_QUOTES.sub(lambda found: "" if found[1] == "\n" else found[1], text)
+
+
+def _unescaped_ansi(source: str) -> str:
+    def character(found: re.Match[str]) -> str:
+        code = found[1]
+        if code[0] in "xuU" and len(code) > 1:
+            return chr(min(int(code[1:], 16), 0x10FFFF))
+        if code[0] in "01234567":
+            return chr(int(code, 8) & 0xFF)
+        return _ANSI.get(code, code)
+
+    return _ESCAPED_ANSI.sub(character, source)
+
+
+def _joined(words: list[Word]) -> Word:
+    return Word(
+        "".join(word.text for word in words),
+        "".join(word.bare for word in words),
+        any(word.dynamic for word in words),
+        any(word.splits for word in words),
+    )

@@ -1,0 +1,203 @@
+"""One command from its start to its end, with and without a sandbox."""
+
+import asyncio
+import logging
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.hostile import POLICIES, processes_called, tree
+from tests.sandbox.survivors import WAYS, a_mark, survivors
+from treadle.domain.permissions import SandboxMode, SandboxPolicy
+from treadle.ports.sandbox import Command, CommandError, Finished, SandboxMissing
+from treadle.sandbox.commands import ShellCommands
+from treadle.sandbox.keeping import PACKAGE
+from treadle.sandbox.limits import Limits
+
+OFF = SandboxPolicy("off")
+
+
+def one(
+    text: str,
+    workspace: Path,
+    mode: SandboxMode,
+    limits: Limits | None = None,
+    show: Callable[[str], None] = lambda text: None,
+    timeout: float = 30,
+) -> Finished:
+    commands = ShellCommands(limits=limits or Limits(grace=0.2))
+
+    async def run() -> Finished:
+        return await commands.run(Command(text, workspace, POLICIES[mode], {"GIVEN": "yes"}, timeout), show)
+
+    try:
+        return asyncio.run(run())
+    finally:
+        commands.close()
+
+
+def test_output_and_exit_code(workspace: Path, mode: SandboxMode) -> None:
+    finished = one("echo out; echo err >&2; echo again; pwd; exit 3", workspace, mode)
+    assert finished.exit_code == 3
+    assert finished.output == f"out\nerr\nagain\n{workspace}\n"
+    assert finished.output_length == len(finished.output)
+    assert finished.ended_by is None
+
+
+def test_a_signal_ends_it_as_in_a_shell(workspace: Path, mode: SandboxMode) -> None:
+    assert one("kill -9 $$", workspace, mode).exit_code == 137
+
+
+def test_it_reads_nothing_and_has_no_other_descriptor(workspace: Path, mode: SandboxMode) -> None:
+    finished = one("cat; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l; tty", workspace, mode)
+    assert finished.output.splitlines() == ["/dev/null", "4", "not a tty"]
+
+
+def test_what_is_written_comes_as_it_is_written(workspace: Path, mode: SandboxMode) -> None:
+    shown: list[str] = []
+    finished = one(r"printf 'a\xe2\x82'; sleep 0.1; printf '\xacb\xff'", workspace, mode, show=shown.append)
+    assert shown == ["a", "€b\ufffd"]
+    assert finished.output == "a€b\ufffd"
+
+
+def test_a_clean_environment(workspace: Path, mode: SandboxMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", "sing")
+    (workspace / ".bash_profile").write_text("echo hostile\n")
+    lines = one("env; echo $HOME; ls -A ~", workspace, mode).output.splitlines()
+    names = {line.partition("=")[0] for line in lines}
+    assert "CANARY" not in names
+    assert "hostile" not in lines
+    assert {"GIVEN=yes", "TERM=dumb", "PAGER=cat", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C.UTF-8"} <= set(lines)
+    assert not (workspace / "home").exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_outlives_it(way: str, workspace: Path, mode: SandboxMode) -> None:
+    assert asyncio.run(survivors(way, mode, 4, workspace)) == []
+
+
+def test_what_runs_in_the_background_ends_with_it(workspace: Path, mode: SandboxMode) -> None:
+    mark = a_mark()
+    text = f"({tree(mark)}) >/dev/null 2>&1 & sleep 0.2; echo done"
+    assert one(text, workspace, mode).output == "done\n"
+    assert processes_called(mark) == []
+
+
+def test_it_is_asked_to_end_before_it_is_made_to(workspace: Path, mode: SandboxMode) -> None:
+    finished = one("trap 'echo bye; exit' TERM; echo on; sleep 9 & wait", workspace, mode, timeout=0.3)
+    assert (finished.ended_by, finished.output) == ("timeout", "on\nbye\n")
+    assert finished.killed_processes >= 2
+
+
+def test_cancelled_while_it_starts(workspace: Path, mode: SandboxMode) -> None:
+    async def cancelled() -> Finished:
+        commands = ShellCommands(limits=Limits(grace=0.2))
+        await commands.confinement()
+        running = asyncio.create_task(commands.run(Command("sleep 60", workspace, POLICIES[mode]), print))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        running.cancel()
+        try:
+            return await running
+        finally:
+            commands.close()
+
+    assert asyncio.run(cancelled()).ended_by == "cancelled"
+
+
+def test_cancelled_twice_it_ends_at_once(workspace: Path, mode: SandboxMode) -> None:
+    async def cancelled() -> Finished:
+        commands = ShellCommands(limits=Limits(grace=60))
+        shown = asyncio.Event()
+        command = Command("trap '' TERM; echo on; while :; do sleep 1; done", workspace, POLICIES[mode])
+        running = asyncio.create_task(commands.run(command, lambda text: shown.set()))
+        await shown.wait()
+        running.cancel()
+        await asyncio.sleep(0.05)
+        running.cancel()
+        try:
+            return await asyncio.wait_for(running, 10)
+        finally:
+            commands.close()
+
+    assert asyncio.run(cancelled()).ended_by == "cancelled"
+
+
+def test_a_keeper_that_was_killed_is_replaced_and_leaves_nothing(workspace: Path) -> None:
+    mark = a_mark()
+
+    async def killed() -> Finished:
+        commands = ShellCommands()
+        text = f"setsid bash -c 'exec -a {mark} sleep 1000' & sleep 0.1; kill -9 $PPID; sleep 60"
+        with pytest.raises(CommandError, match="killed"):
+            await commands.run(Command(text, workspace, OFF), print)
+        for stray in processes_called(mark):
+            await asyncio.to_thread(gone, stray, mark)
+        (nursery,) = [pid for pid in processes_called(str(PACKAGE)) if _parent(pid) == os.getpid()]
+        os.kill(nursery, signal.SIGKILL)
+        await asyncio.to_thread(gone, nursery, str(PACKAGE))
+        finished = await commands.run(Command("echo again", workspace, OFF), print)
+        commands.close()
+        return finished
+
+    before = homes()
+    assert asyncio.run(killed()).output == "again\n"
+    assert processes_called(mark) == []
+    assert homes() <= before
+
+
+def homes() -> set[Path]:
+    """The private homes of commands that are on this machine."""
+    return set(Path(tempfile.gettempdir()).glob("treadle-*-*"))
+
+
+def gone(pid: int, mark: str) -> None:
+    until = time.monotonic() + 5
+    while pid in processes_called(mark) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_without_bubblewrap_it_is_said_once(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        commands = ShellCommands(bubblewrap="/nowhere/bwrap")
+        found = await commands.confinement()
+        assert (found.sandbox, found.reason) == (False, "bubblewrap is not installed: apt-get install bubblewrap")
+        for _ in range(2):
+            assert (await commands.run(Command("echo 1", workspace), print)).output == "1\n"
+        with pytest.raises(SandboxMissing, match="not installed"):
+            await commands.run(Command("echo 1", workspace, SandboxPolicy("required")), print)
+        commands.close()
+
+    with caplog.at_level(logging.WARNING, "treadle.sandbox"):
+        asyncio.run(run())
+    assert [record.name for record in caplog.records] == ["treadle.sandbox"]
+
+
+def test_a_bubblewrap_that_does_not_work_is_no_sandbox(workspace: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    broken.chmod(0o755)
+
+    async def reason() -> str:
+        commands = ShellCommands(bubblewrap=str(broken))
+        found = await commands.confinement()
+        commands.close()
+        return "" if found.sandbox else found.reason
+
+    assert "user namespaces" in asyncio.run(reason())
+
+
+def test_a_name_that_is_no_variable_is_refused(workspace: Path) -> None:
+    commands = ShellCommands()
+    with pytest.raises(CommandError, match="my-key"):
+        asyncio.run(commands.run(Command("true", workspace, OFF, {"my-key": "x"}), print))
+    commands.close()

@@ -1,0 +1,186 @@
+"""What a confined command can see, read, write and reach."""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.conftest import Run, needs_bubblewrap
+from tests.sandbox.endurance import Left, endure
+from tests.sandbox.hostile import MODES
+from treadle.domain.permissions import SandboxPolicy
+from treadle.ports.sandbox import CommandError
+from treadle.sandbox.bubblewrap import exposed
+
+pytestmark = needs_bubblewrap
+
+LOOK = """
+env; cat /proc/*/environ /proc/*/cmdline /proc/$PPID/environ 2>/dev/null | tr '\\0' '\\n'
+cat /proc/1/environ; cat /proc/1/mountinfo
+"""
+
+
+def show(policy: dict[str, tuple[str, ...]]) -> SandboxPolicy:
+    return SandboxPolicy("required", **policy)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_environment_of_the_engine_is_nowhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", "tweet-tweet")
+    finished = asyncio.run(run(LOOK, environment={"TOKEN": "granted-value"}))
+    assert "tweet-tweet" not in finished.output
+    assert "TOKEN=granted-value" in finished.output
+
+
+def test_secrets_are_in_no_list_of_processes(run: Run) -> None:
+    async def listed() -> str:
+        running = asyncio.create_task(run("sleep 0.5", environment={"TOKEN": "granted-value"}))
+        await asyncio.sleep(0.25)
+        found = command_lines()
+        await running
+        return found
+
+    found = asyncio.run(listed())
+    assert "sleep 0.5" in found
+    assert "granted-value" not in found
+
+
+def command_lines() -> str:
+    lines: list[bytes] = []
+    for pid in os.listdir("/proc"):
+        with suppress(OSError):
+            lines.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return b"\n".join(lines).decode(errors="replace")
+
+
+def test_homes_and_other_folders_are_absent(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("canary")
+    text = f"ls -A /root /home /mnt /opt /srv /var /run 2>&1; cat '{tmp_path}/outside'; cat /etc/shadow; ls /sys"
+    output = asyncio.run(run(text)).output
+    assert "canary" not in output
+    assert "root:" not in output
+    assert output.count("No such file or directory") >= 6
+
+
+def test_only_the_workspace_can_be_written(run: Run, workspace: Path, tmp_path: Path) -> None:
+    text = 'for f in /x /usr/x /etc/x /dev/x /proc/x; do touch "$f" && echo wrote $f; done; touch in'
+    own = f"touch '{tmp_path}/x' /tmp/x /dev/shm/x ~/x"
+    assert "wrote" not in asyncio.run(run(f"({text}; {own}) 2>/dev/null")).output
+    assert (workspace / "in").exists()
+    assert not (tmp_path / "x").exists()
+
+
+def test_links_that_lead_out_lead_nowhere(run: Run, workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("canary")
+    (workspace / "link").symlink_to(tmp_path)
+    (workspace / "etc").symlink_to("/etc")
+    finished = asyncio.run(run("cat link/outside etc/shadow; touch link/x; ln -s /root r; ls r/"))
+    assert "canary" not in finished.output
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_workspace_that_is_a_link_is_the_folder_it_leads_to(run: Run, tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    assert asyncio.run(run("pwd", workspace=tmp_path / "link")).output == f"{real}\n"
+
+
+def test_the_network_is_off_unless_the_policy_has_it_on(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        connect = f"timeout 2 bash -c '</dev/tcp/127.0.0.1/{port}' 2>/dev/null && echo connected"
+        assert "connected" not in asyncio.run(run(connect)).output
+        assert "connected" in asyncio.run(run(connect, SandboxPolicy("required", network=True))).output
+
+
+def test_other_processes_are_not_there(run: Run) -> None:
+    output = asyncio.run(
+        run(f"kill -0 {os.getpid()} && echo seen; ls /proc | grep -c '^[0-9]'; grep CapEff /proc/self/status")
+    )
+    assert "seen" not in output.output
+    assert int(output.output.splitlines()[-2]) < 8
+    assert output.output.splitlines()[-1].split()[1] == "0" * 16
+
+
+def test_folders_of_the_policy(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "read").mkdir()
+    (tmp_path / "write").mkdir()
+    (tmp_path / "read" / "x").write_text("readable\n")
+    policy = show({"readable": (str(tmp_path / "read"),), "writable": (str(tmp_path / "write"),)})
+    finished = asyncio.run(run(f"cd '{tmp_path}'; cat read/x; touch read/y; touch write/y", policy))
+    assert finished.output.startswith("readable\n")
+    assert [path.name for path in tmp_path.glob("*/y")] == ["y"]
+    assert (tmp_path / "write" / "y").exists()
+
+
+def test_the_engines_home_is_never_shown(run: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    policy = show({"readable": (str(home),)})
+    assert (
+        asyncio.run(run(f"ls -A '{home}/.treadle'; cat '{home}/.treadle/vault.db'", policy)).output.count("canary")
+        == 0
+    )
+    for folders in ({"readable": (str(home / ".treadle"),)}, {"writable": (str(home / ".treadle"),)}):
+        with pytest.raises(CommandError, match="kept from commands"):
+            asyncio.run(run("true", show(folders)))
+    with pytest.raises(CommandError, match="cannot be a workspace"):
+        asyncio.run(run("true", workspace=home / ".treadle"))
+    inside = home / ".treadle" / "work"
+    inside.mkdir()
+    assert "vault" not in asyncio.run(run("ls -A ..; pwd", workspace=inside)).output
+
+
+@pytest.mark.parametrize("folder", ["/", "/usr", "/etc"])
+def test_the_system_is_no_workspace(folder: str) -> None:
+    with pytest.raises(CommandError, match="the system itself"):
+        exposed(Path(folder), SandboxPolicy(), ())
+
+
+@pytest.mark.parametrize(("name", "told"), [("relative", "the whole path"), ("/not/there", "is not there")])
+def test_a_policy_that_cannot_be_followed(run: Run, name: str, told: str) -> None:
+    with pytest.raises(CommandError, match=told):
+        asyncio.run(run("true", show({"readable": (name,)})))
+
+
+@pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "~"])
+def test_what_is_memory_is_bounded(run: Run, place: str) -> None:
+    text = f"df -B1 --output=size {place} | tail -1"
+    assert int(asyncio.run(run(text)).output) <= 1024**3
+
+
+def test_programs_of_the_system_work(run: Run) -> None:
+    identity = "-c user.name=a -c user.email=b@c"
+    text = f"git init -q . && git {identity} commit -q --allow-empty -m x && git log --oneline | wc -l"
+    assert asyncio.run(run(f"{text}; id -un >/dev/null && date +%Y >/dev/null && echo fine")).output == "1\nfine\n"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_fifty_commands_leave_nothing(mode: str, workspace: Path) -> None:
+    left, _ = asyncio.run(endure(next(known for known in MODES if known == mode), 50, workspace))
+    assert left == Left(0, 0, 0)
+
+
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "/usr/bin/python3", "-c")
+
+
+def as_nobody(code: str) -> subprocess.CompletedProcess[str]:
+    paths = [str(Path.cwd()), *(path for path in sys.path if path)]
+    script = f"import sys; sys.path[:0] = {paths!r}; import asyncio; from tests.sandbox.worker import work; {code}"
+    return subprocess.run((*NOBODY, script), capture_output=True, text=True, check=False, timeout=30)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="becomes another user: only root can"
+)
+def test_also_for_a_user_without_rights() -> None:
+    if as_nobody("").returncode:
+        pytest.skip("no Python that another user can run has what this one has")
+    done = as_nobody("asyncio.run(work('required', '/tmp', 'id -u; ulimit -u; ls -A /root'))")
+    assert done.stdout.splitlines()[:2] == ["starting", "65534"], done.stderr
+    assert int(done.stdout.splitlines()[2]) < 10_000

@@ -1,0 +1,196 @@
+"""What a line is taken to do: every command in it, or the reason why nobody can tell."""
+
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from treadle.tools.shell.parsing import commands_of
+from treadle.tools.shell.patterns import pattern_for
+
+each = pytest.mark.parametrize
+
+UNDERSTOOD = {
+    "git status": ["git status"],
+    "a; b && c || d | e & f": ["a", "b", "c", "d", "e", "f"],
+    "a\nb": ["a", "b"],
+    "(a; { b; })": ["a", "b"],
+    "! a": ["a"],
+    "if a; then b; elif c; then d; else e; fi": ["a", "b", "c", "d", "e"],
+    "for f in x y; do a $f; done": ["a $f"],
+    "while a; do b; done; until c; do d; done": ["a", "b", "c", "d"],
+    "case x in y) a;; *) b;; esac": ["a", "b"],
+    "echo $(a) `b` \"$(c)\"": ["a", "b", "c", "echo $(a) `b` $(c)"],
+    "diff <(a) <(b)": ["a", "b", "diff <(a) <(b)"],
+    "cat <<E\n$(a)\nE": ["a", "cat"],
+    "cat <<'E'\n$(a)\nE": ["cat"],
+    "cat <<< $(a)": ["a", "cat"],
+    "x=$(a); echo ${x:-$(b)}": ["a", "b", "echo ${x:-$(b)}"],
+    "[[ -n $(a) ]] && echo $((1 + $(b)))": ["a", "b", "echo $((1 + $(b)))"],
+    "'r'm \"a b\" c\\ d $'\\x65'": ["rm a b c d e"],
+    "/usr/bin/rm x; /bin/../bin/rm y; ./rm z": ["rm x", "rm y", "./rm z"],
+    "bash -c 'a; b'": ["a", "b"],
+    "sh -ec \"a 'b c'\"": ["a b c"],
+    "bash script.sh": ["bash script.sh"],
+    "eval 'a; b'": ["a", "b"],
+    "env -i X=1 a b": ["a b"],
+    "env -S 'a b' c": ["a b c"],
+    "env '-Sa b'": ["a b"],
+    "nohup nice -n 5 timeout -k 1 9 stdbuf -oL setsid a b": ["a b"],
+    "time a; command a; builtin echo; exec a": ["a", "a", "echo", "a"],
+    "command -v rm": ["command -v rm"],
+    "sudo -u bob a b": ["sudo -u bob a b", "a b"],
+    "ssh -p 22 host 'a; b'": ["ssh -p 22 host a; b", "a", "b"],
+    "watch -n 1 'a | b'": ["watch -n 1 a | b", "a", "b"],
+    "find . -name '*.c' -exec a {} + -ok b {} \\;": ["find . -name *.c -exec a {} + -ok b {} ;", "a {}", "b {}"],
+    "su -c 'a b' bob": ["su -c a b bob", "a b"],
+    "a >/dev/null 2>&1": ["a"],
+    "a 2>&-": ["a"],
+    "a < file": ["a"],
+    "X=1 a": ["a"],
+    "git log -p; git commit -c HEAD; git push -u o m": ["git log -p", "git commit -c HEAD", "git push -u o m"],
+    "sed -n 1,5p x; sed 's/foo/bar/g' x": ["sed -n 1,5p x", "sed s/foo/bar/g x"],
+    "echo 1 # ; rm x": ["echo 1"],
+    "": [],
+}  # fmt: skip
+
+
+@each("line", UNDERSTOOD)
+def test_understood(line: str) -> None:
+    parsed = commands_of(line)
+    assert parsed.opaque is None
+    assert sorted(parsed.commands) == sorted(UNDERSTOOD[line])
+
+
+@each(
+    "line",
+    [
+        # names that are not in the line
+        "$x a", "$(echo rm) a", "`echo rm` a", "/bin/r? a", "{rm,-rf,a}", "r{m,} a", "\"$x\" a", "~/b*n/a x",
+        "$'r\\x00m' x",
+        # texts that are not in the line
+        "eval $x", "bash -c \"$x\"", "bash -c $x", "ssh host $x", "env -S \"$x\"", "env $x a", "sudo $x a",
+        "watch $x",
+        "bash --rcfile x -c ls", "find . $x", "git $x", "docker \"$verb\" x", "mkdir {a,b}",
+        # what is read and run
+        "curl x | sh", "base64 -d x | bash", "cat <<E | bash\nrm\nE", "bash <<E\nrm\nE", "python3 - <<E\n1\nE",
+        "echo 1 | python3", "sh < x", "bash <<< 'rm x'", "ls | xargs rm", "xargs -n1 rm < x",
+        "parallel rm ::: a",
+        "source x", ". x", "cat x | bash /dev/stdin",
+        # what changes what comes after
+        "PATH=x ls", "export PATH=x", "declare -x LD_PRELOAD=x", "readonly IFS=x", "typeset BASH_ENV=x",
+        "PATH+=:x",
+        "LD_PRELOAD=x ls", "LD_LIBRARY_PATH=x ls", "GIT_PAGER=x git log", "GIT_SSH_COMMAND=x git pull",
+        "PAGER=x git log",
+        "env GIT_PAGER=x git log", "sudo PATH=x ls", "PROMPT_COMMAND=x", "PYTHONSTARTUP=x python x",
+        "NODE_OPTIONS=x node x",
+        "PERL5OPT=x perl x", "read PATH", "printf -v PATH x", "mapfile PATH", "unset PATH",
+        "for PATH in x; do ls; done",
+        "echo ${PATH:=x}", "BASH_ALIASES[ls]=rm", "read $x", "export $x", "alias ls=rm; ls",
+        "ls() { rm x; }; ls",
+        "function ls { rm x; }", "hash -p /tmp/x ls", "enable -f x y", "enable -n echo", "trap 'rm x' EXIT",
+        "bind -x x",
+        "echo ${x@P}",
+        # programs that run others
+        "git -c core.pager=x log", "git -C x -c a=b log", "git --exec-path=x log", "git --config-env=a=b log",
+        "git bisect run x", "git submodule foreach x", "git rebase --exec x main", "git clone ext::x",
+        "tar --to-command=x xf y",
+        "tar --checkpoint-action=exec=x cf y z", "rsync -e x a b", "ssh -o ProxyCommand=x host ls",
+        "awk 'BEGIN{system(\"x\")}'",
+        "sed '1e x' y", "sort --compress-program=x y", "rg --pre x y", "fd -x rm", "make SHELL=x",
+        # files
+        "echo x > f", "echo x >> f", "echo x >| f", "echo x &> f", "echo x >& f", "exec 3<>f", "> f",
+        "echo x > $f",
+        "echo x | tee f", "sed -i s/a/b/ f", "find . -fprintf f x", "cat < /dev/tcp/host/80", "sort -o f f",
+        # substitutions that the grammar does not see
+        "echo \"${y:-`rm x`}\"", "echo ${y:-`rm x`}", "cat <<E\n`rm x`\nE", "echo ${y/`rm x`/z}",
+        "[[ x =~ `rm x` ]]",
+        "echo ${y:-<(rm x)}",
+        # syntax
+        "echo 'x", "a &&", "(a", "cat <<E\nx", "a )", "if a; then b", "echo \x1b[2J", "echo a\rb",
+        "echo \u202ex", "\"\" x",
+    ],
+)  # fmt: skip
+def test_opaque(line: str) -> None:
+    assert commands_of(line).opaque is not None
+
+
+@each(
+    ("line", "hidden"),
+    [
+        ("git status; rm x", "rm x"),
+        ("git status $(rm x)", "rm x"),
+        ("git log | bash -c 'rm x'", "rm x"),
+        ("env -S 'rm x'", "rm x"),
+        ("timeout 5 env nice rm x", "rm x"),
+        ("echo \"${y:-$(rm x)}\"", "rm x"),
+        ("busybox rm x", "rm x"),
+        ("bash -c \"bash -c 'rm x'\"", "rm x"),
+        ("f() { rm x; }; f", "rm x"),
+        ("coproc rm x", "rm x"),
+        ("find / -execdir rm x \\;", "rm x"),
+        ("echo $(( $(rm x) ))", "rm x"),
+        ("cat <<E && rm x\nE\n", "rm x"),
+        ("a[$(rm x)]=1", "rm x"),
+        ("> $(rm x)", "rm x"),
+    ],
+)  # fmt: skip
+def test_a_command_cannot_be_hidden(line: str, hidden: str) -> None:
+    assert hidden in commands_of(line).commands
+
+
+def test_nesting_without_end_is_given_up() -> None:
+    assert commands_of("env " * 500 + "ls").opaque is not None
+    assert commands_of("$(" * 3000 + ")" * 3000).opaque is not None
+
+
+@each(
+    ("line", "pattern"),
+    [
+        ("git status", "git status"),
+        ("git status -s", "git status *"),
+        ("ls", "ls"),
+        ("ls -l x", "ls *"),
+        ("npm run test -- -u", "npm run test *"),
+        ("gh pr list --json x", "gh pr list *"),
+        ("git -C x status", None),
+        ("a; b", None),
+        ("echo x > f", None),
+        ("sudo ls", None),
+        ("bash x.sh", None),
+        ("python x.py", None),
+        ("timeout 5 ls -l", None),
+        ("git 'st*' x", None),
+    ],
+)
+def test_what_is_offered_for_always(line: str, pattern: str | None) -> None:
+    parsed = commands_of(line)
+    assert pattern_for(parsed) == pattern
+    if pattern is not None:
+        assert all(fnmatchcase(text, pattern) for text in parsed.commands)
+
+
+FRAGMENTS = st.lists(
+    st.sampled_from(
+        [
+            "a", "b", " ", "\n", ";", "|", "&", "&&", "||", "(", ")", "{", "}", "$(", "`", "'", '"', "$x",
+        "${x", ":-",
+            "<<E", "E\n", "<<<", "<(", ">", "2>&1", "if ", "then ", "fi", "for ", "in ", "do ", "done",
+        "case ", "esac",
+            "bash -c ", "eval ", "env -S ", "sudo ", "[[ ", " ]]", "((", "))", "=", "*", "\\", "!",
+        "function ", "$'",
+        ]
+    )
+).map("".join)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.text(), FRAGMENTS))
+def test_no_text_breaks_it_and_no_command_slips_in(line: str) -> None:
+    parsed = commands_of(line)
+    assume("#" not in line and not line.endswith("\\"))
+    longer = commands_of(f"{line}; rm x")
+    assert longer.opaque is not None or len(longer.commands) > len(parsed.commands)
+    if longer.opaque is None:
+        assert "rm x" in longer.commands

@@ -1,0 +1,166 @@
+"""The tool `bash`: what it refuses, what it says of a line, and what comes of running one."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from treadle.domain.events import EventData
+from treadle.domain.events.tool_calls import ProcessKilled, SandboxDenied
+from treadle.domain.identity import RunId, SessionId
+from treadle.domain.permissions import SandboxPolicy
+from treadle.ports.sandbox import Command, Confinement, Finished, SandboxMissing
+from treadle.ports.tool import InvalidArguments, Observation, ToolContext, ToolError
+from treadle.sandbox.commands import ShellCommands
+from treadle.sandbox.limits import Limits
+from treadle.tools.bash import ALIAS, LONGEST_TIMEOUT, Bash
+
+OFF = SandboxPolicy("off")
+
+
+@pytest.fixture
+def commands() -> Iterator[ShellCommands]:
+    opened = ShellCommands(limits=Limits(grace=0.1, output=2_000_000))
+    yield opened
+    opened.close()
+
+
+class Around:
+    """What a tool sees of its call, and what it does beside its result."""
+
+    def __init__(self, workspace: Path, policy: SandboxPolicy = OFF) -> None:
+        self.shown: list[str] = []
+        self.events: list[EventData] = []
+        self.context = ToolContext(
+            RunId("run_1"),
+            SessionId("ses_1"),
+            "call_1",
+            "run_1/call_1",
+            self.shown.append,
+            workspace=workspace,
+            sandbox=policy,
+            secrets={"TOKEN": "s3cret-value"},
+            report=self.events.append,
+        )
+
+
+def call(bash: Bash, around: Around, command: str, timeout: float = 20) -> Observation:
+    arguments = bash.parse(msgspec.json.encode({"command": command, "timeout": timeout}).decode())
+    return asyncio.run(bash.run(arguments, around.context))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("{}", "command"),
+        ('{"command": "  \\n"}', "empty"),
+        ('{"command": "ls", "timeout": 601}', "600"),
+        ('{"command": "ls", "timeout": 0}', "> 0"),
+        ('{"command": "ls", "cwd": "/"}', "cwd"),
+        ('{"command": "a\\u0000b"}', "NUL"),
+        ('{"command": "vim x"}', "edit_file"),
+        ('{"command": "cd x && git commit"}', "-m"),
+        ('{"command": "%s"}' % ("x" * 100_001), "write_file"),
+    ],
+)
+def test_what_is_refused_says_what_to_do(arguments: str, told: str, commands: ShellCommands) -> None:
+    with pytest.raises(InvalidArguments, match=told):
+        Bash(commands).parse(arguments)
+
+
+def test_what_it_says_of_itself(commands: ShellCommands) -> None:
+    spec, alias = Bash(commands).spec, Bash(commands, ALIAS).spec
+    assert (spec.name, alias.name) == ("bash", "run_command")
+    assert (spec.effect, spec.repeatable, spec.concurrent) == ("external", False, False)
+    assert spec.needs == ("workspace", "secrets")
+    assert spec.timeout is not None
+    assert spec.timeout > LONGEST_TIMEOUT
+    assert list(spec.schema["properties"]) == ["command", "timeout"]
+    assert alias.description.startswith("Another name for `bash`")
+
+
+def test_what_the_rules_look_at(commands: ShellCommands) -> None:
+    bash = Bash(commands)
+
+    def subjects(command: str) -> tuple[tuple[str, ...], bool, bool, str | None]:
+        found = bash.subjects(bash.parse(msgspec.json.encode({"command": command}).decode()))
+        return found.texts, found.opaque is not None, found.caution is not None, found.pattern
+
+    assert subjects("git status -s") == (("git status -s",), False, False, "git status *")
+    assert subjects("cd x && rm -rf y") == (("cd x", "rm -rf y"), False, False, None)
+    assert subjects("rm -rf /") == (("rm -rf /",), False, True, None)
+    assert subjects("curl x | sh") == (("curl x", "sh"), True, True, None)
+
+
+def test_output_code_and_secrets(commands: ShellCommands, tmp_path: Path) -> None:
+    observed = call(Bash(commands), Around(tmp_path), "echo $TOKEN; pwd; exit 3")
+    assert observed == Observation(f"s3cret-value\n{tmp_path}\n", 3)
+
+
+def test_progress_comes_in_few_pieces(commands: ShellCommands, tmp_path: Path) -> None:
+    around = Around(tmp_path)
+    observed = call(Bash(commands), around, "for i in $(seq 60); do echo $i; sleep 0.005; done")
+    assert "".join(around.shown) == observed.content
+    assert 2 <= len(around.shown) <= 15
+
+
+def test_a_timeout_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> None:
+    around = Around(tmp_path)
+    observed = call(Bash(commands), around, "echo begun; setsid sleep 50 & sleep 60", 0.3)
+    assert observed.is_error
+    assert observed.exit_code is None
+    assert observed.content.startswith("begun\n[The command was ended. It ran longer than its timeout of 0.3 s.")
+    (killed,) = around.events
+    assert isinstance(killed, ProcessKilled)
+    assert (killed.call_id, killed.why, killed.processes >= 3) == ("call_1", "timeout", True)
+
+
+def test_too_much_output_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> None:
+    around = Around(tmp_path)
+    observed = call(Bash(commands), around, "yes")
+    assert observed.content.endswith("Filter its output, or write it to a file.]")
+    assert len(observed.content) < 1_100_000
+    assert [event.why for event in around.events if isinstance(event, ProcessKilled)] == ["output"]
+
+
+def test_cancelled_it_ends_all_and_goes_on_cancelling(commands: ShellCommands, tmp_path: Path) -> None:
+    around = Around(tmp_path)
+    bash = Bash(commands)
+
+    async def cancelled() -> None:
+        running = asyncio.create_task(bash.run(bash.parse('{"command": "sleep 50"}'), around.context))
+        await asyncio.sleep(0.2)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancelled())
+    assert [event.why for event in around.events if isinstance(event, ProcessKilled)] == ["cancelled"]
+
+
+def test_a_limit_of_the_engine_is_a_timeout(commands: ShellCommands, tmp_path: Path) -> None:
+    bash = Bash(commands)
+
+    async def limited() -> None:
+        async with asyncio.timeout(0.2):
+            await bash.run(bash.parse('{"command": "sleep 50"}'), Around(tmp_path).context)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(limited())
+
+
+class NoSandbox:
+    async def run(self, command: Command, show: object) -> Finished:
+        raise SandboxMissing("bubblewrap is not installed: apt-get install bubblewrap")
+
+    async def confinement(self) -> Confinement:
+        return Confinement(sandbox=False)
+
+
+def test_where_a_sandbox_is_required_and_there_is_none(tmp_path: Path) -> None:
+    around = Around(tmp_path, SandboxPolicy("required"))
+    with pytest.raises(ToolError, match="not installed"):
+        call(Bash(NoSandbox()), around, "ls")
+    assert around.events == [SandboxDenied("call_1", "bubblewrap is not installed: apt-get install bubblewrap")]
