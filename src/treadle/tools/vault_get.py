@@ -1,0 +1,36 @@
+"""`vault_get`: how an agent comes to use a secret without ever seeing it."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from treadle.domain.handles import handle
+from treadle.ports.tool import Tool, ToolContext, ToolError
+from treadle.ports.vault import Vault
+from treadle.tools.function import tool
+
+_HOW = (
+    "{handle} stands for the secret {name}. Write it in an argument of a tool where the value belongs: the tool "
+    "gets the value; you never see it. In bash it is also the variable ${name}. Never ask a person for the value."
+)
+
+
+def vault_get(vault: Vault) -> Tool:
+    """The tool over a vault. It touches nothing and may be called again: a handle is only words."""
+
+    async def get(
+        name: Annotated[str, Meta(description="The name of the secret, for example GITHUB_TOKEN.")],
+        context: ToolContext,
+    ) -> str:
+        granted = vault.names(context.agent)
+        if name not in granted:
+            known = ", ".join(sorted(granted)) or "none"
+            raise ToolError(f"No secret `{name}` is granted to you; granted are: {known}.")
+        return _HOW.format(handle=handle(name), name=name)
+
+    return tool(
+        effect="none",
+        repeatable=True,
+        name="vault_get",
+        description="Get the handle of a secret that you were granted, to use it in the arguments of other tools.",
+    )(get)

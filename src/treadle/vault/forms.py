@@ -1,0 +1,137 @@
+"""How a secret looks in the usual encodings. Pure text: what is looked for, not how it is found."""
+
+import base64
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from urllib.parse import quote
+
+SHORTEST = 8
+"""What is derived from a secret and shorter than this would hide innocent text."""
+SHORTEST_BROKEN = 16
+"""From here on an encoding is also found when white space breaks it: lines of 76 characters, bytes in columns."""
+
+_UNRESERVED = ("", "/", "!'()*", "!'()*;/?:@&=+$,#")
+"""What encoders of URLs leave as it is: strict ones, Python, encodeURIComponent, encodeURI."""
+_PERCENT = re.compile("%[0-9A-F]{2}")
+_SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_MARKUP_SAFE = "<>&"
+_JSON_STYLES = ("", "/", _MARKUP_SAFE, _MARKUP_SAFE + "'", _MARKUP_SAFE + "'\"+`")
+"""What encoders of JSON escape beside what they must: Python, PHP, Go, PHP again, .NET."""
+_APOSTROPHES = ("&#x27;", "&#39;", "&apos;", "'")
+_QUOTES = ("&quot;", "&#34;", '"')
+_SHELL_SPECIAL = re.compile(r"^[#~]|[\t\n !\"$&'()*,;<>?\[\\\]^`{|}]")
+_IN_DOUBLE_QUOTES = re.compile(r'[\\"$`]')
+_PEM_FRAME = re.compile(r"-----(?:BEGIN|END) [^-]*-----")
+_BASE64_LINE = re.compile(r"[A-Za-z0-9+/_-]+=*")
+
+
+def forms_of(value: str) -> Mapping[str, bool]:
+    """Every text that gives a secret away, and whether white space may break it."""
+    forms: dict[str, bool] = dict.fromkeys(_texts(value), False)
+    for text in dict.fromkeys((value, value.strip())):
+        for encoded in _encodings(text.encode("utf-8", "surrogatepass")):
+            if len(encoded) >= SHORTEST:
+                forms[encoded] = forms.get(encoded, False) or len(encoded) >= SHORTEST_BROKEN
+    body = _pem_body(value)
+    if len(body) >= SHORTEST_BROKEN:
+        forms[body] = True
+    forms.pop("", None)
+    return forms
+
+
+def _texts(value: str) -> Iterator[str]:
+    """The value, as it is and as text formats write it; and each of its lines, which may come back alone."""
+    lines = value.splitlines()
+    yield from _escapes(value)
+    if len(value.strip()) >= SHORTEST:
+        yield from _escapes(value.strip())
+    if len(lines) > 1:
+        yield from _escapes("\r\n".join(lines))
+    for line in map(str.strip, lines if len(lines) > 1 else ()):
+        if len(line) >= SHORTEST and not _PEM_FRAME.fullmatch(line):
+            yield from _escapes(line)
+
+
+def _escapes(text: str) -> Iterator[str]:
+    yield text
+    plain = _json(text, "", ascii_only=False)
+    yield from chain(_json_forms(text), _json_forms(plain), _url_forms(text), _html_forms(text), _shell_forms(text))
+
+
+def _json_forms(text: str) -> Iterator[str]:
+    for extra in _JSON_STYLES:
+        for ascii_only in (True, False):
+            yield _json(text, extra, ascii_only)
+            yield _json(text, extra, ascii_only, upper=True)
+
+
+def _json(text: str, extra: str, ascii_only: bool, upper: bool = False) -> str:
+    def escape(character: str) -> str:
+        if character == "/" and "/" in extra:
+            return "\\/"
+        if character in extra or character < " " or (ascii_only and character > "~"):
+            if character in _SHORT_ESCAPES and character not in extra:
+                return _SHORT_ESCAPES[character]
+            numbers = json.dumps(character)[1:-1] if character > "~" else f"\\u{ord(character):04x}"
+            return numbers.upper().replace("\\U", "\\u") if upper else numbers
+        return _SHORT_ESCAPES.get(character, character)
+
+    return "".join(map(escape, text))
+
+
+def _url_forms(text: str) -> Iterator[str]:
+    for safe in _UNRESERVED:
+        encoded = quote(text, safe=safe, errors="surrogatepass")
+        for form in (encoded, encoded.replace("%20", "+")):
+            yield form
+            yield _PERCENT.sub(lambda byte: byte[0].lower(), form)
+
+
+def _html_forms(text: str) -> Iterator[str]:
+    basic = html.escape(text, quote=False)
+    for apostrophe in _APOSTROPHES:
+        for quotation in _QUOTES:
+            form = basic.replace("'", apostrophe).replace('"', quotation)
+            yield form
+            yield form.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _shell_forms(text: str) -> Iterator[str]:
+    """As bash prints variables (`set`, `export -p`, `printf %q`, `set -x`) and Python its strings."""
+    yield text.replace("'", "'\\''")
+    yield text.replace("'", "'\"'\"'")
+    yield _IN_DOUBLE_QUOTES.sub(r"\\\g<0>", text)
+    yield _SHELL_SPECIAL.sub(r"\\\g<0>", text)
+    yield _json(text, "", ascii_only=False).replace('\\"', '"').replace("'", "\\'")
+    yield repr(text)[1:-1]
+    yield ascii(text)[1:-1]
+    yield repr(text.encode("utf-8", "surrogatepass"))[2:-1]
+
+
+def _encodings(value: bytes) -> Iterator[str]:
+    yield value.hex()
+    yield value.hex().upper()
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        whole = encode(value).decode()
+        for form in (whole, whole.rstrip("="), *(_inner(encode(b"\0" * n + value), n, value) for n in range(3))):
+            yield form
+            yield form.replace("/", "\\/")
+            yield quote(form, safe="")
+            yield _PERCENT.sub(lambda byte: byte[0].lower(), quote(form, safe=""))
+
+
+def _inner(encoded: bytes, before: int, value: bytes) -> str:
+    """The characters that are the same whatever stands before and after the value: those whose six bits are all
+    of the value. At most one character on each side holds less than six of them and is not looked for."""
+    first = -(-8 * before // 6)
+    end = 8 * (before + len(value)) // 6
+    return encoded[first:end].decode()
+
+
+def _pem_body(value: str) -> str:
+    """The lines of a key between its frame, in one: it may come back with other line ends, or with none."""
+    lines = [line for line in map(str.strip, value.splitlines()) if line and not _PEM_FRAME.fullmatch(line)]
+    return "".join(lines) if len(lines) > 1 and all(map(_BASE64_LINE.fullmatch, lines)) else ""

@@ -1,0 +1,244 @@
+"""Where the key of a vault is kept: the environment, the keyring of the system, or a file of the home.
+
+A place holds the key, and beside it the next one while the vault changes from one to the other."""
+
+import base64
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from treadle.domain.errors import UsageError
+from treadle.ports.vault import VaultError
+from treadle.vault.sealing import KEY_BYTES, new_key
+
+KEY = "TREADLE_VAULT_KEY"
+NEXT_KEY = "TREADLE_VAULT_NEXT_KEY"
+KEY_FILE = "vault.key"
+_NEXT = ".next"
+_SERVICE = "treadle"
+_MADE_SO = "python3 -c 'import os, base64; print(base64.b64encode(os.urandom(32)).decode())'"
+
+
+class KeyPlace(Protocol):
+    @property
+    def where(self) -> str:
+        """In words, for people."""
+        ...
+
+    def keys(self) -> Iterator[bytes]:
+        """The key, then the next one; as far as there are any."""
+        ...
+
+    def make(self) -> bytes:
+        """A key for a new vault, kept durably; the one that is there, if there is one."""
+        ...
+
+    def prepare(self) -> bytes:
+        """The next key, kept durably beside the one that is there."""
+        ...
+
+    def settle(self, key: bytes) -> None:
+        """This is the key now; no other is kept. Doing it twice does no harm."""
+        ...
+
+
+def place_for(home: Path, vault: str, environment: Mapping[str, str]) -> KeyPlace:
+    """Where the key of a vault is, or would be: the first of the places that works."""
+    if environment.get(KEY):
+        return EnvironmentKey(environment)
+    file = KeyFile(home / KEY_FILE)
+    if file.is_there:
+        return file
+    return _keyring(vault) or file
+
+
+class EnvironmentKey:
+    """The key is a variable. Treadle cannot change it: whoever sets it brings the next one too."""
+
+    where = f"the variable {KEY}"
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def keys(self) -> Iterator[bytes]:
+        for variable in (KEY, NEXT_KEY):
+            if given := self._environment.get(variable):
+                yield _decoded(given, f"The variable {variable}")
+
+    def make(self) -> bytes:
+        return next(self.keys())
+
+    def prepare(self) -> bytes:
+        if not self._environment.get(NEXT_KEY):
+            raise UsageError(
+                f"The key is {self.where}, which Treadle cannot change. Put a new one into {NEXT_KEY} "
+                f"({_MADE_SO}), rotate again, then set {KEY} to the new one. Nothing was changed."
+            )
+        return list(self.keys())[1]
+
+    def settle(self, key: bytes) -> None:
+        pass
+
+
+class KeyFile:
+    """The key is a file that only its owner may read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._next = path.with_name(path.name + _NEXT)
+
+    @property
+    def where(self) -> str:
+        return f"the file {self._path}"
+
+    @property
+    def is_there(self) -> bool:
+        return self._path.exists() or self._next.exists()
+
+    def keys(self) -> Iterator[bytes]:
+        for path in (self._path, self._next):
+            if (key := _read(path)) is not None:
+                yield key
+
+    def make(self) -> bytes:
+        key = _read(self._path)
+        if key is None:
+            _write(self._path, key := new_key())
+        return key
+
+    def prepare(self) -> bytes:
+        key = new_key()
+        _write(self._next, key)
+        return key
+
+    def settle(self, key: bytes) -> None:
+        if _read(self._path) != key:
+            _write(self._path, key)
+        for path in (self._next, _unfinished(self._next), _unfinished(self._path)):
+            path.unlink(missing_ok=True)
+
+
+class KeyringKey:
+    """The key is in the keyring of the system, under the id of the vault."""
+
+    where = "the keyring of this system"
+
+    def __init__(self, backend: Any, vault: str) -> None:
+        self._backend = backend
+        self._names = (vault, vault + _NEXT)
+
+    def keys(self) -> Iterator[bytes]:
+        for name in self._names:
+            if (given := self._backend.get_password(_SERVICE, name)) is not None:
+                yield _decoded(given, f"The entry {_SERVICE}/{name} of the keyring")
+
+    def make(self) -> bytes:
+        for key in self.keys():
+            return key
+        self._put(self._names[0], key := new_key())
+        return key
+
+    def prepare(self) -> bytes:
+        self._put(self._names[1], key := new_key())
+        return key
+
+    def settle(self, key: bytes) -> None:
+        self._put(self._names[0], key)
+        if self._backend.get_password(_SERVICE, self._names[1]) is not None:
+            self._backend.delete_password(_SERVICE, self._names[1])
+
+    def _put(self, name: str, key: bytes) -> None:
+        self._backend.set_password(_SERVICE, name, _encoded(key))
+        if self._backend.get_password(_SERVICE, name) != _encoded(key):
+            raise VaultError(f"The keyring does not keep the key of the vault. Set {KEY} instead ({_MADE_SO}).")
+
+
+def _keyring(vault: str) -> KeyringKey | None:
+    """The keyring, where one is installed and answers: on a server there is often none, or a locked one."""
+    try:
+        import keyring  # an optional extra
+        from keyring.backends import fail, null
+
+        backend: Any = keyring.get_keyring()
+        if isinstance(backend, fail.Keyring | null.Keyring):
+            return None
+        backend.get_password(_SERVICE, vault)
+    except Exception:  # whatever a backend raises, it does not work
+        return None
+    return KeyringKey(backend, vault)
+
+
+# ── Keys as text ──
+
+
+def _encoded(key: bytes) -> str:
+    return base64.b64encode(key).decode()
+
+
+def _decoded(text: str, what: str) -> bytes:
+    """A key from base64 or hex. The text is not shown: it may be a key with one character lost."""
+    text = text.strip()
+    for decode in (bytes.fromhex, _from_base64):
+        with suppress(ValueError):
+            if len(key := decode(text)) == KEY_BYTES:
+                return key
+    raise VaultError(
+        f"{what} is not a key: {KEY_BYTES} bytes in base64 or hex are needed, {len(text)} characters were found. "
+        f"Set it to the key that the vault was made with; a new one is made with: {_MADE_SO}"
+    )
+
+
+def _from_base64(text: str) -> bytes:
+    """The usual alphabet or that for URLs, with or without padding."""
+    text = text.rstrip("=").replace("-", "+").replace("_", "/")
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise VaultError(
+            f"The key file {path} cannot be read: {error.strerror}. Check it and its rights."
+        ) from None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise VaultError(
+                f"The key file {path} may be used by others (mode {stat.S_IMODE(found.st_mode):o}). If nobody has "
+                f"read it, run: chmod 600 {path}; if somebody may have, run `treadle vault rotate` after that."
+            )
+        return _decoded(file.read(1024).decode("ascii", "replace"), f"The key file {path}")
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+def _write(path: Path, key: bytes) -> None:
+    """Durable and whole, or not at all, and never readable by others. One at a time: whoever writes holds the lock
+    of the vault."""
+    part = _unfinished(path)
+    try:
+        part.unlink(missing_ok=True)
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(_encoded(key) + "\n")
+            file.flush()
+            os.fsync(handle)
+        part.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise VaultError(
+            f"The key file {path} cannot be written: {error.strerror}. Check the folder, its rights and the room "
+            "on the disk."
+        ) from None

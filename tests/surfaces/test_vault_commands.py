@@ -1,0 +1,185 @@
+"""`treadle vault` as a user meets it: values go in and never come out, errors are one line."""
+
+import asyncio
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.surfaces.shell import COMMAND, Done, Shell
+from treadle.vault.store import VaultStore
+
+CANARY = "canary-4f1d0e-in-a-coal-mine"
+
+TAKE_THE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "home")
+
+
+def do(shell: Shell, *arguments: str, stdin: str = "") -> Done:
+    return asyncio.run(shell("vault", *arguments, stdin=stdin.encode()))
+
+
+def values(shell: Shell) -> dict[str, str]:
+    return dict(VaultStore(shell.home, {}).read().values)
+
+
+def test_a_secret_comes_in_and_never_out(shell: Shell) -> None:
+    done = do(shell, "set", "TOKEN", "--agent", "dev", "--tool", "bash", stdin=f"{CANARY}\n")
+    assert (done.code, done.out) == (0, "")
+    assert "TOKEN is kept" in done.err
+    assert "granted to dev (bash)" in done.err
+    assert values(shell) == {"TOKEN": CANARY}
+    listed = do(shell, "list")
+    assert listed.out.splitlines()[0].split() == ["SECRET", "CREATED", "CHANGED", "GRANTED", "TO"]
+    assert listed.out.splitlines()[1].endswith("dev (bash)")
+    [row] = do(shell, "list", "--json").json
+    assert row["grants"] == [{"agent": "dev", "tool": "bash"}]
+    assert CANARY not in done.err + listed.out + str(row)
+
+
+def test_nobody_is_granted_anything_unasked(shell: Shell) -> None:
+    done = do(shell, "set", "TOKEN", stdin=CANARY)
+    assert "granted to nobody" in done.err
+    assert "treadle vault grant TOKEN --agent AGENT" in done.err
+    assert do(shell, "list").out.splitlines()[1].endswith("nobody")
+
+
+def test_a_value_on_the_command_line_is_refused_with_the_reason(shell: Shell) -> None:
+    done = do(shell, "set", "TOKEN", CANARY)
+    assert done.code == 2
+    assert "not taken from the command line: other users and the shell's history would see it" in done.complaint
+    assert CANARY not in done.err
+    assert not shell.home.exists()
+
+
+@pytest.mark.parametrize(
+    ("stdin", "kept"),
+    [
+        ("one line of it\n", "one line of it"),
+        ("one line of it\r\n", "one line of it"),
+        ("no line end", "no line end"),
+        ("a key in\nseveral lines\n", "a key in\nseveral lines\n"),
+    ],
+)
+def test_what_is_piped_in_loses_the_line_end_that_was_not_meant(shell: Shell, stdin: str, kept: str) -> None:
+    assert do(shell, "set", "KEY", stdin=stdin).code == 0
+    assert values(shell) == {"KEY": kept}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "words"),
+    [
+        (("set", "TOKEN"), b"short", "fewer than 8 characters"),
+        (("set", "TOKEN"), b"", "is empty"),
+        (("set", "TOKEN"), b"\xff\xfe binary", "not text in UTF-8"),
+        (("set", "LD_PRELOAD"), b"", "would change what commands do"),
+        (("set", "a-b"), b"", "cannot be the name"),
+        (("set", "TOKEN", "--tool", "bash"), b"", "add --agent NAME"),
+        (("remove", "TOKEN"), b"", "there is no vault yet"),
+        (("grant", "TOKEN"), b"", "Say which agent may use TOKEN"),
+        (("revoke", "TOKEN"), b"", "Say from whom"),
+        (("rotate",), b"", "There is no vault yet"),
+    ],
+)
+def test_what_is_wrong_is_one_line(shell: Shell, arguments: tuple[str, ...], stdin: bytes, words: str) -> None:
+    done = asyncio.run(shell("vault", *arguments, stdin=stdin))
+    assert done.code == 2
+    assert words in done.complaint
+
+
+def test_an_empty_vault_says_so(shell: Shell) -> None:
+    done = do(shell, "list")
+    assert (done.code, done.out) == (0, "")
+    assert "no secrets yet" in done.err
+    assert not shell.home.exists()
+
+
+def test_grants_are_given_and_taken(shell: Shell) -> None:
+    do(shell, "set", "TOKEN", stdin=CANARY)
+    done = do(shell, "grant", "TOKEN", "--agent", "a", "--agent", "b", "--tool", "bash", "--json")
+    assert done.json[0]["grants"] == [{"agent": "a", "tool": "bash"}, {"agent": "b", "tool": "bash"}]
+    assert "granted to a (bash)" in do(shell, "revoke", "TOKEN", "--agent", "b").err
+    assert "no such grant; granted to a (bash)" in do(shell, "revoke", "TOKEN", "--agent", "b").complaint
+    assert do(shell, "remove", "TOKEN").code == 0
+    assert do(shell, "list", "--json").json == []
+
+
+def test_rotate_and_a_wrong_key(shell: Shell) -> None:
+    do(shell, "set", "TOKEN", stdin=CANARY)
+    assert "1 secret encrypted with a new key" in do(shell, "rotate").err
+    assert values(shell) == {"TOKEN": CANARY}
+    (shell.home / "vault.key").chmod(0o644)
+    wide = do(shell, "rotate")
+    assert wide.code == 1
+    assert "chmod 600" in wide.complaint
+    shell.environment["TREADLE_VAULT_KEY"] = "ab" * 32
+    assert "holds another one" in do(shell, "rotate").complaint
+
+
+def test_short_values_can_be_forced(shell: Shell) -> None:
+    assert do(shell, "set", "PIN", "--force", stdin="1234").code == 0
+    assert values(shell) == {"PIN": "1234"}
+
+
+# ── At a terminal ──
+
+
+def at_a_terminal(shell: Shell, *typed: str) -> tuple[int, str]:
+    """Run `vault set TOKEN` with a terminal, and type a line whenever it asks."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-c", TAKE_THE_TERMINAL, COMMAND, "vault", "set", "TOKEN"]
+    with subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, env=shell.environment, start_new_session=True
+    ) as process:
+        os.close(slave)
+        seen = ""
+        for line in typed:
+            seen += _until(master, ": ")
+            assert CANARY not in Path(f"/proc/{process.pid}/cmdline").read_text()
+            os.write(master, line.encode())
+        seen += _until(master, None)
+        process.wait(60)
+    os.close(master)
+    return process.returncode, seen
+
+
+def _until(terminal: int, end: str | None) -> str:
+    seen = ""
+    while end is None or not seen.endswith(end):
+        try:
+            read = os.read(terminal, 1000)
+        except OSError:  # the other side has closed it
+            break
+        if not read:
+            break
+        seen += read.decode()
+    return seen
+
+
+def test_a_value_is_typed_twice_and_not_shown(shell: Shell) -> None:
+    code, seen = at_a_terminal(shell, f"{CANARY}\n", f"{CANARY}\n")
+    assert code == 0, seen
+    assert CANARY not in seen
+    assert values(shell) == {"TOKEN": CANARY}
+
+
+def test_two_values_that_differ_change_nothing(shell: Shell) -> None:
+    code, seen = at_a_terminal(shell, f"{CANARY}\n", "something else\n")
+    assert code == 2
+    assert "The two values differ" in seen
+    assert not (shell.home / "vault.db").exists()
+
+
+def test_control_c_ends_the_question(shell: Shell) -> None:
+    assert at_a_terminal(shell, "\x03")[0] == 130

@@ -1,0 +1,266 @@
+"""No secret comes through the redactor, in any usual encoding, cut anywhere."""
+
+import base64
+import os
+import secrets as randomness
+import subprocess
+import textwrap
+import time
+import zlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.vault.leaks import ENCODINGS, embedded, leaks, pieces, values
+from treadle.vault.forms import SHORTEST, forms_of
+from treadle.vault.redactor import SecretRedactor
+
+TOKEN = "sk-ant-Zq8/+w\"x'<&>é 1%=\\n"
+PEM = (
+    "-----BEGIN PRIVATE KEY-----\n"
+    + "\n".join(textwrap.wrap(base64.b64encode(bytes(range(200))).decode(), 64))
+    + "\n-----END PRIVATE KEY-----\n"
+)
+
+each = pytest.mark.parametrize
+
+
+def redact(text: str, **secrets: str) -> str:
+    return SecretRedactor(secrets.items()).redact(text).text
+
+
+# ── Whole texts ──
+
+
+def test_a_secret_is_replaced_by_its_name() -> None:
+    redaction = SecretRedactor({"TOKEN": "hunter2-hunter2", "OTHER": "not in here"}.items()).redact(
+        "it is hunter2-hunter2!"
+    )
+    assert redaction.text == "it is [redacted:TOKEN]!"
+    assert redaction.names == ("TOKEN",)
+
+
+def test_other_text_stays_as_it_is() -> None:
+    text = "nothing to see \ud800 here"
+    redaction = SecretRedactor({"TOKEN": TOKEN}.items()).redact(text)
+    assert (redaction.text, redaction.names) == (text, ())
+
+
+def test_nothing_to_look_for_is_idle() -> None:
+    redactor = SecretRedactor(())
+    assert redactor.is_idle
+    assert redactor.redact("text").text == "text"
+    assert redactor.stream().feed("text") == "text"
+    assert not SecretRedactor({"A": TOKEN}.items()).is_idle
+
+
+@each("encoding", ENCODINGS)
+@each("value", [TOKEN, "plain-token-0123456789", "Grüße an die Welt €", "p" * 200, "two lines\nof a secret"])
+def test_the_usual_encodings_are_known(encoding: str, value: str) -> None:
+    encoded = ENCODINGS[encoding](value)
+    assert redact(f"<<{encoded}>>", T=value) == "<<[redacted:T]>>"
+
+
+@each("before", [b"", b"u", b"us", b"use", b"user:"])
+@each("after", [b"", b"x", b"xy", b"\n"])
+def test_a_value_inside_a_longer_base64_text_loses_all_but_its_edges(before: bytes, after: bytes) -> None:
+    value = "correct horse battery staple"
+    shown = redact(embedded(value, before, after), T=value)
+    left, mark, right = shown.partition("[redacted:T]")
+    assert mark
+    assert len(left) <= len(before) * 4 / 3 + 1
+    assert len(right.rstrip("=")) <= len(after) * 4 / 3 + 2
+
+
+@each("wrap", [1, 20, 64, 76])
+def test_wrapped_base64_is_found(wrap: int) -> None:
+    value = randomness.token_urlsafe(120)
+    lines = textwrap.wrap(embedded(value, b"config: ", b" end"), wrap)
+    shown = redact("\r\n".join(lines) if wrap > 1 else " ".join(lines), T=value)
+    assert "[redacted:T]" in shown
+    assert len(shown) < 60
+
+
+def test_the_lines_of_a_key_are_known_and_its_frame_is_not() -> None:
+    lines = PEM.splitlines()
+    assert redact(f"x {lines[2]} y", KEY=PEM) == "x [redacted:KEY] y"
+    assert redact("".join(lines[1:-1]), KEY=PEM) == "[redacted:KEY]"
+    assert redact("\r\n".join(lines), KEY=PEM) == "[redacted:KEY]"
+    assert redact(lines[0], KEY=PEM) == lines[0]
+    assert redact(PEM.replace("\n", "\\n"), KEY=PEM) == "[redacted:KEY]"
+
+
+def test_short_derived_forms_are_not_used() -> None:
+    assert all(len(form) >= SHORTEST for form in forms_of("12345678"))
+    assert set(forms_of("abc")) == {"abc"}
+    assert "short" not in forms_of("a long first line\nshort\n")
+
+
+def test_of_overlapping_secrets_none_is_left_and_the_longest_gives_the_name() -> None:
+    assert redact("abcdefghijklmnop", A="abcdefgh", B="efghijklmnop") == "[redacted:B]"
+    assert redact("xabcdefghijx", IN="bcdefghi", OUT="abcdefghij") == "x[redacted:OUT]x"
+    assert redact("abcdefghabcdefgh", A="abcdefgh") == "[redacted:A][redacted:A]"
+
+
+@each("value", ["redacted", "redacted:", "[redacted:T]", "abcdefg[", "]abcdefg", "T]abcdefg"])
+def test_the_mark_never_brings_a_secret_back(value: str) -> None:
+    redactor = SecretRedactor({"T": value, "U": "some-other-secret"}.items())
+    shown = redactor.redact(f"a {value} b {value}{value} some-other-secret{value} abcdefgsome-other-secret").text
+    assert value not in shown
+    assert "some-other-secret" not in shown
+
+
+@settings(max_examples=400, deadline=None)
+@given(leaks())
+@example(({"A": "a"}, "banana"))
+@example(({"A": "aaaaaaaa"}, "a" * 50))
+def test_no_form_is_in_what_is_shown(leak: tuple[dict[str, str], str]) -> None:
+    secrets, text = leak
+    redactor = SecretRedactor(secrets.items())
+    shown = redactor.redact(text)
+    for value in secrets.values():
+        assert not [form for form in forms_of(value) if form in shown.text]
+    assert redactor.redact(shown.text).text == shown.text
+
+
+@settings(max_examples=200, deadline=None)
+@given(values, st.sampled_from(sorted(ENCODINGS)), st.text(max_size=5), st.text(max_size=5))
+def test_what_a_library_encodes_is_found(value: str, encoding: str, before: str, after: str) -> None:
+    encoded = ENCODINGS[encoding](value)
+    redaction = SecretRedactor({"A": value}.items()).redact(before + encoded + after)
+    assert encoded.strip() not in redaction.text
+    assert redaction.names == ("A",)
+
+
+@settings(max_examples=200, deadline=None)
+@given(values, st.binary(max_size=5), st.binary(max_size=5), st.sampled_from([None, 20, 76]))
+def test_what_stands_around_it_does_not_matter(value: str, before: bytes, after: bytes, wrap: int | None) -> None:
+    encoded = embedded(value.strip() if len(value.strip()) >= 14 else value * 2, before, after)
+    if wrap:
+        encoded = "\n".join(textwrap.wrap(encoded, wrap))
+    assert SecretRedactor({"A": value}.items()).redact(encoded).names == ("A",) or len(value.strip()) < 14
+
+
+# ── In pieces ──
+
+
+@settings(max_examples=600, deadline=None)
+@given(pieces())
+@example(({"A": "aaaaaaaa"}, "a" * 30, ["a"] * 30))
+def test_cut_anywhere_it_is_the_same_and_nothing_is_let_out_early(
+    cut: tuple[dict[str, str], str, list[str]],
+) -> None:
+    secrets, text, parts = cut
+    redactor = SecretRedactor(secrets.items())
+    whole = redactor.redact(text).text
+    stream = redactor.stream()
+    shown = ""
+    for part in parts:
+        shown += stream.feed(part)
+        assert whole.startswith(shown)
+    assert shown + stream.rest() == whole
+
+
+@settings(max_examples=300, deadline=None)
+@given(pieces(), st.integers(0, 300))
+def test_what_is_held_back_is_no_longer_than_the_longest_form(
+    cut: tuple[dict[str, str], str, list[str]], spaces: int
+) -> None:
+    secrets, _, parts = cut
+    redactor = SecretRedactor(secrets.items())
+    stream = redactor.stream()
+    for part in (*parts, " " * spaces, *parts):
+        stream.feed(part)
+        assert len(stream.held) < redactor.longest
+
+
+def test_a_beginning_is_held_and_let_go_when_it_is_none() -> None:
+    stream = SecretRedactor({"T": "hunter2-hunter2"}.items()).stream()
+    assert stream.feed("it is hunter") == "it is "
+    assert stream.feed("2-hunt") == ""
+    assert stream.feed("ing season") == "hunter2-hunting season"
+    assert stream.feed(" hunter2-hunter") == " "
+    assert stream.feed("2 that is ") == "[redacted:T] that is "
+    assert stream.rest() == ""
+
+
+@each("size", [1, 7, 1000])
+def test_what_is_torn_too_far_apart_is_not_a_form(size: int) -> None:
+    """Else a stream would have to hold white space for ever."""
+    encoded = ENCODINGS["base64"]("a value that is long")
+    text = encoded[:9] + " " * len(encoded) * 2 + encoded[9:]
+    redactor = SecretRedactor([("T", "a value that is long")])
+    stream = redactor.stream()
+    assert redactor.redact(text).text == text
+    assert "".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size)) + stream.rest() == text
+
+
+def test_a_secret_that_repeats_for_ever_takes_no_room() -> None:
+    redactor = SecretRedactor({"T": "aaaaaaaa"}.items())
+    stream = redactor.stream()
+    assert "".join(stream.feed("aaa") for _ in range(20_000)) == ""
+    assert stream.rest() == "[redacted:T]"
+
+
+# ── Speed ──
+
+
+def milliseconds(work: Callable[[], object], times: int = 5) -> float:
+    best = 1e9
+    for _ in range(times):
+        began = time.thread_time()
+        work()
+        best = min(best, time.thread_time() - began)
+    return best * 1000
+
+
+def test_64_kilobytes_cost_little() -> None:
+    secrets = {f"S{n}": f"{randomness.token_urlsafe(30)}/+\"'é&{n}" for n in range(20)}
+    redactor = SecretRedactor(secrets.items())
+    source = " ".join(f"{zlib.crc32(bytes([n % 256, n // 256])):x} word\n" for n in range(9000))[:65536]
+    assert sum(len(forms_of(value)) for value in secrets.values()) >= 400
+    assert milliseconds(lambda: redactor.redact(source)) < 6.5
+
+
+def test_a_long_secret_that_comes_in_small_pieces_costs_little() -> None:
+    value = randomness.token_urlsafe(16_000)
+    redactor = SecretRedactor({"T": value}.items())
+    text = base64.b64encode(value.encode()).decode()
+
+    def feed() -> None:
+        stream = redactor.stream()
+        shown = "".join(stream.feed(text[start : start + 4]) for start in range(0, len(text), 4)) + stream.rest()
+        assert shown == "[redacted:T]"
+
+    assert milliseconds(feed, 1) < 1500
+
+
+# ── What real programs print ──
+
+
+@each("value", [TOKEN, 'it\'s $HOME, `id` "and" \\ more!', "tab\tand\nline", "* and globs?", "Grüße, Welt €"])
+@each(
+    "command",
+    [
+        "export -p",
+        "declare -p TOKEN",
+        "set",
+        "env",
+        "printf %q \"$TOKEN\"",
+        "set -x; : \"$TOKEN\"",
+        "echo \"${TOKEN@Q}\"",
+        "printf %s \"$TOKEN\" | base64 -w 20",
+        "printf %s \"$TOKEN\" | od -An -tx1",
+        "printf %s \"user:$TOKEN\" | base64",
+    ],
+)  # fmt: skip
+def test_what_a_shell_prints_of_its_variables_is_hidden(value: str, command: str) -> None:
+    environment = {"PATH": os.environ["PATH"], "TOKEN": value, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, check=True)
+    printed = (done.stdout + done.stderr).decode()
+    shown = SecretRedactor([("TOKEN", value)]).redact(printed)
+    assert shown.names == ("TOKEN",), printed
+    for line in value.splitlines():
+        assert line not in shown.text

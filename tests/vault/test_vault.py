@@ -1,0 +1,195 @@
+"""The vault as an engine uses it: who gets what, and changes that come from elsewhere."""
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from treadle.domain.handles import filled, names_in
+from treadle.domain.identity import RunId, SessionId
+from treadle.ports.tool import ToolContext, ToolError
+from treadle.ports.vault import SecretRefused, Vault, VaultError
+from treadle.tools.vault_get import vault_get
+from treadle.vault.keys import KEY
+from treadle.vault.store import Grant, VaultStore
+from treadle.vault.vault import HomeVault
+
+CANARY = "canary-4f1d0e-in-a-coal-mine"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> VaultStore:
+    return VaultStore(tmp_path, {})
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Vault:
+    return HomeVault(tmp_path, {})
+
+
+# ── Grants ──
+
+
+def test_a_secret_is_for_the_agents_and_tools_it_was_granted_to(vault: Vault, store: VaultStore) -> None:
+    store.put("ALL", CANARY + "1", [Grant("*")])
+    store.put("DEPLOY", CANARY + "2", [Grant("dev-*", "bash"), Grant("dev-*", "web_*")])
+    store.put("NOBODY", CANARY + "3")
+    assert set(vault.names("dev-1")) == {"ALL", "DEPLOY"}
+    assert set(vault.names("writer")) == {"ALL"}
+    assert vault.granted("dev-1", "bash") == {"ALL": CANARY + "1", "DEPLOY": CANARY + "2"}
+    assert vault.granted("dev-1", "read_file") == {"ALL": CANARY + "1"}
+    assert vault.reveal("DEPLOY", "dev-1", "web_fetch") == CANARY + "2"
+    with pytest.raises(SecretRefused, match="not granted for the tool `grep`, only for: bash, web_"):
+        vault.reveal("DEPLOY", "dev-1", "grep")
+
+
+def test_a_refusal_does_not_tell_whether_there_is_such_a_secret(vault: Vault, store: VaultStore) -> None:
+    store.put("THERE", CANARY, [Grant("somebody-else")])
+    store.put("MINE", CANARY + "2", [Grant("a")])
+    said: list[SecretRefused] = []
+    for name in ("THERE", "ABSENT"):
+        with pytest.raises(SecretRefused) as refused:
+            vault.reveal(name, "a", "bash")
+        said.append(refused.value)
+    assert str(said[0]).replace("THERE", "ABSENT") == str(said[1])
+    assert "granted are: MINE" in str(said[0])
+    assert [refused.reason for refused in said] == ["not granted to the agent a", "there is no such secret"]
+
+
+def test_the_engine_itself_may_have_a_value(tmp_path: Path, store: VaultStore) -> None:
+    store.put("OPENAI_API_KEY", CANARY)
+    vault = HomeVault(tmp_path, {})
+    assert vault.value("OPENAI_API_KEY") == CANARY
+    assert vault.value("OTHER") is None
+
+
+# ── Changes from elsewhere ──
+
+
+def test_a_home_without_a_vault_has_no_secrets_and_costs_nothing(vault: Vault, tmp_path: Path) -> None:
+    assert vault.redactor.is_idle
+    assert vault.redactor.redact(CANARY).text == CANARY
+    assert vault.names("a") == ()
+    with pytest.raises(SecretRefused):
+        vault.reveal("TOKEN", "a", "bash")
+    assert not list(tmp_path.iterdir())
+
+
+SET = """
+import sys
+from pathlib import Path
+from treadle.vault.store import Grant, VaultStore
+VaultStore(Path(sys.argv[1]), {}).put(sys.argv[2], sys.stdin.read(), [Grant("a")])
+"""
+
+
+def set_elsewhere(home: Path, name: str, value: str) -> None:
+    subprocess.run([sys.executable, "-c", SET, str(home), name], input=value, text=True, check=True)
+
+
+def test_what_another_process_changes_is_noticed_before_the_next_use(vault: Vault, tmp_path: Path) -> None:
+    assert vault.redactor.is_idle
+    set_elsewhere(tmp_path, "TOKEN", CANARY)
+    assert vault.redactor.redact(CANARY).text == "[redacted:TOKEN]"
+    assert vault.reveal("TOKEN", "a", "bash") == CANARY
+    set_elsewhere(tmp_path, "TOKEN", "another value")
+    assert vault.reveal("TOKEN", "a", "bash") == "another value"
+    assert vault.redactor.redact("another value").names == ("TOKEN",)
+    VaultStore(tmp_path, {}).revoke("TOKEN", ["a"])
+    assert vault.granted("a", "bash") == {}
+
+
+def test_what_was_handed_out_stays_hidden_when_it_is_changed(vault: Vault, store: VaultStore) -> None:
+    store.put("USED", CANARY, [Grant("a")])
+    store.put("UNUSED", "never-handed-out")
+    vault.granted("a", "bash")
+    store.put("USED", "another value")
+    store.remove("UNUSED")
+    assert vault.redactor.redact(f"{CANARY} never-handed-out").text == "[redacted:USED] never-handed-out"
+
+
+def test_a_rotation_goes_unnoticed(vault: Vault, store: VaultStore) -> None:
+    store.put("TOKEN", CANARY, [Grant("a")])
+    assert vault.reveal("TOKEN", "a", "bash") == CANARY
+    store.rotate()
+    assert vault.reveal("TOKEN", "a", "bash") == CANARY
+
+
+def test_a_vault_that_is_taken_away_or_put_back_is_noticed(vault: Vault, store: VaultStore, tmp_path: Path) -> None:
+    store.put("TOKEN", CANARY, [Grant("a")])
+    assert set(vault.names("a")) == {"TOKEN"}
+    store.close()
+    (tmp_path / "vault.db").rename(tmp_path / "away.db")
+    assert set(vault.names("a")) == set()
+    (tmp_path / "away.db").rename(tmp_path / "vault.db")
+    assert set(vault.names("a")) == {"TOKEN"}
+
+
+def test_many_processes_write_at_once(tmp_path: Path) -> None:
+    """Also the first: one key is made, and all use it."""
+    writers = [
+        subprocess.Popen([sys.executable, "-c", SET, str(tmp_path), f"S{n}"], stdin=subprocess.PIPE, text=True)
+        for n in range(6)
+    ]
+    for n, writer in enumerate(writers):
+        writer.communicate(f"{CANARY}{n}", timeout=60)
+        assert writer.returncode == 0
+    assert VaultStore(tmp_path, {}).read().values == {f"S{n}": f"{CANARY}{n}" for n in range(6)}
+
+
+def test_a_vault_that_cannot_be_read_fails_at_once(tmp_path: Path, store: VaultStore) -> None:
+    store.put("TOKEN", CANARY)
+    with pytest.raises(VaultError, match="holds another one"):
+        _ = HomeVault(tmp_path, {KEY: base64.b64encode(bytes(32)).decode()}).redactor
+
+
+def test_a_vault_that_can_be_read_no_more_still_hides_and_hands_nothing_out(
+    tmp_path: Path, store: VaultStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.put("TOKEN", CANARY, [Grant("a")])
+    vault = HomeVault(tmp_path, {})
+    assert vault.reveal("TOKEN", "a", "bash") == CANARY
+    store.rotate()
+    (tmp_path / "vault.key").unlink()
+    for _ in range(3):
+        assert vault.redactor.redact(CANARY).text == "[redacted:TOKEN]"
+    assert len(caplog.records) == 1
+    with pytest.raises(VaultError, match="there is none in the file"):
+        vault.reveal("TOKEN", "a", "bash")
+
+
+def test_looking_for_changes_costs_microseconds(tmp_path: Path, store: VaultStore) -> None:
+    store.put("TOKEN", CANARY)
+    vault = HomeVault(tmp_path, {})
+    assert not vault.redactor.is_idle
+    began = time.thread_time()
+    for _ in range(1000):
+        _ = vault.redactor
+    assert time.thread_time() - began < 0.2
+
+
+# ── Handles ──
+
+
+def test_the_tool_gives_a_handle_that_is_filled_later(vault: Vault, store: VaultStore) -> None:
+    value = 'a "quoted" \\ value\nof two lines'
+    store.put("TOKEN", value, [Grant("a")])
+    tool = vault_get(vault)
+    context = ToolContext(RunId("run_1"), SessionId("ses_1"), "call_1", "key", lambda line: None, agent="a")
+    told = asyncio.run(tool.run(tool.parse('{"name": "TOKEN"}'), context))
+    assert isinstance(told, str)
+    assert "{{vault:TOKEN}}" in told
+    assert value not in told
+    arguments = '{"header": "Bearer {{vault:TOKEN}}"}'
+    assert names_in(arguments) == ("TOKEN",)
+    assert json.loads(filled(arguments, lambda name: vault.reveal(name, "a", "web_fetch"))) == {
+        "header": f"Bearer {value}"
+    }
+    with pytest.raises(ToolError, match="No secret `OTHER` is granted to you; granted are: TOKEN"):
+        asyncio.run(tool.run(tool.parse('{"name": "OTHER"}'), context))
+    assert (tool.spec.effect, tool.spec.repeatable) == ("none", True)
