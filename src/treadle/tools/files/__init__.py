@@ -1,0 +1,14 @@
+"""Tools for the files of the workspace: read, write, edit, glob, grep. None of them reaches anything outside it."""
+
+from treadle.tools.files.edit import edit_file
+from treadle.tools.files.glob import glob
+from treadle.tools.files.grep import grep
+from treadle.tools.files.judging import JudgedByPath
+from treadle.tools.files.read import read_file
+from treadle.tools.files.write import write_file
+from treadle.tools.toolset import Toolset
+
+
+def files() -> Toolset:
+    """The tools, as agent files name them: `@files`, or each by its name."""
+    return Toolset("files", [JudgedByPath(made) for made in (read_file, write_file, edit_file, glob, grep)])

@@ -1,0 +1,69 @@
+"""`glob`: files and folders by their names."""
+
+import asyncio
+from pathlib import Path
+from threading import Event
+
+from treadle.ports.tool import ToolContext, ToolError
+from treadle.tools.files.expressions import BadExpression, Expression
+from treadle.tools.files.names import shown
+from treadle.tools.files.patterns import glob_expression
+from treadle.tools.files.walking import Entry, Walk
+from treadle.tools.files.workspace import opened
+from treadle.tools.function import tool
+
+MOST_RESULTS = 1000
+
+
+@tool(effect="read", repeatable=True, paths=("path",), needs=("workspace",))
+async def glob(pattern: str, context: ToolContext, path: str = ".") -> str:
+    """List files and folders of the workspace whose paths match a pattern, sorted, folders with a / at the end.
+
+    `*` and `?` match within a name, `**` across folders, `[a-z]` and `{a,b}` as in a shell; hidden names match too.
+    `*` lists what is in a folder, `**/*.py` finds files at any depth. What .gitignore names, .git, node_modules and
+    the like are passed by and named at the end. To look into files, use grep.
+
+    Args:
+        pattern: Relative to path: `*.md`, `src/**/*.{ts,tsx}`, `**/test_*`.
+        path: The folder to look in, relative to the workspace.
+    """
+    stopped = Event()
+    try:
+        return await asyncio.to_thread(listed, context.workspace, pattern, path, stopped)
+    finally:
+        stopped.set()
+
+
+def listed(root: Path, pattern: str, path: str, stopped: Event) -> str:
+    expression = name_expression(pattern)
+    walk = Walk(stopped)
+    found: list[str] = []
+    with opened(root) as workspace, walk.start(workspace, path) as (start, entries):
+        for entry in entries:
+            if not expression.fits(entry.place.path[len(start) :]):
+                continue
+            if len(found) == MOST_RESULTS:
+                walk.cut = f"there are more than {MOST_RESULTS:,}"
+                break
+            found.append(_line(entry))
+    where = "" if path == "." else f" in {shown(path)}"
+    nothing = [] if found else [f"Nothing matches {shown(pattern)}{where}."]
+    return "\n".join([*found, *nothing, *walk.notes("more")])
+
+
+def name_expression(pattern: str) -> Expression:
+    """The pattern, compiled; raises ToolError for one that is none."""
+    if not pattern:
+        raise ToolError("the pattern is empty. `*` lists what is in a folder, `**/*.py` finds files at any depth.")
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        raise ToolError(
+            f"the pattern {shown(pattern)} must be relative to path, without `..`. Change path instead."
+        )
+    try:
+        return Expression(glob_expression(pattern.removeprefix("./").rstrip("/") or "*"))
+    except BadExpression as error:
+        raise ToolError(f"the pattern {shown(pattern)} cannot be used: {error}.") from None
+
+
+def _line(entry: Entry) -> str:
+    return shown(entry.place.path) + ("/" if entry.kind == "folder" else "")

@@ -1,0 +1,190 @@
+"""`grep`: lines of files that match a regular expression."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from treadle.ports.tool import ToolContext, ToolError
+from treadle.tools.files.expressions import BadExpression, Expression
+from treadle.tools.files.glob import name_expression
+from treadle.tools.files.matching import Matcher, rendered
+from treadle.tools.files.names import shown
+from treadle.tools.files.text import kind_of, read_bytes
+from treadle.tools.files.walking import Entry, Walk
+from treadle.tools.files.workspace import Place, opened
+from treadle.tools.function import tool
+
+MOST_LINES = 500
+MOST_FILES = 1000
+MOST_CHARACTERS = 60_000
+_BLOCK = 4_000_000
+"""Bytes that are searched at once."""
+_MOST_BYTES = 1_000_000_000
+
+
+class Wanted(Struct, frozen=True):
+    """What is searched for, and how it is shown."""
+
+    expression: Matcher
+    names: Expression | None
+    anywhere: bool
+    """The pattern for names has no slash, so it is held against the last name alone."""
+    context_lines: int
+    files_only: bool
+
+    def takes(self, path: str) -> bool:
+        if self.names is None:
+            return True
+        return self.names.fits(path.rpartition("/")[2] if self.anywhere else path)
+
+
+@tool(effect="read", repeatable=True, paths=("path",), needs=("workspace",))
+async def grep(
+    pattern: str,
+    context: ToolContext,
+    path: str = ".",
+    glob: str | None = None,
+    ignore_case: bool = False,
+    context_lines: Annotated[int, Meta(ge=0, le=20)] = 0,
+    files_only: bool = False,
+) -> str:
+    """Search the text of files in the workspace for a regular expression, line by line.
+
+    The result gives each file, then its lines as `number:text`, and lines around them as `number-text`. The syntax
+    is RE2: as usual, but without look-around and back-references; escape what is meant literally: `foo\\(`. What
+    .gitignore names, .git, node_modules and the like, and binary files are passed by. Results are bounded: narrow
+    the search with path or glob when it says that it was cut.
+
+    Args:
+        pattern: The regular expression.
+        path: The folder or file to search, relative to the workspace.
+        glob: Only files with such names: `*.py` at any depth, or with a slash relative to path, `src/**/*.ts`.
+        ignore_case: Whether upper and lower case count as the same.
+        context_lines: How many lines to show before and after each.
+        files_only: Name the files only, not their lines.
+    """
+    wanted = _wanted(pattern, glob, ignore_case, context_lines, files_only)
+    stopped = Event()
+    try:
+        return await asyncio.to_thread(searched, context.workspace, wanted, path, stopped)
+    finally:
+        stopped.set()
+
+
+def _wanted(pattern: str, glob: str | None, ignore_case: bool, context_lines: int, files_only: bool) -> Wanted:
+    if not pattern:
+        raise ToolError("the pattern is empty. Give a regular expression; to list files use glob.")
+    try:
+        expression = Matcher(pattern, ignore_case)
+    except BadExpression as error:
+        raise ToolError(
+            f"the pattern cannot be used: {error}. Escape what is meant literally with a backslash; look-around "
+            "and back-references are not supported."
+        ) from None
+    names = None if glob is None else name_expression(glob)
+    return Wanted(expression, names, glob is not None and "/" not in glob, context_lines, files_only)
+
+
+def searched(root: Path, wanted: Wanted, path: str, stopped: Event) -> str:
+    walk = Walk(stopped)
+    search = _Search(walk, wanted)
+    with opened(root) as workspace, walk.start(workspace, path) as (start, entries):
+        for entry in entries:
+            if entry.kind == "file" and wanted.takes(entry.place.path[len(start) :]):
+                search.through(entry)
+            if walk.over():
+                break
+    return search.result()
+
+
+class _Search:
+    def __init__(self, walk: Walk, wanted: Wanted) -> None:
+        self._walk = walk
+        self._wanted = wanted
+        self._shown: list[str] = []
+        self._files = 0
+        self._lines = 0
+        self._characters = 0
+        self._bytes = 0
+
+    def through(self, entry: Entry) -> None:
+        try:
+            descriptor = entry.place.open()
+        except ToolError:  # gone meanwhile, or not ours to read
+            return
+        try:
+            self._blocks(descriptor, entry.place)
+        finally:
+            os.close(descriptor)
+
+    def result(self) -> str:
+        if not self._files:
+            return "\n".join(["No line matches.", *self._walk.notes("some further on")])
+        many = "1 file" if self._files == 1 else f"{self._files} files"
+        if self._wanted.files_only:
+            total = f"[{many}]"
+        else:
+            total = f"[{self._lines} matching {'line' if self._lines == 1 else 'lines'} in {many}]"
+        return "\n".join([*self._shown, total, *self._walk.notes("more")])
+
+    def _blocks(self, descriptor: int, place: Place) -> None:
+        named = False
+        number = 1
+        for index, block in enumerate(_blocks_of(descriptor)):
+            if index == 0 and kind_of(block) is not None:
+                return
+            self._count(len(block))
+            text = block.replace(b"\r\n", b"\n")
+            hits = list(islice(self._wanted.expression.hits(text, number, self._walk.over), self._room()))
+            if hits and not named:
+                self._file(place)
+                named = True
+            if self._walk.over() and not hits:
+                return
+            if named and self._wanted.files_only:
+                return
+            self._show(rendered(text, hits, self._wanted.context_lines), len(hits))
+            number += text.count(b"\n")
+
+    def _room(self) -> int:
+        return 1 if self._wanted.files_only else MOST_LINES - self._lines
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > _MOST_BYTES:
+            self._walk.cut = f"more than {_MOST_BYTES:,} bytes were searched"
+
+    def _file(self, place: Place) -> None:
+        self._files += 1
+        name = shown(place.path)
+        separate = self._shown and not self._wanted.files_only
+        self._shown.append(f"\n{name}" if separate else name)
+        if self._files >= MOST_FILES:
+            self._walk.cut = f"there are {MOST_FILES:,} files or more"
+
+    def _show(self, lines: list[str], matching: int) -> None:
+        self._lines += matching
+        self._shown += lines
+        self._characters += sum(map(len, lines))
+        if self._lines >= MOST_LINES:
+            self._walk.cut = f"{MOST_LINES} lines are shown"
+        elif self._characters >= MOST_CHARACTERS:
+            self._walk.cut = f"{MOST_CHARACTERS:,} characters are shown"
+
+
+def _blocks_of(descriptor: int) -> Iterator[bytes]:
+    """The file in pieces of whole lines, where its lines are not longer than a piece."""
+    rest = b""
+    while piece := read_bytes(descriptor, _BLOCK):
+        block = rest + piece
+        end = block.rfind(b"\n") + 1 or len(block)
+        rest = block[end:]
+        yield block[:end]
+    if rest:
+        yield rest

@@ -1,0 +1,86 @@
+"""Patterns for names (`src/**/*.py`), as regular expressions."""
+
+_SPECIAL = frozenset("\\.+*?()|[]{}^$")
+
+
+def glob_expression(pattern: str) -> str:
+    """`*` and `?` stay in one folder, `**` does not, `[a-z]` and `{a,b}` are as in a shell."""
+    return _Translation(pattern, braces=True).whole()
+
+
+def ignore_expression(pattern: str) -> str:
+    """The same, without braces: those are plain characters in a .gitignore."""
+    return _Translation(pattern, braces=False).whole()
+
+
+class _Translation:
+    def __init__(self, pattern: str, braces: bool) -> None:
+        self._pattern = pattern
+        self._braces = braces and pattern.count("{") == pattern.count("}")
+        self._open = 0
+        self._at = 0
+
+    def whole(self) -> str:
+        pieces: list[str] = []
+        while self._at < len(self._pattern):
+            pieces.append(self._piece())
+        return f"(?s){''.join(pieces)}" + ")" * self._open
+
+    def _piece(self) -> str:
+        rest = self._pattern[self._at : self._at + 3]
+        character = rest[0]
+        before = self._pattern[self._at - 1] if self._at else "/"
+        self._at += 1
+        if rest.startswith("**") and before == "/":
+            return self._any_depth(rest)
+        match character:
+            case "*":
+                whole_name = before == "/" and rest[1:2] in ("", "/")
+                return "[^/]+" if whole_name else "[^/]*"
+            case "?":
+                return "[^/]"
+            case "[":
+                return self._class()
+            case "\\" if self._at < len(self._pattern):
+                self._at += 1
+                return _literal(rest[1])
+            case "{" | "}" | "," if self._braces:
+                return self._brace(character)
+            case _:
+                return _literal(character)
+
+    def _any_depth(self, rest: str) -> str:
+        if rest == "**/":
+            self._at += 2
+            return "(?:.*/)?"
+        self._at += 1
+        return ".+" if rest == "**" else ".*"
+
+    def _class(self) -> str:
+        """`[abc]`, `[!abc]`; a bracket that is never closed is one."""
+        end = self._pattern.find(
+            "]", self._at + 2 if self._pattern[self._at : self._at + 1] in "!^" else self._at + 1
+        )
+        if end < 0:
+            return "\\["
+        inside = self._pattern[self._at : end]
+        self._at = end + 1
+        negated = inside[:1] in ("!", "^")
+        members = inside[1:] if negated else inside
+        escaped = "".join(f"\\{member}" if member in "\\[]^&~" else member for member in members)
+        return f"[^/{escaped}]" if negated else f"[{escaped}]"
+
+    def _brace(self, character: str) -> str:
+        if character == "{":
+            self._open += 1
+            return "(?:"
+        if not self._open:
+            return _literal(character)
+        if character == "}":
+            self._open -= 1
+            return ")"
+        return "|"
+
+
+def _literal(character: str) -> str:
+    return f"\\{character}" if character in _SPECIAL else character

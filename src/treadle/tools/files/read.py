@@ -1,0 +1,98 @@
+"""`read_file`: the lines of a text file, numbered."""
+
+import os
+from typing import Annotated
+
+from msgspec import Meta
+
+from treadle.ports.tool import ToolContext, ToolError
+from treadle.tools.files.names import shown
+from treadle.tools.files.text import Text, read_text
+from treadle.tools.files.workspace import opened
+from treadle.tools.function import tool
+
+LONGEST_LINE = 2000
+MOST_CHARACTERS = 100_000
+
+_ENCODINGS = {
+    "latin-1": "not UTF-8: read as Latin-1, other characters than ASCII may be wrong",
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+}
+
+
+@tool(effect="read", repeatable=True, paths=("path",), needs=("workspace",))
+def read_file(
+    path: str,
+    context: ToolContext,
+    start_line: Annotated[int, Meta(ge=1)] = 1,
+    lines: Annotated[int, Meta(ge=1)] = 2000,
+) -> str:
+    """Read a text file of the workspace.
+
+    Each line comes as its number, a tab, and the text of the line: the number and the tab are not in the file, so
+    leave them out of what you give to edit_file. A last line in brackets says how many lines there are and how to
+    read on. Lines over 2000 characters are cut and marked. Read a file before you change it. For a few places in a
+    large file, grep is cheaper. Images and other binary files are named, not shown.
+
+    Args:
+        path: The file, relative to the workspace.
+        start_line: The first line to read, from 1.
+        lines: How many lines to read.
+    """
+    with opened(context.workspace) as workspace, workspace.place(path) as place:
+        descriptor = place.open()
+        try:
+            text = read_text(descriptor, place.path)
+        finally:
+            os.close(descriptor)
+        return _numbered(text, place.path, start_line, lines)
+
+
+def _numbered(text: Text, path: str, start: int, count: int) -> str:
+    every = lines_of(text.text)
+    if not every:
+        return "[the file is empty]"
+    if start > len(every):
+        raise ToolError(
+            f"{shown(path)} has {len(every)} lines, so there is no line {start}. Use a smaller start_line."
+        )
+    taken: list[str] = []
+    room = MOST_CHARACTERS
+    for number, line in enumerate(every[start - 1 : start - 1 + count], start):
+        cut = _cut(line.removesuffix("\r"))
+        room -= len(cut)
+        if room < 0 and taken:
+            break
+        taken.append(f"{number:>6}\t{cut}")
+    last = start + len(taken) - 1
+    return "\n".join([*taken, _note(text, start, last, len(every))])
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines; a newline at the end of the text begins no further one."""
+    every = text.split("\n")
+    if not every[-1]:
+        every.pop()
+    return every
+
+
+def _cut(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    return f"{line[:LONGEST_LINE]} [… {len(line) - LONGEST_LINE} more characters in this line]"
+
+
+def _note(text: Text, start: int, last: int, total: int) -> str:
+    notes = [f"lines {start}-{last} of {total}"]
+    if last < total:
+        notes.append(f"start_line={last + 1} reads on")
+    if text.newline != "LF":
+        notes.append(f"line ends: {text.newline}, kept by edit_file")
+    if text.mark:
+        notes.append("begins with a byte order mark, kept by edit_file")
+    if text.encoding in _ENCODINGS:
+        notes.append(_ENCODINGS[text.encoding])
+    if not text.text.endswith("\n"):
+        notes.append("no newline at the end")
+    return f"[{'; '.join(notes)}]"

@@ -1,0 +1,95 @@
+"""The text in a file: how its bytes are read, and how it becomes bytes again without changing anything else."""
+
+import os
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from typing import Literal, NamedTuple
+
+from treadle.ports.tool import ToolError
+from treadle.tools.files.names import shown
+
+MOST_BYTES = 32_000_000
+"""Of a file that is read as a whole."""
+_LOOKED_AT = 8192
+"""Bytes in which a NUL shows that it is not text."""
+Newline = Literal["LF", "CRLF", "mixed"]
+
+_MARKS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-16-be"))
+_KNOWN = (
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive or office document"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"\x7fELF", "a program (ELF)"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"wOFF", "a font"),
+    (b"wOF2", "a font"),
+)
+
+
+class Text(NamedTuple):
+    text: str
+    encoding: str
+    mark: bytes
+    """The byte order mark that stands before it."""
+
+    @property
+    def newline(self) -> Newline:
+        ends = self.text.count("\n")
+        with_return = self.text.count("\r\n")
+        if not with_return:
+            return "LF"
+        return "CRLF" if with_return == ends else "mixed"
+
+    def encoded(self, changed: str) -> bytes:
+        """Another text, in the way that this one was written."""
+        return self.mark + changed.encode(self.encoding)
+
+
+def read_text(descriptor: int, path: str) -> Text:
+    """The text of an open file. Raises ToolError for what is not text, and for what is too large."""
+    size = os.fstat(descriptor).st_size
+    data = read_bytes(descriptor, MOST_BYTES + 1)
+    if not_text := kind_of(data):
+        raise ToolError(
+            f"{shown(path)} is {not_text} ({size:,} bytes), not text. Use a program that reads it, if there is one."
+        )
+    if len(data) > MOST_BYTES:
+        raise ToolError(
+            f"{shown(path)} is {size:,} bytes large; at most {MOST_BYTES:,} can be read as a whole. Use grep to "
+            "find a place in it, or a command that reads a part."
+        )
+    return decoded(data)
+
+
+def read_bytes(descriptor: int, most: int) -> bytes:
+    """From where the descriptor stands, at most so much."""
+    pieces: list[bytes] = []
+    while most > 0 and (piece := os.read(descriptor, min(most, 1 << 20))):
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)
+
+
+def kind_of(data: bytes) -> str | None:
+    """What it is, if it is not text."""
+    for start, kind in _KNOWN:
+        if data.startswith(start):
+            return kind
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "a WebP image"
+    marked = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
+    return "binary data" if not marked and b"\0" in data[:_LOOKED_AT] else None
+
+
+def decoded(data: bytes) -> Text:
+    """UTF-8, or what a mark says; else Latin-1, in which every byte is a character and comes back as it was."""
+    mark, encoding = next((known for known in _MARKS if data.startswith(known[0])), (b"", "utf-8"))
+    try:
+        return Text(data[len(mark) :].decode(encoding), encoding, mark)
+    except UnicodeDecodeError:
+        return Text(data.decode("latin-1"), "latin-1", b"")

@@ -1,0 +1,129 @@
+"""Going through the files of a folder: in order, bounded, stoppable, and never through a link."""
+
+import os
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import PurePosixPath
+from stat import S_ISDIR
+from threading import Event
+from typing import Literal, NamedTuple
+
+from treadle.ports.tool import ToolError
+from treadle.tools.files.ignoring import PASSED_BY, Ignored
+from treadle.tools.files.names import shown
+from treadle.tools.files.workspace import HERE, OPEN_FOLDER, Place, Workspace
+
+PATIENCE = 20.0
+_MOST_ENTRIES = 200_000
+_MOST_IN_ONE_FOLDER = 50_000
+_DEEPEST = 60
+_NAMED = 5
+"""Folders that were passed by and are named."""
+Kind = Literal["folder", "file", "other"]
+
+
+class Entry(NamedTuple):
+    place: Place
+    kind: Kind
+
+
+class Walk:
+    """One search through the workspace. What it left out, and why, can be asked when it is over."""
+
+    def __init__(self, stopped: Event, patience: float = PATIENCE) -> None:
+        self._stopped = stopped
+        self._give_up = time.monotonic() + patience
+        self._patience = patience
+        self._seen = 0
+        self._passed_by: list[str] = []
+        self.cut: str | None = None
+        """Why it ended early."""
+
+    @contextmanager
+    def start(self, workspace: Workspace, path: str) -> Generator[tuple[str, Iterator[Entry]]]:
+        """What is at this path: where it starts, as the beginning of every path, and what is there."""
+        with workspace.place(path) as place:
+            found = place.status()
+            if found is None:
+                raise ToolError(f"{shown(place.path)} is not there. Search in `.` or in a folder that is.")
+            if not S_ISDIR(found.st_mode):
+                yield "", iter([Entry(place, "file")])
+                return
+            start = "" if place.path == HERE else f"{place.path}/"
+        with workspace.folder(path) as folder:
+            yield start, self._entries(folder, start, self._rules_above(workspace, start), 0)
+
+    def over(self) -> bool:
+        """Whether to stop here."""
+        if self.cut is None and (self._stopped.is_set() or time.monotonic() > self._give_up):
+            self.cut = f"it took more than {self._patience:g} s"
+        return self.cut is not None
+
+    def notes(self, found: str) -> list[str]:
+        """What the model should know of how far it went."""
+        notes = [] if self.cut is None else [f"[cut: {self.cut}. There may be {found}: narrow the search]"]
+        if self._passed_by:
+            named = ", ".join(shown(path) for path in self._passed_by[:_NAMED])
+            more = f" and {len(self._passed_by) - _NAMED} more" if len(self._passed_by) > _NAMED else ""
+            notes.append(f"[ignored folders, not searched: {named}{more}; give one as path to search it]")
+        return notes
+
+    def _rules_above(self, workspace: Workspace, start: str) -> Ignored:
+        rules = Ignored()
+        if not start:
+            return rules
+        for above in reversed(PurePosixPath(start).parents):
+            with workspace.folder(str(above)) as folder:
+                rules = rules.and_those_of(folder, "" if str(above) == HERE else f"{above}/")
+        return rules
+
+    def _entries(self, folder: int, under: str, rules: Ignored, depth: int) -> Iterator[Entry]:
+        rules = rules.and_those_of(folder, under)
+        for name, kind in self._listed(folder):
+            self._seen += 1
+            if self._seen > _MOST_ENTRIES:
+                self.cut = f"there are more than {_MOST_ENTRIES:,} files and folders"
+            if self.over():
+                return
+            path = under + name
+            if kind == "folder" and (name in PASSED_BY or rules.covers(f"{path}/")):
+                self._passed_by.append(f"{path}/")
+            elif kind == "folder":
+                yield Entry(Place(folder, name, path), kind)
+                yield from self._inside(folder, name, path, rules, depth)
+            elif not rules.covers(path):
+                yield Entry(Place(folder, name, path), kind)
+
+    def _inside(self, folder: int, name: str, path: str, rules: Ignored, depth: int) -> Iterator[Entry]:
+        if depth == _DEEPEST:
+            self.cut = f"{shown(path)} is more than {_DEEPEST} folders deep"
+            return
+        try:
+            descriptor = os.open(name, OPEN_FOLDER, dir_fd=folder)
+        except OSError:  # gone meanwhile, or not ours to read
+            return
+        try:
+            yield from self._entries(descriptor, f"{path}/", rules, depth + 1)
+        finally:
+            os.close(descriptor)
+
+    def _listed(self, folder: int) -> list[tuple[str, Kind]]:
+        """What is in a folder, in an order that makes the paths come sorted."""
+        try:
+            with os.scandir(folder) as listed:
+                found: list[tuple[str, Kind]] = [
+                    (entry.name, _kind(entry)) for entry in islice(listed, _MOST_IN_ONE_FOLDER + 1)
+                ]
+        except OSError:
+            return []
+        if len(found) > _MOST_IN_ONE_FOLDER:
+            self.cut = f"a folder holds more than {_MOST_IN_ONE_FOLDER:,} files"
+        return sorted(found, key=lambda item: f"{item[0]}/" if item[1] == "folder" else item[0])
+
+
+def _kind(entry: "os.DirEntry[str]") -> Kind:
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"

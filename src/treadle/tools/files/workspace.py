@@ -1,0 +1,293 @@
+"""The folder that a run works in, and no way out of it.
+
+A path is walked one name at a time, each opened in the folder before it, which is held open, and never through a
+link. Links are read and walked in the same way, `..` goes back to the folder that was held, and the workspace
+itself has nothing above it. So whatever is swapped while the walk is under way, it ends inside or it is refused.
+That needs nothing but `openat`, which Linux and macOS both have."""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.ports.tool import ToolError
+from treadle.tools.files.names import shown
+
+HERE = "."
+_MOST_LINKS = 40
+_DEEPEST = 100
+"""Folders that are held open at once."""
+_LONGEST = 4096
+_MOST_NEIGHBOURS = 2000
+"""Names that are looked through for one that was meant."""
+_HOME = re.compile(r"~[A-Za-z0-9_.-]*(?:/.*)?", re.DOTALL)
+_COMMON = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | _COMMON
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a link",
+}
+
+
+class Place(NamedTuple):
+    """Where a path leads: a name in a folder that is held open."""
+
+    folder: int
+    name: str
+    """`.` is the folder itself."""
+    path: str
+    """From the workspace, with links followed; `.` is the workspace."""
+
+    def status(self) -> os.stat_result | None:
+        """None: nothing is there."""
+        try:
+            return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explained(error, self.path) from error
+
+    def open(self, flags: int = os.O_RDONLY) -> int:
+        """A descriptor of the regular file that is there; the caller closes it."""
+        found = self.status()
+        if found is None:
+            raise ToolError(self._missing())
+        self._must_be_a_file(found)
+        try:
+            descriptor = os.open(self.name, flags | _COMMON, dir_fd=self.folder)
+        except OSError as error:
+            raise explained(error, self.path) from error
+        try:
+            self._must_be_a_file(os.fstat(descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _must_be_a_file(self, found: os.stat_result) -> None:
+        if stat.S_ISDIR(found.st_mode):
+            raise ToolError(f'{shown(self.path)} is a folder. glob(pattern="*", path=...) lists what is in it.')
+        if not stat.S_ISREG(found.st_mode):
+            kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+            raise ToolError(f"{shown(self.path)} is {kind}, not a file. Only regular files can be used.")
+
+    def _missing(self) -> str:
+        return f"{shown(self.path)} is not there. {_neighbours(self.folder, self.name)}"
+
+
+class Workspace:
+    """The folder of a run, held open. See `opened`."""
+
+    def __init__(self, root: int, written: tuple[str, ...]) -> None:
+        self.root = root
+        self._written = written
+
+    @contextmanager
+    def place(self, path: str) -> Generator[Place]:
+        """Where the path leads. Its last name need not be there; the folders before it must be."""
+        walk = _Walk(self.root, self._written, path)
+        try:
+            yield walk.to_the_end()
+        finally:
+            walk.let_go()
+
+    @contextmanager
+    def place_to_write(self, path: str) -> Generator[Place]:
+        """The same, and folders that are missing on the way are made."""
+        walk = _MakingWalk(self.root, self._written, path)
+        try:
+            yield walk.to_the_end()
+        finally:
+            walk.let_go()
+
+    @contextmanager
+    def folder(self, path: str) -> Generator[int]:
+        """A descriptor of the folder that the path leads to."""
+        with self.place(path) as place:
+            try:
+                descriptor = os.open(place.name, OPEN_FOLDER, dir_fd=place.folder)
+            except OSError as error:
+                raise explained(error, place.path) from error
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def opened(root: Path) -> Generator[Workspace]:
+    """The workspace at this folder, for as long as the block lasts."""
+    written = os.path.abspath(root)
+    try:
+        descriptor = os.open(written, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ToolError(f"the workspace {shown(written)} cannot be opened: {error.strerror}.") from error
+    try:
+        yield Workspace(descriptor, (written, os.path.realpath(written)))
+    finally:
+        os.close(descriptor)
+
+
+def explained(error: OSError, path: str) -> ToolError:
+    """What the system refused, in words."""
+    what = shown(path)
+    match error.errno:
+        case errno.ENOENT:
+            words = f"{what} is not there. glob finds what is."
+        case errno.ENOTDIR | errno.ELOOP:
+            words = f"{what} is not a folder."
+        case errno.EACCES | errno.EPERM:
+            words = f"{what}: the system does not permit this. Use another file, or report it."
+        case errno.EISDIR:
+            words = f"{what} is a folder."
+        case errno.ENAMETOOLONG:
+            words = f"{what}: the name is too long. Use a shorter one."
+        case errno.ENOSPC | errno.EDQUOT:
+            words = f"{what}: there is no room left on the disk. Nothing was changed."
+        case errno.EROFS:
+            words = f"{what} is on a disk that can only be read."
+        case _:
+            words = f"{what}: {error.strerror or error}."
+    return ToolError(words)
+
+
+class _Walk:
+    def __init__(self, root: int, written: tuple[str, ...], path: str) -> None:
+        self._root = root
+        self._written = written
+        self._asked = path
+        self._held: list[int] = []
+        self._names: list[str] = []
+        self._links = 0
+        self._ahead = _names(self._from_the_root(_checked(path)))
+
+    def to_the_end(self) -> Place:
+        while self._ahead:
+            name = self._ahead.pop()
+            if name == "..":
+                self._back()
+            elif self._ahead:
+                self._into(name)
+            elif (target := self._link(name)) is not None:
+                self._follow(target)
+            else:
+                return Place(self._here, name, "/".join([*self._names, name]))
+        return Place(self._here, HERE, "/".join(self._names) or HERE)
+
+    def let_go(self) -> None:
+        while self._held:
+            os.close(self._held.pop())
+
+    @property
+    def _here(self) -> int:
+        return self._held[-1] if self._held else self._root
+
+    def _back(self) -> None:
+        if not self._held:
+            raise self._outside()
+        os.close(self._held.pop())
+        self._names.pop()
+
+    def _into(self, name: str) -> None:
+        if len(self._held) == _DEEPEST:
+            raise ToolError(f"{shown(self._asked)} is more than {_DEEPEST} folders deep. Use a shorter path.")
+        try:
+            descriptor = self._open(name)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP) and (target := self._link(name)) is not None:
+                self._follow(target)
+                return
+            raise explained(error, "/".join([*self._names, name])) from error
+        self._held.append(descriptor)
+        self._names.append(name)
+
+    def _open(self, name: str) -> int:
+        return os.open(name, OPEN_FOLDER, dir_fd=self._here)
+
+    def _link(self, name: str) -> str | None:
+        """Where a link points to; None: it is not one."""
+        try:
+            return os.readlink(name, dir_fd=self._here)
+        except OSError:
+            return None
+
+    def _follow(self, target: str) -> None:
+        self._links += 1
+        if self._links > _MOST_LINKS:
+            raise ToolError(f"{shown(self._asked)} leads through links in a circle. Use another path.")
+        if target.startswith("/"):
+            target = self._from_the_root(target)
+            self.let_go()
+            self._names.clear()
+        self._ahead += _names(target)
+
+    def _from_the_root(self, path: str) -> str:
+        """An absolute path, as it is from the workspace."""
+        if not path.startswith("/"):
+            return path
+        for root in self._written:
+            if path == root or path.startswith(f"{root.rstrip('/')}/"):
+                return path[len(root) :]
+        raise self._outside()
+
+    def _outside(self) -> ToolError:
+        return ToolError(
+            f"{shown(self._asked)} leads out of the workspace {shown(self._written[0])}, and only files in it can "
+            "be used. Use a path relative to the workspace."
+        )
+
+
+class _MakingWalk(_Walk):
+    def _open(self, name: str) -> int:
+        try:
+            return super()._open(name)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=self._here)
+            return super()._open(name)
+
+
+def _names(path: str) -> list[str]:
+    """The names on the way, the last one first."""
+    return [name for name in reversed(path.split("/")) if name not in ("", HERE)]
+
+
+def _checked(path: str) -> str:
+    if not path:
+        raise ToolError('the path is empty. Name a file, relative to the workspace; "." is the workspace itself.')
+    if "\0" in path:
+        raise ToolError(f"{shown(path)} holds a NUL character, which no file name can.")
+    if _HOME.fullmatch(path):
+        raise ToolError(
+            f"{shown(path)}: `~` is not expanded, and only the workspace can be used. Use a path relative to it; "
+            f"a file that is really called so is ./{shown(path)}."
+        )
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise ToolError(f"{shown(path)} is not valid text, so no file is called that.") from None
+    if size > _LONGEST:
+        raise ToolError(f"the path is {size} bytes long; at most {_LONGEST} are accepted.")
+    return path
+
+
+def _neighbours(folder: int, name: str) -> str:
+    """What might have been meant, of what stands in the same folder."""
+    try:
+        with os.scandir(folder) as listed:
+            names = [entry.name for entry in islice(listed, _MOST_NEIGHBOURS)]
+    except OSError:
+        names = []
+    close = get_close_matches(name[:200], names, n=3)
+    if not close:
+        return "glob finds what is."
+    return f"Beside it there is {', '.join(shown(one) for one in close)}."

@@ -1,0 +1,37 @@
+"""`write_file`: a file with exactly this content."""
+
+from treadle.ports.tool import ToolContext, ToolError
+from treadle.tools.files.names import shown
+from treadle.tools.files.replacing import alone
+from treadle.tools.files.workspace import opened
+from treadle.tools.function import tool
+
+
+@tool(effect="write", repeatable=True, paths=("path",), needs=("workspace",))
+def write_file(path: str, content: str, context: ToolContext) -> str:
+    """Write a text file of the workspace: make it, or replace all that is in it.
+
+    Folders on the way are made. The content is written exactly as it is given, as UTF-8; end it with a newline
+    where the file should. To change part of a file use edit_file: it is safer and shorter.
+
+    Args:
+        path: The file, relative to the workspace.
+        content: All that shall be in the file.
+    """
+    if path.endswith("/"):
+        raise ToolError(f"{shown(path)} ends in / and so names a folder. Name a file.")
+    try:
+        data = content.encode()
+    except UnicodeEncodeError as error:
+        wrong = f"a lone surrogate at character {error.start}"
+        raise ToolError(f"the content is not valid text: {wrong}. Nothing was written.") from None
+    with opened(context.workspace) as workspace, alone(workspace, path) as target:
+        found, others = target.found, target.on_other_names()
+        target.replace(data)
+        did = "created" if found is None else f"replaced ({found.st_size:,} bytes before)"
+        return f"{shown(target.path)} {did}: {_lines(content)}, {len(data):,} bytes.{others}"
+
+
+def _lines(content: str) -> str:
+    count = content.count("\n") + (not content.endswith("\n") and content != "")
+    return "1 line" if count == 1 else f"{count:,} lines"

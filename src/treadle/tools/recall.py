@@ -1,0 +1,43 @@
+"""`recall`: the whole text of an earlier result that was too long for the context."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from treadle.ports.tool import ToolContext, ToolError
+from treadle.tools.function import tool
+
+MOST_CHARACTERS = 50_000
+
+
+@tool(effect="read", repeatable=True, needs=("results",))
+async def recall(
+    call_id: str,
+    context: ToolContext,
+    start: int = 0,
+    length: Annotated[int, Meta(ge=1, le=MOST_CHARACTERS)] = 8000,
+) -> str:
+    """Read more of an earlier tool result of this session that was cut because it was too long.
+
+    The mark in a cut result names the call_id and where to read on. Positions are characters from 0; a negative
+    start counts from the end. A last line in brackets says how long the whole text is and where to read on. Do not
+    call the tool again just to see the rest.
+
+    Args:
+        call_id: The id of the call whose result was cut.
+        start: The first character to read; -2000 reads the last 2000.
+        length: How many characters to read.
+    """
+    text = await context.recall(call_id)
+    if text is None:
+        raise ToolError(
+            f"nothing is kept for the call `{call_id}`: only results that were cut are, under the call_id that "
+            "their mark names. If the result was not cut, it stands whole in the conversation; otherwise call that "
+            "tool again."
+        )
+    first = max(0, len(text) + start) if start < 0 else start
+    if first >= len(text):
+        raise ToolError(f"the text is {len(text)} characters long, so nothing is at {first}. Use a smaller start.")
+    end = min(len(text), first + length)
+    further = f"; start={end} reads on" if end < len(text) else "; this is the end"
+    return f"{text[first:end]}\n[characters {first}-{end} of {len(text)}{further}]"

@@ -1,0 +1,230 @@
+"""Lines of text made of the elements of a page, in their order."""
+
+from urllib.parse import urljoin
+
+from treadle.tools.web.markup import Start
+
+_DEEPEST_LIST = 8
+_DEEPEST_QUOTE = 4
+_LONGEST_LINK = 1000
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_SPACED = {"p", "blockquote", "pre", "table", "dl", "figure", "section", "article", *_HEADINGS}
+"""Blocks with an empty line before and after."""
+_TIGHT = {
+    "address", "aside", "body", "center", "dd", "details", "div", "dt", "fieldset", "figcaption", "footer", "form",
+    "header", "li", "main", "summary", "title",
+}  # fmt: skip
+_FENCE = "```"
+
+
+class Layout:
+    """Takes what is shown of a page, piece by piece."""
+
+    def __init__(self, url: str) -> None:
+        self.size = 0
+        self._base = url
+        self._lines: list[str] = []
+        self._inline: list[str] = []
+        self._before = ""
+        """What the next line begins with: the mark of a heading or of an item."""
+        self._lists: list[int | None] = []
+        """The number of the last item of each list that is open; None: it has none."""
+        self._quotes = 0
+        self._open_link: tuple[str, int] | None = None
+        """Where it leads, and where in the line its text begins."""
+        self._preformatted: list[str] | None = None
+        self._row: list[str] | None = None
+        self._first_row = False
+
+    def text(self, text: str) -> None:
+        self.size += len(text)
+        (self._inline if self._preformatted is None else self._preformatted).append(text)
+
+    def start(self, tag: Start) -> None:
+        name = tag.name
+        match name:
+            case "br":
+                self._new_line()
+            case "hr":
+                self._block(spaced=True)
+                self._lines += ["---", ""]
+            case "img" if alt := tag.attributes.get("alt", "").strip():
+                self.text(f"[image: {alt}]")
+            case "base":
+                self._base = self._address(tag.attributes.get("href", "")) or self._base
+            case "a":
+                self._end_link()  # a link in a link ends the outer one
+                self._open_link = (tag.attributes.get("href", ""), len(self._inline))
+            case "code" if self._preformatted is None:
+                self.text("`")
+            case "ul" | "ol":
+                self._block(spaced=not self._lists)
+                self._lists.append(0 if name == "ol" else None)
+            case "table" | "tr" | "td" | "th":
+                self._start_table(name)
+            case _:
+                self._start_block(name)
+
+    def end(self, name: str) -> None:
+        match name:
+            case "a":
+                self._end_link()
+            case "code" if self._preformatted is None:
+                self.text("`")
+            case "ul" | "ol" if self._lists:
+                self._block(spaced=len(self._lists) == 1)
+                self._lists.pop()
+            case "pre":
+                self._end_preformatted()
+            case "title":
+                self._before = "Title: "
+                self._block(spaced=True)
+            case "td" | "th" if self._row is not None:
+                self._cell()
+            case "tr":
+                self._end_row()
+            case _ if name in _SPACED or name in _TIGHT:
+                self._block(spaced=self._is_spaced(name))
+                if name == "blockquote":
+                    self._quotes -= 1
+            case _:
+                pass
+
+    def finished(self) -> str:
+        self._end_preformatted()
+        self._end_row()
+        self._block(spaced=False)
+        kept: list[str] = []
+        for line in self._lines:
+            if line or (kept and kept[-1]):
+                kept.append(line)
+        return "\n".join(kept).strip()
+
+    def _start_block(self, name: str) -> None:
+        if name not in _SPACED and name not in _TIGHT:
+            return
+        self._block(spaced=self._is_spaced(name))
+        if name in _HEADINGS:
+            self._before = "#" * _HEADINGS[name] + " "
+        elif name == "li":
+            self._before = self._item()
+        elif name == "blockquote":
+            self._quotes += 1
+        elif name == "pre" and self._preformatted is None:
+            self._preformatted = []
+
+    def _is_spaced(self, name: str) -> bool:
+        return name in _SPACED and not (name == "p" and self._lists)
+
+    def _item(self) -> str:
+        if not self._lists:
+            return "- "
+        indent = "  " * min(len(self._lists) - 1, _DEEPEST_LIST)
+        number = self._lists[-1]
+        if number is None:
+            return f"{indent}- "
+        self._lists[-1] = number + 1
+        return f"{indent}{number + 1}. "
+
+    # ── Lines ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _block(self, spaced: bool) -> None:
+        """End the line, unless the row of a table goes on with it."""
+        if self._preformatted is not None:
+            return
+        if self._row is not None:
+            self._inline.append(" ")
+            return
+        self._new_line()
+        if spaced and self._lines and self._lines[-1]:
+            self._lines.append("")
+
+    def _new_line(self) -> None:
+        if self._preformatted is not None:
+            self._preformatted.append("\n")
+            return
+        if self._row is not None:
+            self._inline.append(" ")
+            return
+        text = self._taken()
+        if text:
+            self._add(f"{self._before}{text}")
+            self._before = ""
+
+    def _taken(self) -> str:
+        """The text since the last line, its spaces made one each."""
+        text = " ".join("".join(self._inline).split())
+        self._inline.clear()
+        self._open_link = (self._open_link[0], 0) if self._open_link else None
+        return "" if text == "``" else text
+
+    def _add(self, line: str) -> None:
+        mark = "> " * min(self._quotes, _DEEPEST_QUOTE)
+        self._lines.append(f"{mark}{line}")
+        self.size += len(mark) + len(self._before)
+
+    def _end_preformatted(self) -> None:
+        if self._preformatted is None:
+            return
+        code = "".join(self._preformatted).strip("\n")
+        self._preformatted = None
+        if code.strip():
+            self._lines += [_FENCE, *code.split("\n"), _FENCE, ""]
+
+    # ── Links and tables ───────────────────────────────────────────────────────────────────────────
+
+    def _address(self, link: str) -> str:
+        """Where a link leads, if it leads to another page."""
+        link = link.strip()
+        if not link or link.startswith("#") or len(link) > _LONGEST_LINK:
+            return ""
+        try:
+            joined = urljoin(self._base, link)
+        except ValueError:
+            return ""
+        whole = "".join(joined.split())
+        return whole if whole.startswith(("http://", "https://")) else ""
+
+    def _end_link(self) -> None:
+        if self._open_link is None:
+            return
+        (link, since), self._open_link = self._open_link, None
+        if self._preformatted is not None:
+            return
+        text = " ".join("".join(self._inline[since:]).split())
+        if text and (address := self._address(link)):
+            lead = " " if self._inline[since][:1].isspace() else ""
+            self._inline[since:] = [f"{lead}[{text}]({address})"]
+            self.size += len(address) + 4
+
+    def _start_table(self, name: str) -> None:
+        if name == "table":
+            self._end_row()
+            self._block(spaced=True)
+            self._first_row = True
+        elif name == "tr":
+            self._end_row()
+            self._block(spaced=False)
+            self._row = []
+        elif self._row is None:
+            self._block(spaced=False)
+        else:
+            self._cell()
+
+    def _cell(self) -> None:
+        text = self._taken().replace("|", "\\|")
+        if self._row is not None and text:
+            self._row.append(text)
+
+    def _end_row(self) -> None:
+        if self._row is None:
+            return
+        self._cell()
+        cells, self._row = self._row, None
+        if len(cells) == 1:
+            self._add(cells[0])
+        elif cells:
+            self._add(f"| {' | '.join(cells)} |")
+            if self._first_row:
+                self._add("|" + " --- |" * len(cells))
+        self._first_row = False

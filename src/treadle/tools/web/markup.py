@@ -1,0 +1,96 @@
+"""HTML as a sequence of tags and texts, in one pass: the time is in proportion to the page, whatever stands in it.
+
+That is why it is written here. A page may come from an enemy, and both the parser of the standard library and a
+fast one in C (lexbor) take from ten seconds to minutes over a few hundred kilobytes that are made for it, and hold
+the interpreter meanwhile."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import NamedTuple
+
+_OPENING = re.compile(r"<(?=[a-zA-Z/!?])")
+_NAME = re.compile(r"[a-zA-Z][^\s/>]{0,50}")
+_ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>=][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"'][^\s>]*)))?""")
+_MOST_ATTRIBUTES = 40
+_RAW = {
+    name: re.compile(f"</{name}", re.IGNORECASE)
+    for name in ("script", "style", "iframe", "textarea", "title", "xmp", "noembed", "noframes")
+}
+"""What stands in these is not markup, up to this."""
+
+
+class Text(NamedTuple):
+    text: str
+
+
+class Start(NamedTuple):
+    name: str
+    attributes: dict[str, str]
+
+
+class End(NamedTuple):
+    name: str
+
+
+Token = Text | Start | End
+
+
+def tokens(page: str) -> Iterator[Token]:
+    """What is left open at the end of the page is dropped, so that nothing is ever searched for twice."""
+    at = 0
+    while at < len(page):
+        found = _OPENING.search(page, at)
+        opening = found.start() if found else len(page)
+        if opening > at:
+            yield Text(_plain(page[at:opening]))
+        if found is None:
+            return
+        token, at = _tag(page, opening)
+        if token is None:
+            continue
+        yield token
+        if isinstance(token, Start) and token.name in _RAW:
+            end = _RAW[token.name].search(page, at)
+            stop = end.start() if end else len(page)
+            yield Text(_plain(page[at:stop]) if token.name in ("title", "textarea") else "")
+            at = stop
+
+
+def _tag(page: str, at: int) -> tuple[Token | None, int]:
+    """What begins with this `<`, and where it ends."""
+    if page.startswith("<!--", at):
+        return None, _past(page, "-->", at + 2)
+    closing = page.startswith("/", at + 1)
+    name = _NAME.match(page, at + 1 + closing)
+    if name is None:
+        return None, _past(page, ">", at)
+    if closing:
+        return End(name[0].lower()), _past(page, ">", name.end())
+    attributes, end = _attributes(page, name.end())
+    return Start(name[0].lower(), attributes), end
+
+
+def _attributes(page: str, at: int) -> tuple[dict[str, str], int]:
+    attributes: dict[str, str] = {}
+    while len(attributes) < _MOST_ATTRIBUTES and (found := _ATTRIBUTE.match(page, at)):
+        value = next((given for given in found.groups()[1:] if given is not None), "")
+        attributes.setdefault(found[1].lower(), _plain(value))
+        at = found.end()
+    return attributes, _past(page, ">", at)
+
+
+def _past(page: str, mark: str, at: int) -> int:
+    """Where the mark has ended; the end of the page if it never comes."""
+    found = page.find(mark, at)
+    return len(page) if found < 0 else found + len(mark)
+
+
+def _plain(text: str) -> str:
+    """With the characters that stand for others (`&amp;`) put in."""
+    if "&" not in text:
+        return text
+    try:
+        return unescape(text)
+    except ValueError:  # a number with thousands of digits
+        return text

@@ -1,0 +1,141 @@
+"""write_file and edit_file."""
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.tools.files.calling import TOOLS, call, context, refused
+
+each = pytest.mark.parametrize
+
+
+def test_created_and_replaced(workspace: Path) -> None:
+    assert call(workspace, "write_file", path="a/b/c.txt", content="one\ntwo\n") == (
+        "a/b/c.txt created: 2 lines, 8 bytes."
+    )
+    assert call(workspace, "write_file", path="a/b/c.txt", content="ü") == (
+        "a/b/c.txt replaced (8 bytes before): 1 line, 2 bytes."
+    )
+    assert (workspace / "a/b/c.txt").read_text() == "ü"
+    assert os.listdir(workspace / "a/b") == ["c.txt"]
+
+
+def test_what_cannot_be_written(workspace: Path) -> None:
+    (workspace / "folder").mkdir()
+    (workspace / "file").touch()
+    assert "is a folder" in refused(workspace, "write_file", path="folder", content="")
+    assert "names a folder" in refused(workspace, "write_file", path="new/", content="")
+    assert "file is not a folder" in refused(workspace, "write_file", path="file/x", content="")
+    assert "too long" in refused(workspace, "write_file", path="x" * 300, content="")
+
+
+@each("mode", [0o755, 0o640, 0o600])
+def test_permissions_stay(workspace: Path, mode: int) -> None:
+    path = workspace / "run.sh"
+    path.write_text("a")
+    path.chmod(mode)
+    call(workspace, "write_file", path="run.sh", content="b")
+    call(workspace, "edit_file", path="run.sh", old="b", new="c")
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_an_edit_shows_what_it_did(workspace: Path) -> None:
+    (workspace / "f").write_text("".join(f"line {number}\n" for number in range(1, 11)))
+    assert call(workspace, "edit_file", path="f", old="line 5\n", new="five\nand a half\n") == (
+        "f changed.\n@@ -2,7 +2,8 @@\n line 2\n line 3\n line 4\n-line 5\n+five\n+and a half\n"
+        " line 6\n line 7\n line 8"
+    )
+    assert call(workspace, "edit_file", path="f", old="line 10", new="ten") == (
+        "f changed.\n@@ -8,4 +8,4 @@\n line 7\n line 8\n line 9\n-line 10\n+ten"
+    )
+    assert call(workspace, "edit_file", path="f", old="line 1\n", new="") == (
+        "f changed.\n@@ -1,4 +1,3 @@\n-line 1\n line 2\n line 3\n line 4"
+    )
+    assert (workspace / "f").read_text().startswith("line 2\nline 3\nline 4\nfive\nand a half\n")
+
+
+@each(
+    ("data", "old", "new", "after"),
+    [
+        (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
+        (b"a\r\nb\nc\n", "b\nc", "d", b"a\r\nd\n"),
+        (b"a\r\nb\nc\n", "a\nb", "d\ne", b"d\r\ne\nc\n"),
+        (b"\xef\xbb\xbfa\n", "a", "b", b"\xef\xbb\xbfb\n"),
+        ("grün".encode("latin-1"), "grün", "blau ä", "blau ä".encode("latin-1")),
+        (b"\xff\xfea\0b\0", "a", "ü", b"\xff\xfe\xfc\0b\0"),
+    ],
+)
+def test_line_ends_marks_and_encodings_stay(workspace: Path, data: bytes, old: str, new: str, after: bytes) -> None:
+    (workspace / "f").write_bytes(data)
+    call(workspace, "edit_file", path="f", old=old, new=new)
+    assert (workspace / "f").read_bytes() == after
+
+
+@each(
+    ("arguments", "words"),
+    [
+        ({"old": "x = 1", "new": "x = 2"}, "stands there 2 times, at lines 2, 4. Take in more"),
+        ({"old": "a", "new": "a"}, "are the same"),
+        ({"old": "", "new": "a"}, "`old` is empty"),
+        ({"old": "     1\tdef f():", "new": "a"}, "line numbers of read_file"),
+        ({"old": "def f():\n  x = 1\n", "new": "a"}, "other spaces stands at line 1:\ndef f():\n    x = 1"),
+        ({"old": "def ff():", "new": "a"}, "nearest text is at line 1:\ndef f():"),
+        ({"old": "def h():", "new": "def g():"}, "stands there already, at line 3"),
+        ({"old": "qqqqqqqqqq", "new": "a"}, "Nothing like it"),
+    ],
+)
+def test_an_edit_that_is_not_clear(workspace: Path, arguments: dict[str, str], words: str) -> None:
+    text = "def f():\n    x = 1\ndef g():\n    x = 1\n"
+    (workspace / "f.py").write_text(text)
+    assert words in refused(workspace, "edit_file", path="f.py", **arguments)
+    assert (workspace / "f.py").read_text() == text
+
+
+def test_every_place_at_once(workspace: Path) -> None:
+    (workspace / "f").write_text("a b a\n" * 10)
+    came = call(workspace, "edit_file", path="f", old="a", new="aa", all=True)
+    assert came.startswith("f changed in 20 places.\n")
+    assert came.endswith("[… and 15 more places]")
+    assert (workspace / "f").read_text() == "aa b aa\n" * 10
+
+
+def test_an_edit_of_what_is_not_there_makes_nothing(workspace: Path) -> None:
+    assert "is not there" in refused(workspace, "edit_file", path="a/b", old="x", new="y")
+    assert "is not there" in refused(workspace, "edit_file", path="c", old="x", new="y")
+    assert os.listdir(workspace) == []
+
+
+def test_a_character_that_the_file_cannot_hold(workspace: Path) -> None:
+    (workspace / "f").write_bytes(b"gr\xfcn")
+    assert "latin-1, which has no €" in refused(workspace, "edit_file", path="f", old="gr", new="€")
+    assert (workspace / "f").read_bytes() == b"gr\xfcn"
+
+
+def test_a_hostile_file_does_not_hold_up_the_search_for_what_was_meant(workspace: Path) -> None:
+    (workspace / "f").write_text(("ab" * 100 + "\n") * 20_000)
+    assert "not found" in refused(workspace, "edit_file", path="f", old="ba" * 90 + "c", new="y")
+
+
+def test_no_update_is_lost_whatever_names_a_file_goes_by(workspace: Path) -> None:
+    count = 40
+    (workspace / "f").write_text("".join(f"<{number}>\n" for number in range(count)))
+    (workspace / "folder").mkdir()
+    (workspace / "one").symlink_to("f")
+    (workspace / "folder" / "two").symlink_to("../f")
+    names = ["f", "one", "folder/two", "folder/../f", str(workspace / "f")]
+
+    async def edit(number: int) -> None:
+        tool = TOOLS["edit_file"]
+        path = names[number % len(names)]
+        arguments = tool.parse(f'{{"path": "{path}", "old": "<{number}>", "new": "[{number}]"}}')
+        await tool.run(arguments, context(workspace))
+
+    async def edit_all() -> None:
+        await asyncio.gather(*[edit(number) for number in range(count)])
+
+    asyncio.run(edit_all())
+    assert (workspace / "f").read_text() == "".join(f"[{number}]\n" for number in range(count))
+    assert (workspace / "one").is_symlink()

@@ -1,0 +1,47 @@
+"""recall."""
+
+import asyncio
+
+import pytest
+
+from treadle.domain.identity import RunId, SessionId
+from treadle.ports.tool import InvalidArguments, ToolContext, ToolError
+from treadle.tools.recall import recall
+
+TEXT = "0123456789" * 10
+
+
+async def kept(call_id: str) -> str | None:
+    return TEXT if call_id == "c7" else None
+
+
+def call(arguments: str) -> str:
+    context = ToolContext(RunId("run_1"), SessionId("ses_1"), "c9", "run_1/c9", lambda text: None, recall=kept)
+    return str(asyncio.run(recall.run(recall.parse(arguments), context)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ('{"call_id": "c7"}', f"{TEXT}\n[characters 0-100 of 100; this is the end]"),
+        ('{"call_id": "c7", "start": 5, "length": 10}', "5678901234\n[characters 5-15 of 100; start=15 reads on]"),
+        ('{"call_id": "c7", "start": -3}', "789\n[characters 97-100 of 100; this is the end]"),
+        ('{"call_id": "c7", "start": -500, "length": 1}', "0\n[characters 0-1 of 100; start=1 reads on]"),
+    ],
+)
+def test_a_part_of_the_text(arguments: str, text: str) -> None:
+    assert call(arguments) == text
+
+
+def test_what_cannot_be_read() -> None:
+    with pytest.raises(ToolError, match="nothing is kept for the call `c8`"):
+        call('{"call_id": "c8"}')
+    with pytest.raises(ToolError, match="100 characters long, so nothing is at 100"):
+        call('{"call_id": "c7", "start": 100}')
+    with pytest.raises(InvalidArguments):
+        call('{"call_id": "c7", "length": 0}')
+
+
+def test_the_declaration() -> None:
+    spec = recall.spec
+    assert (spec.effect, spec.repeatable, spec.needs) == ("read", True, ("results",))
