@@ -19,6 +19,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"domain", "ports", "timers"},
     "tools": {"domain", "ports"},
     "stores": {"domain", "ports"},
+    "sandbox": {"domain", "ports"},
+    "vault": {"domain", "ports"},
     "dispatch": {"domain", "ports"},
     "system": {"domain"},
     "settings": set(),
@@ -26,18 +28,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "yaml_files": {"domain", "settings"},
     "home": {"domain", "yaml_files"},
     "library": {"domain", "ports", "settings", "tools"},
-    "surfaces": {"", "app", "service", "domain", "ports", "library", "home"},
+    "surfaces": {"", "app", "assembly", "service", "domain", "ports", "library", "home", "vault"},
     "": {"app", "domain", "library", "ports", "tools"},
 }
 """Room -> the other rooms that it may look into; `` is the package itself, what programs import.
 
 `library` turns functions into tools, so it knows the decorator. A surface opens an engine (`app`) or
-only shows what is in the home; of the ports it knows the values that the service answers with."""
-WIRES = {"app", "testing"}
-"""The composition root, and the doubles that are wired like it."""
+only shows and keeps what is in the home, its vault included; of the ports it knows the values that the service
+answers with."""
+WIRES = {"app", "assembly", "testing"}
+"""The composition root in its two halves, and the doubles that are wired like it."""
 DEMO = Path("surfaces/demo.py")
 """Shows a run on the scripted model, and says so."""
-ADAPTERS = {"models", "tools", "stores", "dispatch"}
+ADAPTERS = {"models", "tools", "stores", "sandbox", "vault", "dispatch"}
 IMPURE = {
     "asyncio", "aiohttp", "apsw", "typer", "time", "os", "random", "logging", "socket", "ssl", "sqlite3",
     "subprocess", "threading", "pathlib", "secrets", "datetime", "tempfile", "shutil", "signal", "sys", "urllib",

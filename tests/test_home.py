@@ -7,7 +7,8 @@ import pytest
 
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.errors import ConfigError, UsageError
-from treadle.home import Home
+from treadle.domain.permissions import SandboxPolicy
+from treadle.home import DEFAULT_ACTS, DEFAULT_LOOKS, Home
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ ACCEPTED = (
         ("name: a\n\tmodel: x", "line 2, column 1: it is not valid YAML: found character '\\t' that cannot"),
         ("name: a\nmodel: !!python/object:os.system x", "line 2, column 8: it is not valid YAML: could not deter"),
         ("name: a\nmodel: x\nname: b", "line 3: the key `name` stands there twice; remove one"),
-        ("name: a\nmodel: x\non: 1", "line 3: the key `on` is not text; put it in quotes"),
+        ("name: a\nmodel: x\n1: 1", "line 3: the key `1` is not text; put it in quotes"),
         ("name: a\nmodel: x\n? [k]\n: 1", "line 3: the key `…` is not text; put it in quotes"),
         (b"name: \xff\xfe", "byte 7 is not UTF-8; save the file as UTF-8"),
         (b"name: a\x00", "it is not valid YAML: special characters are not allowed (character 8)"),
@@ -172,7 +173,7 @@ ACCEPTED = (
             "{name: a, model: x, limits: {max_steps: fifty}}",
             "limits.max_steps: found the text `fifty`; accepted: a whole number or null",
         ),
-        ("{name: a, model: x, limits: {max_steps: yes}}", "limits.max_steps: found true; accepted: a whole"),
+        ("{name: a, model: x, limits: {max_steps: yes}}", "limits.max_steps: found the text `yes`; accepted: a"),
         ("{name: a, model: x, limits: {max_steps: 0}}", "limits.max_steps must be above 0, found 0"),
         ("{name: a, model: x, limits: {deadline: 10x}}", "limits.deadline: `10x` is not a duration; accepted: sec"),
         ("{name: a, model: x, limits: {deadline: .nan}}", "limits.deadline: found nan; accepted: a finite number"),
@@ -241,7 +242,9 @@ def test_no_name_of_an_agent_leads_out_of_its_folder(home: Home, name: str) -> N
 
 def test_the_default_agent_is_made_on_first_use_with_the_default_model(home: Home) -> None:
     write(home, "config.yaml", "defaults: {provider: p, model: 'm: #1'}")
-    assert home.agent("default") == AgentSpec("default", "m: #1", "p")
+    made = home.agent("default")
+    assert (made.model, made.provider) == ("m: #1", "p")
+    assert home.agent("default") == made, "the file says what was made"
     folder = home.path / "agents" / "default"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert [file.name for file in folder.iterdir()] == ["config.yaml"]
@@ -252,5 +255,45 @@ def test_the_default_agent_is_made_on_first_use_with_the_default_model(home: Hom
 def test_without_a_default_model_no_default_agent_is_made(home: Home) -> None:
     with pytest.raises(UsageError, match=r"No model is set\. Name one for this run with -m"):
         home.agent("default")
-    assert home.agent("default", model="p/m") == AgentSpec("default", "p/m")
+    assert home.agent("default", model="p/m").model == "p/m"
     assert not home.path.exists()
+
+
+def test_the_default_agent_looks_as_it_likes_and_asks_before_it_acts(home: Home) -> None:
+    agent = home.agent("default", model="p/m")
+    assert {rule.tool: rule.do for rule in agent.approvals.rules} == dict.fromkeys(DEFAULT_LOOKS, "auto")
+    assert agent.approvals.default == "ask"
+    assert set(agent.tools) == {*DEFAULT_LOOKS, *DEFAULT_ACTS}
+
+
+def test_what_a_person_allows_for_good_counts_from_then_on(home: Home) -> None:
+    write(home, "agents/a/config.yaml", "{name: a, model: x, approvals: {default: ask}}  # mine")
+    path = home.allow("a", "bash", "git status *")
+    home.allow("a", "bash", "git status *")
+    home.allow("a", "write_file", "*")
+    assert [(rule.tool, rule.match, rule.do) for rule in home.agent("a").approvals.rules] == [
+        ("bash", "git status *", "auto"),
+        ("write_file", "*", "auto"),
+    ]
+    assert "# mine" in (home.path / "agents/a/config.yaml").read_text(), "the file of a person is left alone"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("word", ["off", "auto", "required"])
+def test_words_that_old_yaml_took_for_truth_are_words(home: Home, word: str) -> None:
+    write(home, "agents/a/config.yaml", f"{{name: a, model: x, sandbox: {word}}}")
+    assert home.agent("a").confinement.mode == word
+
+
+def test_a_sandbox_may_be_told_more(home: Home) -> None:
+    write(home, "agents/a/config.yaml", "{name: a, model: x, sandbox: {mode: required, network: true}}")
+    assert home.agent("a").confinement == SandboxPolicy("required", network=True)
+
+
+def test_a_workspace_is_the_homes_own_unless_it_is_named(home: Home, tmp_path: Path) -> None:
+    own = home.workspace(AgentSpec("a", "x"))
+    assert own == home.path / "workspaces" / "a"
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    assert home.workspace(AgentSpec("a", "x", workspace=str(tmp_path))) == tmp_path
+    with pytest.raises(UsageError, match="is no folder"):
+        home.workspace(AgentSpec("a", "x", workspace=str(tmp_path / "nowhere")))

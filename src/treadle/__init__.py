@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from treadle.domain.errors import TreadleError
     from treadle.domain.messages import Image
     from treadle.library import Agent, Callbacks, Result
-    from treadle.ports.tool import ToolContext
+    from treadle.ports.hooks import Hook
+    from treadle.ports.tool import Observation, ToolContext, ToolError
     from treadle.tools.function import tool
+    from treadle.tools.toolset import Toolset
 
 __version__ = "0.1.0"
 
@@ -19,9 +21,13 @@ _PUBLIC = {
     "Callbacks": "treadle.library",
     "Engine": "treadle.app",
     "Event": "treadle.domain.envelope",
+    "Hook": "treadle.ports.hooks",
     "Image": "treadle.domain.messages",
     "Result": "treadle.library",
+    "Observation": "treadle.ports.tool",
     "ToolContext": "treadle.ports.tool",
+    "ToolError": "treadle.ports.tool",
+    "Toolset": "treadle.tools.toolset",
     "TreadleError": "treadle.domain.errors",
     "tool": "treadle.tools.function",
 }
@@ -31,9 +37,13 @@ __all__ = [
     "Callbacks",
     "Engine",
     "Event",
+    "Hook",
     "Image",
+    "Observation",
     "Result",
     "ToolContext",
+    "ToolError",
+    "Toolset",
     "TreadleError",
     "tool",
 ]

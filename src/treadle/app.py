@@ -1,28 +1,23 @@
-"""The composition root: the only file that names concrete classes. `Engine` is what programs open."""
+"""What programs open: an engine over one database."""
 
 import asyncio
-import math
+import inspect
 import os
-import random
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 
-from treadle.dispatch.local import LocalDispatcher
+from treadle.assembly import Known, Parts
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
-from treadle.domain.errors import StoreError, StoreFull, UsageError
-from treadle.domain.events import SteerMode, StreamReset
-from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.domain.errors import InvalidState, UsageError
+from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, SteerMode, StreamReset
+from treadle.domain.identity import ApprovalId, RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.providers import ApiMode, ProviderConfig
-from treadle.engine.deps import Deps, ToolTimeouts
-from treadle.engine.hub import Hub
-from treadle.engine.loop import advance
 from treadle.home import Home
 from treadle.library import (
     Agent,
@@ -38,17 +33,18 @@ from treadle.library import (
 from treadle.models.catalog import Catalog
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
+from treadle.ports.hooks import Hook
 from treadle.ports.model import Model
 from treadle.ports.tool import Tool
-from treadle.service import Service, Submission, Ticket
-from treadle.stores.sqlite.connection import open_database, open_reader, open_to_look
-from treadle.stores.sqlite.journal import SqliteJournal
-from treadle.stores.sqlite.lock import DatabaseLock
-from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter, Writer
-from treadle.system import SystemClock, TimeOrderedIds, worker_name
+from treadle.sandbox.commands import ShellCommands
+from treadle.sandbox.environment import SYSTEM_PATH
+from treadle.service import Answer, Service, Submission, Ticket
+from treadle.system import SystemClock, TimeOrderedIds
+from treadle.tools.builtin import builtin
 from treadle.tools.toolbox import ToolRegistry
+from treadle.vault.vault import HomeVault
 
-TOOL_TIMEOUT = "TREADLE_TOOL_TIMEOUT_SECS"
+_Answer = TypeVar("_Answer")
 
 
 class Engine:
@@ -68,13 +64,25 @@ class Engine:
         self._ids = ids or TimeOrderedIds()
         config = self._home.config()
         catalog = Catalog(config.aliases, config.models)
+        self._vault = HomeVault(self._home.path, os.environ)
         self._models = ModelRegistry(
-            os.environ, config.defaults.provider, catalog, self._clock.monotonic, self._home.weights
+            os.environ,
+            config.defaults.provider,
+            catalog,
+            self._clock.monotonic,
+            self._home.weights,
+            self._vault.value,
         )
         for name, provider in config.providers.items():
             self._models.add(name, provider)
-        self._tools = ToolRegistry.with_plugins()
-        self._parts: _Parts | None = None
+        path = os.environ.get("PATH", SYSTEM_PATH)
+        self._commands = ShellCommands(hidden=(self._home.path,), path=path)
+        self._tools = ToolRegistry()
+        self._tools.add_builtin(builtin(self._commands, self._vault))
+        self._tools.add_plugins()
+        self._hooks: list[Hook] = []
+        self._known = Known(self._home, self._models, self._tools, self._hooks, self._vault, self._clock, self._ids)
+        self._parts: Parts | None = None
 
     # ── What it knows ──
 
@@ -124,6 +132,10 @@ class Engine:
         if new:
             self._knows_more()
 
+    def add_hooks(self, *hooks: Hook) -> None:
+        """Have these look at every call before it runs and at what came of it, after those added before."""
+        self._hooks += hooks
+
     def _knows_more(self) -> None:
         """Look again at runs that wait for something this engine did not have."""
         if self._parts is not None:
@@ -143,10 +155,13 @@ class Engine:
         **options: Unpack[Options],
     ) -> Result:
         """Run to the end and return what came of it."""
+        if callbacks is not None and callbacks.can_answer:
+            options.setdefault("asker", "channel")
         ticket = await self._submit(agent, message, options)
         if callbacks is not None:
             async for event in self.events(ticket.run_id):
                 callbacks(event)
+                await self._answer(event, callbacks)
         return await self.wait(ticket.run_id, _output_type(agent, options))
 
     async def stream(
@@ -174,6 +189,7 @@ class Engine:
             end.reason,
             end.next,
             end.stopped,
+            end.unverified_claim,
         )
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
@@ -216,6 +232,36 @@ class Engine:
         """End a run."""
         return await self.service.cancel(RunId(run_id))
 
+    async def decide(
+        self,
+        approval_id: str,
+        decision: Decision,
+        *,
+        arguments: dict[str, Any] | None = None,
+        note: str = "",
+        by: str = "",
+        remember: Remember = "once",
+    ) -> int:
+        """Answer an approval, once; with other arguments if you like."""
+        edited = None if arguments is None else msgspec.json.encode(arguments).decode()
+        return await self.service.decide(ApprovalId(approval_id), Answer(decision, edited, note, by, remember))
+
+    async def answer(self, run_id: str, call_id: str, text: str) -> int:
+        """Answer what an agent asked with `clarify`."""
+        return await self.service.answer(RunId(run_id), call_id, text)
+
+    async def _answer(self, event: Event, callbacks: Callbacks) -> None:
+        """Have a callback answer what the run has just asked, if it is not answered yet."""
+        match event.data:
+            case ClarifyRequested(call_id) if callbacks.on_clarify is not None:
+                with suppress(InvalidState):
+                    await self.answer(event.run_id, call_id, await _awaited(callbacks.on_clarify(event)))
+            case ApprovalRequested(approval_id) if callbacks.on_approval is not None:
+                with suppress(InvalidState):
+                    await self.decide(approval_id, await _awaited(callbacks.on_approval(event)))
+            case _:
+                pass
+
     async def _submit(self, agent: Agent | AgentSpec, message: str, options: Options) -> Ticket:
         service = self.service
         spec = agent.spec if isinstance(agent, Agent) else agent
@@ -228,6 +274,7 @@ class Engine:
                 user(message, *map(attached, options.get("attachments", ()))),
                 None if session is None else SessionId(session),
                 options.get("key"),
+                asker=options.get("asker"),
             )
         )
 
@@ -243,7 +290,7 @@ class Engine:
         return self._open_parts.dispatcher.busy
 
     @property
-    def _open_parts(self) -> "_Parts":
+    def _open_parts(self) -> Parts:
         if self._parts is None:
             raise UsageError("The engine is not open. Use `async with Engine(…) as engine:`.")
         return self._parts
@@ -253,9 +300,7 @@ class Engine:
             raise UsageError("The engine is open already.")
         if self._database is None:
             self._home.ensure()
-        parts = self._parts = await _Parts.open(
-            _path_of(self._database or self._home.database_url), self._models, self._tools, self._clock, self._ids
-        )
+        parts = self._parts = await Parts.open(self._database or self._home.database_url, self._known)
         parts.look_again()
         return self
 
@@ -264,117 +309,14 @@ class Engine:
         if parts is not None:
             await parts.close()
         await self._models.close()
+        self._commands.close()
+        self._vault.close()
 
 
-@asynccontextmanager
-async def observe(database: str | None = None, *, home: Home | None = None) -> AsyncGenerator[Service, None]:
-    """Look at a database without owning it: nothing is worked on, and its owner, if it has one, goes on."""
-    where = database or (home or Home.from_environment(os.environ)).database_url
-    clock, ids = SystemClock(), TimeOrderedIds()
-    hub = Hub(clock, ids, lambda _run, _at: None)
-    journal = SqliteJournal(InlineWriter(open_to_look(_path_of(where))), hub, clock)
-    try:
-        yield Service(journal, journal, hub, ModelRegistry({}), ToolRegistry(), clock, ids)
-    finally:
-        await journal.close()
-
-
-class _Parts:
-    """What an open engine consists of."""
-
-    def __init__(
-        self,
-        lock: DatabaseLock | None,
-        hub: Hub,
-        journal: SqliteJournal,
-        dispatcher: LocalDispatcher,
-        service: Service,
-        clock: Clock,
-    ) -> None:
-        self._lock = lock
-        self._hub = hub
-        self._clock = clock
-        self._journal = journal
-        self.dispatcher = dispatcher
-        self.service = service
-        self._looking: set[asyncio.Task[None]] = set()
-
-    @classmethod
-    async def open(cls, path: str, models: ModelRegistry, tools: ToolRegistry, clock: Clock, ids: Ids) -> "_Parts":
-        lock = None if path == ":memory:" else DatabaseLock(path)
-        journal: SqliteJournal | None = None
-        try:
-            worker = worker_name()
-
-            def wake(run_id: RunId, at: Instant) -> None:
-                dispatcher.wake(run_id, at)
-
-            hub = Hub(clock, ids, wake)
-            journal = SqliteJournal(_writer(path, hub), hub, clock)
-            with suppress(StoreFull):  # then they run out by themselves; what is there can be read meanwhile
-                await journal.void_leases()
-            dispatcher = LocalDispatcher(journal, clock, worker)
-            service = Service(journal, journal, hub, models, tools, clock, ids)
-            deps = Deps(journal, hub, models, tools, clock, ids, random.random, worker, _timeouts())
-            await dispatcher.start(partial(advance, deps=deps))
-        except BaseException:
-            if journal is not None:
-                await journal.close()
-            if lock is not None:
-                lock.release()
-            raise
-        return cls(lock, hub, journal, dispatcher, service, clock)
-
-    def look_again(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._look_again())
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
-
-    async def _look_again(self) -> None:
-        for record in await self.service.unfinished():
-            if record.waiting_for == "unavailable":
-                self.dispatcher.wake(record.origin.run_id, self._clock.now())
-
-    async def close(self) -> None:
-        for task in self._looking:
-            task.cancel()
-        try:
-            await self.dispatcher.stop()
-            self._hub.lost(StoreError("The engine was closed; open it again to go on."))
-            await self._journal.close()
-        finally:
-            if self._lock is not None:
-                self._lock.release()
-
-
-def _path_of(database: str) -> str:
-    """The file that a database URL names."""
-    scheme, separator, path = database.partition(":///")
-    if separator and scheme == "sqlite" and path:
-        return path
-    if database.startswith("postgresql:"):
-        raise UsageError("PostgreSQL is not in this version yet; use sqlite:///PATH.")
-    raise UsageError(
-        f"`{database}` is not a database URL; accepted: sqlite:///PATH (sqlite:////PATH from the root)."
-    )
-
-
-def _writer(path: str, hub: Hub) -> Writer:
-    connection = open_database(path)
-    if path == ":memory:":
-        return InlineWriter(connection)
-    return ThreadWriter(connection, open_reader(path), path, hub.lost)
-
-
-def _timeouts() -> ToolTimeouts:
-    value = os.environ.get(TOOL_TIMEOUT)
-    try:
-        seconds = ToolTimeouts().default if value is None else float(value)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < math.inf:
-        raise UsageError(f"{TOOL_TIMEOUT} is `{value}`; accepted: seconds, 0 for none.")
-    return ToolTimeouts(seconds)
+async def _awaited(answer: _Answer | Awaitable[_Answer]) -> _Answer:
+    if inspect.isawaitable(answer):
+        return await answer
+    return answer
 
 
 def _output_type(agent: Agent | AgentSpec, options: Options) -> Any:

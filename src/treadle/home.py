@@ -7,12 +7,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.models import ModelFacts
+from treadle.domain.permissions import ApprovalRule, Approvals
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.schemas import refuse_wrong_schema
 from treadle.yaml_files import read_struct
@@ -20,11 +22,17 @@ from treadle.yaml_files import read_struct
 HOME = "TREADLE_HOME"
 DATABASE_URL = "TREADLE_DATABASE_URL"
 DEFAULT_AGENT = "default"
+DEFAULT_LOOKS = ("read_file", "glob", "grep", "recall", "clarify")
+DEFAULT_ACTS = ("write_file", "edit_file", "bash", "web_fetch")
+"""The tools of the default agent: those that it may use as it likes, and those that it asks for."""
+_ALLOWED_HEAD = (
+    "# What this agent may do without asking, as you have answered. Remove an entry, and it asks again.\n"
+)
 
 LATER_AGENT_KEYS = frozenset((
-    "skills", "budget", "quotas", "approvals", "sandbox", "workspace", "memory",
-    "compaction", "heartbeat", "quality", "errors", "limits.cost", "limits.history_messages",
-    "limits.context_window", "limits.max_depth", "limits.max_children", "limits.max_tree",
+    "skills", "budget", "quotas", "memory", "compaction", "heartbeat", "quality", "errors", "limits.cost",
+    "limits.history_messages", "limits.context_window", "limits.max_depth", "limits.max_children",
+    "limits.max_tree",
 ))  # fmt: skip
 """Keys of the agent file that this version does not obey yet. It says so: a limit that is written down and not
 kept is worse than none."""
@@ -61,6 +69,12 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"the name `{name}` must not be empty and must not have a slash")
 
 
+class Allowed(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of an agent's `allowed.yaml`: what a person has allowed it for good."""
+
+    allowed: tuple[ApprovalRule, ...] = ()
+
+
 class Home(Struct, frozen=True):
     """Where everything lies. Nothing is made before it is needed."""
 
@@ -80,6 +94,24 @@ class Home(Struct, frozen=True):
     @property
     def database_url(self) -> str:
         return self.database or f"sqlite:///{self.path / 'treadle.db'}"
+
+    @property
+    def vault(self) -> Path:
+        return self.path / "vault.db"
+
+    def workspace(self, agent: AgentSpec) -> Path:
+        """The folder that the tools of an agent work in, made if it is not there and is the home's own."""
+        if agent.workspace is not None:
+            path = Path(agent.workspace).expanduser().absolute()
+            if not path.is_dir():
+                raise UsageError(
+                    f"The workspace {path} of agent `{agent.name}` is no folder. Make it, or name another."
+                )
+            return path
+        path = self.path / "workspaces" / agent.name
+        for folder in (self.path, path.parent, path):
+            _make_folder(folder)
+        return path
 
     @property
     def weights(self) -> Path:
@@ -126,16 +158,32 @@ class Home(Struct, frozen=True):
             raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
         if spec.output is not None:
             _refuse_wrong_schema(path, spec.output)
-        return spec
+        return self._with_allowed(spec)
+
+    def _with_allowed(self, spec: AgentSpec) -> AgentSpec:
+        path = self._allowed_file(spec.name)
+        if not _is_there(path):
+            return spec
+        rules = (*spec.approvals.rules, *read_struct(path, Allowed).allowed)
+        return msgspec.structs.replace(spec, approvals=msgspec.structs.replace(spec.approvals, rules=rules))
+
+    def allow(self, agent: str, tool: str, pattern: str) -> Path:
+        """Let an agent do this without asking, from its next run on; return the file that says so."""
+        path = self._allowed_file(agent)
+        rule = ApprovalRule(tool, "auto", pattern)
+        known = read_struct(path, Allowed).allowed if _is_there(path) else ()
+        rules = [msgspec.to_builtins(each) for each in (*known, *(() if rule in known else (rule,)))]
+        _write_whole(path, _ALLOWED_HEAD + yaml.safe_dump({"allowed": rules}, sort_keys=False, allow_unicode=True))
+        return path
 
     def _make_default_agent(self, model: str | None) -> AgentSpec:
         defaults = self.config().defaults
         if defaults.model is not None:
-            spec = AgentSpec(DEFAULT_AGENT, defaults.model, defaults.provider)
+            spec = _default_agent(defaults.model, defaults.provider)
             _write_whole(self._agent_file(DEFAULT_AGENT), _default_agent_file(spec))
-            return spec
+            return self._with_allowed(spec)
         if model:
-            return AgentSpec(DEFAULT_AGENT, model)
+            return self._with_allowed(_default_agent(model))
         raise UsageError(
             "No model is set. Name one for this run with -m provider/model-id, or for good with "
             f"`defaults: {{model: provider/model-id}}` in {self.path / 'config.yaml'}"
@@ -144,6 +192,9 @@ class Home(Struct, frozen=True):
     def _agent_file(self, name: str) -> Path:
         return self.path / "agents" / name / "config.yaml"
 
+    def _allowed_file(self, name: str) -> Path:
+        return self.path / "agents" / name / "allowed.yaml"
+
     def _unknown_agent(self, name: str) -> str:
         known = self.agents()
         near = get_close_matches(name, known, n=1)
@@ -151,9 +202,15 @@ class Home(Struct, frozen=True):
         return f"No agent is called `{name}`; {meant}. An agent is a file {self._agent_file('NAME')}"
 
 
+def _default_agent(model: str, provider: str | None = None) -> AgentSpec:
+    """Looks at what is there without asking, and asks before it does anything else."""
+    rules = tuple([ApprovalRule(tool, "auto") for tool in DEFAULT_LOOKS])
+    approvals = Approvals(default="ask", rules=rules)
+    return AgentSpec(DEFAULT_AGENT, model, provider, tools=(*DEFAULT_LOOKS, *DEFAULT_ACTS), approvals=approvals)
+
+
 def _default_agent_file(spec: AgentSpec) -> str:
-    fields = {"name": spec.name, "provider": spec.provider, "model": spec.model}
-    said = {key: value for key, value in fields.items() if value is not None}
+    said = {key: value for key, value in msgspec.to_builtins(spec).items() if value not in (None, {}, "")}
     return (
         "# The agent that answers when no other is named. Treadle made this file; change it as you like.\n"
         + yaml.safe_dump(said, sort_keys=False, allow_unicode=True)

@@ -1,7 +1,7 @@
 """What a program that embeds Treadle handles: an agent, the result of a run, callbacks over its events."""
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -11,16 +11,18 @@ from msgspec import Struct
 from treadle.domain.agents import AgentSpec, Limits, Loop, ModelSettings, Retry, Routing
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, UsageError
-from treadle.domain.events import LlmResponse, ThinkingDelta, Token
+from treadle.domain.events import Decision, LlmResponse, ThinkingDelta, Token
 from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import Image, Text, Thinking
+from treadle.domain.permissions import Approvals, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.ports.tool import Tool
 from treadle.settings import Wrong, checked
 from treadle.tools.function import tool as as_tool
+from treadle.tools.toolset import Toolset
 
-ToolLike = Tool | Callable[..., Any] | str
-"""A tool, a typed function, or the name (or glob) of tools that the engine knows."""
+ToolLike = Tool | Toolset | Callable[..., Any] | str
+"""A tool, a set of tools, a typed function, or the name (or glob) of tools that the engine knows."""
 
 
 OutputLike = Any
@@ -55,6 +57,9 @@ class Agent:
         budget_hints: bool = False,
         retry: Retry | Mapping[str, Any] | None = None,
         loop: Loop | Mapping[str, Any] | None = None,
+        approvals: Approvals | Mapping[str, Any] | None = None,
+        sandbox: SandboxPolicy | Mapping[str, Any] | SandboxMode = "auto",
+        workspace: str | Path | None = None,
     ) -> None:
         self.tools = implementations(tools)
         self.output_type: Any = type_of(output)
@@ -73,13 +78,22 @@ class Agent:
                 "budget_hints": budget_hints,
                 "retry": retry or {},
                 "loop": loop or {},
+                "approvals": approvals or {},
+                "sandbox": sandbox,
+                "workspace": None if workspace is None else str(workspace),
             }
         )
 
 
 def implementations(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
     """The tools among these that come with their code; a plain function is made a tool that promises nothing."""
-    return tuple(_implementation(item) for item in tools if not isinstance(item, str))
+    found: list[Tool] = []
+    for item in tools:
+        if isinstance(item, Toolset):
+            found += item
+        elif not isinstance(item, str):
+            found.append(_implementation(item))
+    return tuple(found)
 
 
 def _implementation(item: Tool | Callable[..., Any]) -> Tool:
@@ -96,7 +110,13 @@ def same_tool(known: Tool | None, tool: Tool) -> bool:
 
 
 def tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
-    return tuple(item if isinstance(item, str) else _implementation(item).spec.name for item in tools)
+    names: list[str] = []
+    for item in tools:
+        if isinstance(item, Toolset):
+            names += item.names
+        else:
+            names.append(item if isinstance(item, str) else _implementation(item).spec.name)
+    return tuple(names)
 
 
 def schema_of(output: OutputLike) -> dict[str, Any] | None:
@@ -134,6 +154,9 @@ class Options(TypedDict):
     output: NotRequired[OutputLike]
     attachments: NotRequired[Sequence[Image | Path]]
     """Pictures, and files that hold a picture or text."""
+    asker: NotRequired[Asker | None]
+    """Whoever sends the message can be asked, and answers with `Engine.decide` and `Engine.answer`."""
+    workspace: NotRequired[str | Path | None]
     key: NotRequired[str | None]
     """An idempotency key: the same one again finds the same run."""
 
@@ -174,6 +197,8 @@ def overridden(spec: AgentSpec, options: Options) -> AgentSpec:
         changes["tools"] = tool_names(tools)
     if (output := options.get("output")) is not None:
         changes["output"] = schema_of(output)
+    if (workspace := options.get("workspace")) is not None:
+        changes["workspace"] = str(workspace)
     return _spec(msgspec.to_builtins(spec) | changes) if changes else spec
 
 
@@ -191,6 +216,8 @@ class Result(Struct, frozen=True):
     reason: str = ""
     next: str = ""
     stopped: tuple[str, ...] = ()
+    unverified_claim: str = ""
+    """What the answer claims to have done and no call bears out; empty: nothing."""
 
     @property
     def silent(self) -> bool:
@@ -207,6 +234,14 @@ class Callbacks(Struct, frozen=True):
     on_tool_progress: Callable[[Event], None] | None = None
     on_step: Callable[[Event], None] | None = None
     on_status: Callable[[Event], None] | None = None
+    on_clarify: Callable[[Event], str | Awaitable[str]] | None = None
+    """What it returns answers the question."""
+    on_approval: Callable[[Event], Decision | Awaitable[Decision]] | None = None
+    """What it returns decides; without it a run that waits for an approval goes on with `Engine.decide`."""
+
+    @property
+    def can_answer(self) -> bool:
+        return self.on_clarify is not None or self.on_approval is not None
 
     def __call__(self, event: Event) -> None:
         """Pass an event on to whom it concerns."""

@@ -1,6 +1,7 @@
 """Reading YAML files that people write. Whatever is wrong with one becomes a ConfigError of one line that names
 the file, the key, what was found and what is accepted."""
 
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,6 +51,12 @@ def _text(node: yaml.Node) -> str:
     return node.value if isinstance(node, yaml.ScalarNode) else "…"
 
 
+_BOOL = "tag:yaml.org,2002:bool"
+_TRUE_OR_FALSE = (_BOOL, re.compile("true|True|TRUE|false|False|FALSE"))
+_Loader.yaml_implicit_resolvers = {  # as in YAML 1.2, where `off` is a word
+    first: [form for form in forms if form[0] != _BOOL] + ([_TRUE_OR_FALSE] if first in "tTfF" else [])
+    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: _text(node))
 
 

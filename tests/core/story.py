@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.decide import CallModel, Finish, RunTools, Step, Wait, decide
+from treadle.core.decide import decide
 from treadle.core.fold import fold
 from treadle.core.ledger import Call
 from treadle.core.state import RunState, fresh
+from treadle.core.steps import CallModel, Finish, RunTools, Step, Wait
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Origin

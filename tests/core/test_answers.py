@@ -7,7 +7,7 @@ import pytest
 
 from tests.core.story import READ, START, Story, noted, outcome, spec, use, waits
 from treadle.core.context import preamble
-from treadle.core.decide import CallModel, Finish, Step
+from treadle.core.steps import CallModel, Finish, Step
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Loop
 from treadle.domain.events import BudgetHint, Continuation, EmptyTurn, OutputRejected

@@ -1,7 +1,9 @@
 """Which calls run, side by side or one after the other, and what those are told that do not."""
 
 from tests.core.story import AGAIN, OTHER_READ, READ, WRITE, Story, fails, spec, use
-from treadle.core.decide import OUTCOME_UNKNOWN, Finish, RunTools
+from tests.observed import all_told
+from treadle.core.planning import OUTCOME_UNKNOWN
+from treadle.core.steps import Finish, RunTools
 from treadle.domain import events as e
 from treadle.domain.messages import ToolResult, ToolUse
 
@@ -63,7 +65,7 @@ def test_results_stand_in_the_order_of_the_calls_whatever_ended_first() -> None:
     story.happens(*(e.ToolCallStart(name, "read", "{}", "k") for name in "abc"))
     story.happens(*(e.ToolCallEnd(name, "read", name.upper(), 1) for name in "cab"))
     last = story.state.transcript.messages[-1]
-    assert last.parts == (ToolResult("a", "A"), ToolResult("b", "B"), ToolResult("c", "C"))
+    assert all_told(last.parts) == (ToolResult("a", "A"), ToolResult("b", "B"), ToolResult("c", "C"))
 
 
 def test_the_conversation_has_no_results_before_all_calls_have_theirs() -> None:
@@ -107,7 +109,7 @@ def test_of_five_calls_three_are_kept_and_two_are_classified() -> None:
     story.happens(*(e.ToolCallEnd(name, "read", f"result {name}", 1) for name in "014"))
     story.works(lambda call: "ran again")
     last = story.state.transcript.messages[-1]
-    assert [(part.call_id, part.content) for part in last.parts if isinstance(part, ToolResult)] == [
+    assert [(part.call_id, part.content) for part in all_told(last.parts)] == [
         ("0", "result 0"),
         ("1", "result 1"),
         ("2", "ran again"),
@@ -137,4 +139,4 @@ def test_a_started_call_of_a_run_that_ends_is_told_unknown_not_skipped() -> None
 def test_a_failed_call_is_an_error_result() -> None:
     story = Story(READ)
     story.turn(use("read", "a"), answer=fails)
-    assert story.state.transcript.messages[-1].parts == (ToolResult("a", "a went wrong", is_error=True),)
+    assert all_told(story.state.transcript.messages[-1].parts) == (ToolResult("a", "a went wrong", is_error=True),)

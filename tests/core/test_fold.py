@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.story import ORIGIN, READ, START, WRITE, Story, fails, same, use
-from treadle.core.decide import CallModel, Finish
 from treadle.core.fold import fold, fold_all
 from treadle.core.state import RunState, fresh
+from treadle.core.steps import CallModel, Finish
 from treadle.domain import events as e
 from treadle.domain.envelope import Event, draft
 from treadle.domain.events import EventData
-from treadle.domain.identity import EventId
+from treadle.domain.identity import ApprovalId, EventId
 from treadle.domain.messages import Message, Text, ToolUse, user
 from treadle.domain.runs import Metrics, Usage
 
@@ -25,6 +25,8 @@ DELIVERIES: tuple[EventData, ...] = (
     e.RunInterrupted("wait"),
     e.ResumeRequested(),
     e.CancelRequested("enough"),
+    e.ApprovalDecided(ApprovalId("apr_1"), "approve"),
+    e.ClarifyAnswered("asked", "yes"),
 )
 FACTS: tuple[EventData, ...] = (
     e.RunStart((READ,)),
@@ -40,6 +42,11 @@ FACTS: tuple[EventData, ...] = (
     e.ToolCallEnd("open", "read", "text", 4),
     e.ToolCallError("open", "read", "failed", "text", 4),
     e.ToolCallError("open", "read", "cancelled", "text", 4),
+    e.HookBlocked("open", "read", "hook", "text"),
+    e.ApprovalRequested(ApprovalId("apr_1"), "open", "read", "{}", "why"),
+    e.ApprovalExpired(ApprovalId("apr_1"), "open"),
+    e.ClarifyRequested("asked", "what?"),
+    e.Redacted(("TOKEN",), "tool_result"),
 )
 """What an owner records of its own accord, without asking whether something was delivered."""
 

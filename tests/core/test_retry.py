@@ -3,8 +3,8 @@
 import pytest
 
 from tests.core.story import START, Story, outcome, waits
-from treadle.core.decide import CallModel
 from treadle.core.retry import LONGEST_MS, retry_after
+from treadle.core.steps import CallModel
 from treadle.domain.agents import Retry
 from treadle.domain.events import LlmError, LlmRetry, MessageSteered
 from treadle.domain.messages import user

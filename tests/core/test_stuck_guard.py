@@ -1,7 +1,7 @@
 """No way forward: a tool that fails whatever it is given, steps that tell nothing new."""
 
 from tests.core.story import OTHER_READ, READ, WRITE, Story, fails, noted, outcome, same, use
-from treadle.core.decide import CallModel, Finish, Step
+from treadle.core.steps import CallModel, Finish, Step
 from treadle.domain.events import RecoveryAction, RecoveryStage, StuckDetected
 
 

@@ -9,7 +9,7 @@ from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import VERSION, Event, Origin, decode_data, draft, from_json, to_json
 from treadle.domain.events import VOCABULARY, EventData, Unknown
-from treadle.domain.identity import AgentId, EventId, RunId, SessionId
+from treadle.domain.identity import AgentId, ApprovalId, EventId, RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse, user
 from treadle.domain.runs import Metrics, Usage
 from treadle.domain.tools import ToolSpec
@@ -51,6 +51,19 @@ EXAMPLES: tuple[EventData, ...] = (
     e.ToolCallEnd("c", "read", "content", 3),
     e.ToolCallError("c", "read", "timeout", "content"),
     e.ToolCallBlocked("c", "read", "loop", "content"),
+    e.ResultTruncated("c", 100_000, 2000),
+    e.HookBlocked("c", "read", "Careful", "content"),
+    e.ProcessKilled("c", "sleep 99", "timeout", 3),
+    e.SandboxDenied("c", "reason"),
+    e.ApprovalRequested(ApprovalId("apr_1"), "c", "bash", "{}", "reason", "rm *", 12.5),
+    e.ApprovalDecided(ApprovalId("apr_1"), "approve", "{}", "note", "somebody", "session"),
+    e.ApprovalExpired(ApprovalId("apr_1"), "c"),
+    e.ClarifyRequested("c", "which one?", ("this", "that")),
+    e.ClarifyAnswered("c", "this", "somebody"),
+    e.SecretUsed("TOKEN", "bash", "c"),
+    e.SecretDenied("TOKEN", "bash", "c", "reason"),
+    e.Redacted(("TOKEN",), "tool_result", "c"),
+    e.PhantomAction(1, "claim", "note"),
     e.LoopWarning("read", "read {}", 3, "note"),
     e.StuckDetected("failing_tool", 3, "read"),
     e.RecoveryAction("note", "note", "read"),

@@ -2,23 +2,30 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, closing
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import treadle
-from tests.engine.running import agent, in_a_world, in_virtual_time, until, virtually
+from tests.engine.running import agent, in_a_world, in_virtual_time, opened, until, virtually
 from treadle.domain.agents import AgentSpec
-from treadle.domain.events import NAMES, VOCABULARY, RunWaiting
+from treadle.domain.events import NAMES, VOCABULARY, ApprovalRequested, ClarifyRequested, RunWaiting
 from treadle.domain.messages import user
 from treadle.models.breaker import LEAST_CALLS
+from treadle.ports.hooks import Block, HookedCall
 from treadle.ports.model import ModelRequest
+from treadle.sandbox.commands import ShellCommands
 from treadle.service import Submission
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.simulation.world import Process, World
+from treadle.tools.bash import Bash
+from treadle.vault.store import Grant, VaultStore
 
 Emitted = set[str]
+CANARY = "s3cr3t-canary-value"
 HERO = AgentSpec("hero", "simulated", tools=("*",))
 
 
@@ -28,6 +35,18 @@ async def look(at: str, context: treadle.ToolContext) -> str:
     if at == "nothing":
         raise LookupError("there is nothing")
     return "always the same"
+
+
+@treadle.tool(effect="read")
+async def fetch_all() -> str:
+    """Fetch a lot."""
+    return "line\n" * 100_000
+
+
+@treadle.tool
+async def post() -> str:
+    """Post something."""
+    return "posted"
 
 
 async def plain(emitted: Emitted) -> None:
@@ -131,6 +150,67 @@ async def killed(emitted: Emitted) -> None:
         listening.cancel()
 
 
+async def permitted(emitted: Emitted) -> None:
+    """A long result, a hook that blocks, a claim without a deed, a question, and approvals, decided and not."""
+    calls = [
+        ask(call("fetch_all", "c1")),
+        ask(call("look", "c2", at="forbidden")),
+        ask(call("clarify", "c3", question="Which?")),
+        ask(call("post", "c4")),
+        ask(call("post", "c5")),
+        say("I have sent the email."),
+        say("I sent nothing."),
+    ]
+
+    class Strict(treadle.Hook):
+        async def before(self, call: HookedCall) -> Block | None:
+            return Block("not there") if call.arguments.get("at") == "forbidden" else None
+
+    async with in_virtual_time(ScriptedModel(*calls)) as engine:
+        engine.add_hooks(Strict())
+        rules = [{"tool": "post", "do": "ask"}]
+        hero = agent(tools=[look, fetch_all, post, "clarify"], approvals={"rules": rules, "expires": 60})
+        decided = iter(["deny"])
+        async for event in engine.stream(hero, "go", asker="terminal"):
+            emitted.add(event.type)
+            match event.data:
+                case ClarifyRequested(call_id):
+                    await engine.answer(event.run_id, call_id, "this one")
+                case ApprovalRequested(approval_id) if next(decided, None):
+                    await engine.decide(approval_id, "deny")
+                case _:
+                    pass
+
+
+async def secretive(emitted: Emitted) -> None:
+    """A secret that is used, one that is not granted, and one that is taken out of what is said."""
+    calls = [
+        ask(call("look", "c1", at="{{vault:TOKEN}}")),
+        ask(call("look", "c2", at="{{vault:OTHER}}")),
+        say("done"),
+    ]
+    with TemporaryDirectory() as folder:
+        with closing(VaultStore(Path(folder), {})) as store:
+            store.put("TOKEN", CANARY, (Grant("hero"),))
+        async with opened(Path(folder), ScriptedModel(*calls), home=Path(folder)) as engine:
+            async for event in engine.stream(agent(tools=[look]), f"it is {CANARY}"):
+                emitted.add(event.type)
+                assert CANARY not in event.raw.decode()
+
+
+async def commanded(emitted: Emitted) -> None:
+    """A command that takes too long, and one that must be confined where that cannot be done."""
+    calls = [ask(call("bash", "c1", command="sleep 60", timeout=0.3)), say("done")]
+    for policy, commands in (("off", ShellCommands()), ("required", ShellCommands(bubblewrap="no-such-program"))):
+        with TemporaryDirectory() as folder:
+            async with opened(Path(folder), ScriptedModel(*calls)) as engine:
+                engine.add_tools(Bash(commands))
+                hero = agent(tools=["bash"], sandbox=policy, workspace=folder)
+                async for event in engine.stream(hero, "go"):
+                    emitted.add(event.type)
+        commands.close()
+
+
 def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
     seen: list[Operation] = []
 
@@ -143,11 +223,17 @@ def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
 
 def emitted_by(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> Emitted:
     emitted: Emitted = set()
-    (in_a_world if scenario is killed else virtually)(scenario(emitted))
+    if scenario in (secretive, commanded):
+        asyncio.run(scenario(emitted))
+    else:
+        (in_a_world if scenario is killed else virtually)(scenario(emitted))
     return emitted
 
 
+SCENARIOS = (plain, steered, failing, slow, killed, permitted, secretive, commanded)
+
+
 def test_every_type_of_the_vocabulary_is_emitted_and_no_other() -> None:
-    emitted = set[str]().union(*(emitted_by(scenario) for scenario in (plain, steered, failing, slow, killed)))
+    emitted = set[str]().union(*(emitted_by(scenario) for scenario in SCENARIOS))
     assert emitted == set(VOCABULARY)
     assert set(NAMES.values()) == set(VOCABULARY)

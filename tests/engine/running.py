@@ -24,10 +24,10 @@ Answer = TypeVar("Answer")
 
 @asynccontextmanager
 async def opened(
-    folder: Path, model: Model, *, clock: Clock | None = None, ids: Ids | None = None
+    folder: Path, model: Model, *, clock: Clock | None = None, ids: Ids | None = None, home: Path | None = None
 ) -> AsyncGenerator[treadle.Engine, None]:
     """An engine over a database in this folder, with this model as the provider `scripted`."""
-    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"), clock=clock, ids=ids)
+    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(home or folder / "home"), clock=clock, ids=ids)
     engine.add_model("scripted", model)
     async with asyncio.timeout(PATIENCE), engine:
         yield engine

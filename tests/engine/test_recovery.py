@@ -8,7 +8,8 @@ import pytest
 
 import treadle
 from tests.engine.running import Gate, agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
-from treadle.core.decide import OUTCOME_UNKNOWN
+from tests.observed import all_told
+from treadle.core.planning import OUTCOME_UNKNOWN
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import LlmRequest, LlmRetry, RunWaiting, ToolCallStart
 from treadle.domain.messages import ToolResult, user
@@ -57,7 +58,7 @@ def test_a_run_cut_off_in_a_tool_repeats_it_only_if_it_may(tmp_path: Path, repea
                 event.data for event in await journal(engine, run_id) if isinstance(event.data, ToolCallStart)
             ]
         assert result.text == "done"
-        [answer] = model.requests[0].conversation.messages[-1].parts
+        [answer] = all_told(model.requests[0].conversation.messages[-1].parts)
         if repeatable:
             assert answer == ToolResult("c1", "acted")
             assert ran == [f"{run_id}/c1"] * 2
@@ -90,7 +91,7 @@ def test_what_ended_before_the_cut_is_kept(tmp_path: Path) -> None:
             engine.add_tools(look)
             await engine.wait(run_id)
         assert sorted(ran) == ["a", "b", "slow"]
-        assert model.requests[0].conversation.messages[-1].parts == (
+        assert all_told(model.requests[0].conversation.messages[-1].parts) == (
             ToolResult("a", "seen a"),
             ToolResult("slow", OUTCOME_UNKNOWN, is_error=True),
             ToolResult("b", "seen b"),

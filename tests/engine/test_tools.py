@@ -10,6 +10,7 @@ import pytest
 
 import treadle
 from tests.engine.running import Gate, agent, in_virtual_time, journal, opened, until, virtually
+from tests.observed import all_told
 from treadle.domain.events import LlmRequest, ToolCallError, ToolCallStart
 from treadle.domain.messages import ToolResult, ToolUse
 from treadle.testing.models import ScriptedModel, Silence, ask, call, say
@@ -17,7 +18,7 @@ from treadle.testing.models import ScriptedModel, Silence, ask, call, say
 
 def results(model: ScriptedModel) -> list[ToolResult]:
     """What the model was told last."""
-    return [part for part in model.requests[-1].conversation.messages[-1].parts if isinstance(part, ToolResult)]
+    return list(all_told(model.requests[-1].conversation.messages[-1].parts))
 
 
 def told(*tools: Any, calls: tuple[ToolUse, ...]) -> tuple[list[ToolResult], treadle.Result]:

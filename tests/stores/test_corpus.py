@@ -8,8 +8,8 @@ import pytest
 from tests.stores.corpus import make
 from tests.testing.harnesses import opened
 from treadle import Engine
-from treadle.core.decide import OUTCOME_UNKNOWN
 from treadle.core.fold import fold_all
+from treadle.core.planning import OUTCOME_UNKNOWN
 from treadle.core.state import fresh
 from treadle.domain.events import ToolCallError, Unknown
 from treadle.home import Home

@@ -9,14 +9,15 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from treadle.core import decide, fold
+from treadle.core import fold, planning
 from treadle.core.ledger import Call
 from treadle.core.state import RunState
 from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import NotClaimable
 from treadle.domain.events import EventData
-from treadle.domain.identity import RunId
+from treadle.domain.identity import Instant, RunId
+from treadle.engine import clearing
 from treadle.engine.hub import Hub
 from treadle.engine.ownership import Log
 from treadle.ports.journal import ANY, Advance, Advanced, Claim
@@ -39,12 +40,52 @@ def here() -> Process:
 
 def orphans_run_again(patch: pytest.MonkeyPatch) -> None:
     """A call whose outcome is not known is run again, whatever its tool declares."""
-    judge = vars(decide)["_judge"]
+    judge = vars(planning)["_judge"]
 
-    def careless(state: RunState, call: Call) -> Any:
-        return None if call.phase == "started" and call.name in state.tools else judge(state, call)
+    def careless(state: RunState, call: Call, now: Instant) -> Any:
+        return None if call.phase == "started" and call.name in state.tools else judge(state, call, now)
 
-    patch.setattr(decide, "_judge", careless)
+    patch.setattr(planning, "_judge", careless)
+
+
+def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
+    """What needs an approval runs without one."""
+
+    async def permitted(*_: Any) -> None:
+        return None
+
+    patch.setattr(clearing, "_permitted", permitted)
+
+
+def denials_are_taken_for_approvals(patch: pytest.MonkeyPatch) -> None:
+    def approved(*_: Any) -> None:
+        return None
+
+    def asked_for(call: Call, _: Log) -> str:
+        return call.use.arguments
+
+    patch.setattr(planning, "_approval", approved)
+    patch.setattr(clearing, "_settled", asked_for)
+
+
+def edited_arguments_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    settled = vars(clearing)["_settled"]
+
+    def unedited(call: Call, log: Log) -> str | None:
+        return settled(call, log) and call.use.arguments
+
+    patch.setattr(clearing, "_settled", unedited)
+
+
+def an_approval_has_many_answers(patch: pytest.MonkeyPatch) -> None:
+    """Each answer is delivered under a key of its own."""
+    deliver = FaultyJournal.deliver
+
+    async def anew(self: FaultyJournal, run_id: RunId, event: Draft, key: str) -> int | None:
+        here().world.disk.execute("UPDATE approvals SET decision = NULL")
+        return await deliver(self, run_id, event, event.event_id if key.startswith("apr") else key)
+
+    patch.setattr(FaultyJournal, "deliver", anew)
 
 
 def intents_are_always_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -197,6 +238,10 @@ def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) ->
 
 MUTANTS: tuple[Mutation, ...] = (
     orphans_run_again,
+    nobody_is_asked,
+    denials_are_taken_for_approvals,
+    edited_arguments_are_ignored,
+    an_approval_has_many_answers,
     intents_are_always_accepted,
     nobody_is_fenced,
     leases_do_not_hold,

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ import pytest
 from msgspec import Meta, Struct
 
 from treadle.domain.identity import RunId, SessionId
-from treadle.ports.tool import InvalidArguments, Tool, ToolContext
+from treadle.ports.tool import InvalidArguments, Observation, Tool, ToolContext
 from treadle.tools.function import tool
 
 CONTEXT = ToolContext(RunId("run_1"), SessionId("ses_1"), "c1", "run_1:c1", lambda text: None)
@@ -39,7 +39,7 @@ async def add(a: int, b: int = 2) -> int:
     return a + b
 
 
-def run(made: Tool, arguments: str = "{}") -> str:
+def run(made: Tool, arguments: str = "{}") -> str | Observation:
     return asyncio.run(made.run(made.parse(arguments), CONTEXT))
 
 
@@ -98,7 +98,7 @@ def test_a_sync_function_runs_in_a_thread_with_its_context() -> None:
     def where() -> str:
         return f"{colour.get()} {threading.current_thread() is threading.main_thread()}"
 
-    async def call() -> str:
+    async def call() -> str | Observation:
         colour.set("green")
         return await where.run(where.parse(""), CONTEXT)
 
@@ -209,8 +209,6 @@ def positional_only(a: int, /) -> None: ...
 def any_positional(*a: int) -> None: ...
 def any_keyword(**a: int) -> None: ...
 def unreadable(a: threading.Thread) -> None: ...
-async def generator() -> AsyncIterator[int]:
-    yield 1
 
 
 def written(source: str) -> Callable[..., Any]:
@@ -229,7 +227,6 @@ def written(source: str) -> Callable[..., Any]:
         (written("def odd(a): ..."), "tool `odd`: parameter `a` has no annotation"),
         (unreadable, "type cannot be read from JSON: type <class 'threading.Thread'>"),
         (written("def odd(a: 'Nowhere'): ..."), "tool `odd`: an annotation cannot be resolved"),
-        (generator, "tool `generator` is a generator"),
         (lambda: None, "a tool cannot be called `<lambda>`"),
     ],
 )

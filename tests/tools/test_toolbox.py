@@ -87,7 +87,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("value", "names"), [("one", ["one"]), ("both", ["one", "two"])])
 def test_plugins_bring_a_tool_or_several(install: Path, value: str, names: list[str]) -> None:
     install.write_text(f"[{PLUGIN_GROUP}]\nmine = plugin_under_test:{value}\n")
-    registry = ToolRegistry.with_plugins([read_file])
+    registry = ToolRegistry([read_file])
+    registry.add_plugins()
     assert [selected.spec.name for selected in registry.select(["*"])] == sorted([*names, "read_file"])
 
 
@@ -108,5 +109,5 @@ def test_plugins_are_not_loaded_unless_asked_for(install: Path) -> None:
 def test_a_plugin_that_does_not_work_is_named(install: Path, value: str, words: str) -> None:
     install.write_text(f"[{PLUGIN_GROUP}]\nmine = {value}\n")
     with pytest.raises(UsageError, match=words) as raised:
-        ToolRegistry.with_plugins()
+        ToolRegistry().add_plugins()
     assert "\n" not in str(raised.value)

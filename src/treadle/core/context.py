@@ -8,7 +8,7 @@ import msgspec
 from treadle.core.repair import characters
 from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec, ModelSettings
-from treadle.domain.models import Profile
+from treadle.domain.models import UNKNOWN_WINDOW, Profile
 from treadle.domain.runs import Usage
 from treadle.domain.tools import ToolSpec
 from treadle.ports.model import ModelRequest, Preamble
@@ -17,6 +17,13 @@ CHARACTERS_PER_TOKEN = 4
 LONGEST_REPLY = 8192
 LONGEST_REASONED = 32_768
 """Tokens, for a model of which nothing is known and an agent that sets no limit: without reasoning, and with it."""
+
+
+RESULT_SHARE = 0.25
+"""Of what is left of the context, so much may go to the results of one turn."""
+LEAST_RESULT = 2000
+MOST_RESULT = 64 * 1024
+"""Characters of one result: however full the context is, and however empty."""
 
 
 def preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> Preamble:
@@ -67,3 +74,11 @@ def most_expensive(sent_tokens: int, settings: ModelSettings, profile: Profile) 
     )
     dear = (profile.prices.cache_write or 0.0) > profile.prices.input  # all of it may be written to a cache
     return profile.cost(Usage(sent_tokens, longest, cache_write_tokens=sent_tokens if dear else 0))
+
+
+def room_for_a_result(state: RunState) -> int:
+    """Characters that one result of this turn may have: a share of what is left of the context."""
+    window = UNKNOWN_WINDOW if state.model is None else state.model.context_window
+    left = max(0, window - input_estimate(state)) * CHARACTERS_PER_TOKEN
+    fair = int(left * RESULT_SHARE) // max(1, len(state.calls))
+    return max(LEAST_RESULT, min(MOST_RESULT, fair))

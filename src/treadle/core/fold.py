@@ -16,6 +16,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.events import EventData
 from treadle.domain.identity import Instant
 from treadle.domain.messages import Message, Text, ToolResult, ToolUse, user
+from treadle.domain.observations import observation
 from treadle.domain.runs import Usage
 
 SILENT_TEXTS = ("NO_REPLY", "[SILENT]")
@@ -54,7 +55,7 @@ def on(kind: type[Data]) -> Callable[[Callable[[RunState, Data], None]], Callabl
 
 @on(e.RunQueued)
 def _queued(state: RunState, data: e.RunQueued) -> None:
-    state.agent = data.agent
+    state.agent, state.asker = data.agent, data.asker
 
 
 @on(e.UserMessage)
@@ -118,6 +119,18 @@ def _resumed(state: RunState, _: e.ResumeRequested) -> None:
 @on(e.CancelRequested)
 def _cancelled(state: RunState, data: e.CancelRequested) -> None:
     state.cancelled = data.reason
+
+
+@on(e.ApprovalDecided)
+def _decided(state: RunState, data: e.ApprovalDecided) -> None:
+    state.decisions.setdefault(data.approval_id, data)
+    state.waiting = None
+
+
+@on(e.ClarifyAnswered)
+def _answered(state: RunState, data: e.ClarifyAnswered) -> None:
+    state.answers.setdefault(data.call_id, data)
+    state.waiting = None
 
 
 # ── Steps and model calls ──────────────────────────────────────────────────────────────────────────
@@ -243,36 +256,58 @@ def _call_started(state: RunState, data: e.ToolCallStart) -> None:
     for call in state.calls:
         if call.call_id == data.call_id:
             call.phase = "started"
-            call.attempts, call.started = data.attempt, state.sequence
+            call.attempts, call.started, call.arguments = data.attempt, state.sequence, data.arguments
     state.tally.actions += 1
 
 
 @on(e.ToolCallEnd)
 def _call_done(state: RunState, data: e.ToolCallEnd) -> None:
-    _call_ended(state, ToolResult(data.call_id, data.content), data.duration_ms)
+    content = observation("ok", data.content, data.duration_ms, data.exit_code, data.truncated)
+    _call_ended(state, ToolResult(data.call_id, content), data.content, data.duration_ms)
 
 
 @on(e.ToolCallError)
 def _call_failed(state: RunState, data: e.ToolCallError) -> None:
     if data.kind == "cancelled":
         state.stopped.append(f"{data.name} ({data.call_id})")
-    _call_ended(state, ToolResult(data.call_id, data.content, is_error=True), data.duration_ms)
+    content = observation(data.kind, data.content, data.duration_ms, data.exit_code, data.truncated)
+    _call_ended(state, ToolResult(data.call_id, content, is_error=True), data.content, data.duration_ms)
+
+
+@on(e.ApprovalRequested)
+def _approval_requested(state: RunState, data: e.ApprovalRequested) -> None:
+    state.approvals[data.call_id] = data
+
+
+@on(e.ClarifyRequested)
+def _clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
+    state.questions[data.call_id] = data
 
 
 @on(e.ToolCallBlocked)
 def _call_blocked(state: RunState, data: e.ToolCallBlocked) -> None:
+    _call_refused(state, data.call_id, data.content)
+
+
+@on(e.HookBlocked)
+def _call_blocked_by_hook(state: RunState, data: e.HookBlocked) -> None:
+    _call_refused(state, data.call_id, data.content)
+
+
+def _call_refused(state: RunState, call_id: str, content: str) -> None:
+    result = ToolResult(call_id, observation("blocked", content, 0), is_error=True)
     for call in state.calls:
-        if call.call_id == data.call_id:
-            state.ledger.refuse(call, ToolResult(data.call_id, data.content, is_error=True))
+        if call.call_id == call_id:
+            state.ledger.refuse(call, result)
     _answer_calls(state)
 
 
-def _call_ended(state: RunState, result: ToolResult, duration_ms: int) -> None:
+def _call_ended(state: RunState, result: ToolResult, told: str, duration_ms: int) -> None:
     state.recoveries = 0
     state.tally.tool_ms += duration_ms
     for call in state.calls:
         if call.call_id == result.call_id:
-            news = state.ledger.end(call, result, state.tools.get(call.name))
+            news = state.ledger.end(call, result, told, state.tools.get(call.name))
             state.step.told_something = state.step.told_something or news
     _answer_calls(state)
 
@@ -322,6 +357,12 @@ def _cut_short(state: RunState, data: e.Continuation) -> None:
 @on(e.OutputRejected)
 def _rejected(state: RunState, data: e.OutputRejected) -> None:
     state.rejected_outputs = data.count
+    _note(state, data.note)
+
+
+@on(e.PhantomAction)
+def _claimed(state: RunState, data: e.PhantomAction) -> None:
+    state.phantom_claims = data.count
     _note(state, data.note)
 
 

@@ -41,6 +41,8 @@ class Call:
     attempts: int = 0
     started: int = 0
     """The sequence of its latest `tool_call_start`."""
+    arguments: str | None = None
+    """What it was started with, where it was: hooks and people may have changed what the model wrote."""
     result: ToolResult | None = None
 
 
@@ -80,10 +82,10 @@ class Ledger:
         is_new = occurrence == 1 and in_a_row == 1 and not in_cycle
         return Call(use, use.call_id, use.name, key, occurrence, in_a_row, self.world, is_new, in_cycle)
 
-    def end(self, call: Call, result: ToolResult, spec: ToolSpec | None) -> bool:
-        """Enter what came of a call; say whether it told anything new."""
+    def end(self, call: Call, result: ToolResult, told: str, spec: ToolSpec | None) -> bool:
+        """Enter what came of a call, and what it told; say whether that was anything new."""
         call.phase, call.result = "ended", result
-        digest = hash(result.content)
+        digest = hash(told)
         latest, times = self.outcomes.get(call.key, (0, 0))
         self.outcomes[call.key] = (digest, times + 1 if digest == latest else 1)
         if result.is_error:

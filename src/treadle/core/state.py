@@ -7,6 +7,10 @@ from treadle.core.repair import Transcript
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin
 from treadle.domain.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    ClarifyAnswered,
+    ClarifyRequested,
     LlmError,
     LlmResponse,
     ModelResolved,
@@ -14,8 +18,9 @@ from treadle.domain.events import (
     RunWaiting,
     SteerMode,
 )
-from treadle.domain.identity import Instant
+from treadle.domain.identity import ApprovalId, Instant
 from treadle.domain.messages import Message, Part, Text
+from treadle.domain.permissions import Asker
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.tools import ToolSpec
 from treadle.ports.model import Preamble
@@ -134,12 +139,23 @@ class RunState:
     steered: SteerMode | None = None
     """A message waits in the inbox that the model has not been sent."""
 
+    # Questions to people, and their answers
+    asker: Asker | None = None
+    """Who sent the message and can be asked something back."""
+    approvals: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
+    """By call: what a person was asked to approve."""
+    decisions: dict[ApprovalId, ApprovalDecided] = field(default_factory=dict[ApprovalId, ApprovalDecided])
+    questions: dict[str, ClarifyRequested] = field(default_factory=dict[str, ClarifyRequested])
+    """By call: what a person was asked."""
+    answers: dict[str, ClarifyAnswered] = field(default_factory=dict[str, ClarifyAnswered])
+
     # Guards
     ledger: Ledger = field(default_factory=Ledger)
     recovery: Recovery = field(default_factory=Recovery)
     empty_turns: int = 0
     continuations: int = 0
     rejected_outputs: int = 0
+    phantom_claims: int = 0
     hinted_percent: int = 0
     recoveries: int = 0
     """Takeovers after a crash, in a row, without anything done in between."""

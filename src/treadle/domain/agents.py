@@ -9,19 +9,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+from treadle.domain.durations import seconds
+from treadle.domain.permissions import Approvals, SandboxMode, SandboxPolicy, sandbox_policy
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-def seconds(duration: float | str) -> float:
-    """A duration in seconds, from a number or from text such as `90s`, `10m` or `7d`."""
-    if isinstance(duration, str):
-        match = _DURATION.fullmatch(duration.strip())
-        if match is None:
-            raise ValueError(f"`{duration}` is not a duration; accepted: seconds, or text such as 90s, 10m, 7d")
-        return float(match[1]) * _SECONDS[match[2]]
-    return float(duration)
 
 
 def _positive(name: str, value: float | None) -> None:
@@ -125,9 +116,17 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     budget_hints: bool = False
     retry: Retry = Retry()
     loop: Loop = Loop()
+    approvals: Approvals = Approvals()
+    sandbox: SandboxMode | SandboxPolicy = "auto"
+    workspace: str | None = None
+    """The folder that tools work in; None: where the command was started, else a folder of the home."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name `{self.name}` must be 1 to 64 letters, digits, dots, dashes or underscores")
         if not self.model:
             raise ValueError("model must not be empty")
+
+    @property
+    def confinement(self) -> SandboxPolicy:
+        return sandbox_policy(self.sandbox)

@@ -6,8 +6,10 @@
     │   ├── UnknownModel        no provider of that name, or none could be told from the model
     │   ├── MissingKey          a provider needs a key and none was given
     │   ├── UnknownRun          no run of that id
-    │   ├── InvalidState        the run or agent is not in a state that allows this
+    │   ├── UnknownApproval     no approval of that id
+    │   ├── InvalidState        the run, agent or approval is not in a state that allows this
     │   └── SizeLimitExceeded   the message is too long
+    ├── VaultError              the vault (in `ports/vault.py`)
     ├── StoreError              the database
     │   ├── StoreOwned          another process owns it
     │   ├── StoreLocked         somebody else holds a lock on it
@@ -43,6 +45,10 @@ class MissingKey(UsageError):
 
 
 class UnknownRun(UsageError):
+    pass
+
+
+class UnknownApproval(UsageError):
     pass
 
 

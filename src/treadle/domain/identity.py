@@ -5,6 +5,7 @@ from typing import Literal, NewType
 AgentId = NewType("AgentId", str)
 SessionId = NewType("SessionId", str)
 RunId = NewType("RunId", str)
+ApprovalId = NewType("ApprovalId", str)
 EventId = str
 
 Prefix = Literal["agt", "ses", "run", "stp", "evt", "apr", "tok"]

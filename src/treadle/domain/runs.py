@@ -63,6 +63,8 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
     """What happened, for a person."""
     next: str = ""
     """Whether and how to go on, for a person."""
+    unverified_claim: str = ""
+    """What the answer claims to have done and no call bears out."""
 
     @property
     def status(self) -> Status:

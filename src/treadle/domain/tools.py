@@ -5,6 +5,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 Effect = Literal["none", "read", "write", "external"]
+Need = Literal["network", "workspace", "secrets", "results"]
 
 
 class ToolSpec(Struct, frozen=True, omit_defaults=True):
@@ -26,6 +27,12 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """Asks again and again by design: the loop guard does not count it."""
     timeout: float | None = None
     """Seconds; None: the engine's default; 0: none."""
+    paths: tuple[str, ...] = ()
+    """The arguments that name what it touches, files or folders: beside it may run what touches others."""
+    needs: tuple[Need, ...] = ()
+    """What it cannot work without."""
+    asks_a_person: bool = False
+    """It is not run: its result is what a person answers."""
 
     @property
     def writes(self) -> bool:

@@ -2,6 +2,9 @@
 
 import asyncio
 import logging
+from typing import Literal
+
+import msgspec
 
 from treadle.core.context import CHARACTERS_PER_TOKEN, input_estimate, most_expensive, project
 from treadle.core.repair import unique_call_ids
@@ -15,6 +18,7 @@ from treadle.domain.events import (
     LlmError,
     LlmRequest,
     LlmResponse,
+    Redacted,
     StepStart,
     StopReason,
     ThinkingDelta,
@@ -25,6 +29,7 @@ from treadle.domain.messages import Part, Text
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
 from treadle.engine.deps import Deps
+from treadle.engine.hiding import REASONING, TEXT, Hidden
 from treadle.engine.ownership import Log
 from treadle.ports.model import (
     CallDelta,
@@ -100,6 +105,8 @@ class Attempt:
         self._argued: dict[int, int] = {}
         self._end: Completed | Failed | None = None
         self._over = False
+        redactor = deps.vault.redactor
+        self._hidden = None if redactor.is_idle else Hidden(redactor)
 
     async def read(self) -> None:
         if self._number > 1:
@@ -109,7 +116,7 @@ class Attempt:
             # An adapter may be anybody's, and unchecked: what it promises is not what it must return.
             if not isinstance(end, ENDS):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"it returned {end!r}, not Completed or Failed")
-            self._end = end
+            self._end = end if self._hidden is None else self._without_secrets(end, self._hidden)
         except (Exception, asyncio.CancelledError) as fault:  # adapters may be anybody's
             task = asyncio.current_task()
             if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -118,6 +125,13 @@ class Attempt:
             self._end = Failed("adapter", f"The model adapter failed: {type(fault).__name__}: {fault}.", False)
         finally:
             self._over = True
+
+    def _without_secrets(self, end: Completed | Failed, hidden: Hidden) -> Completed | Failed:
+        if rest := hidden.rest(TEXT):
+            self._say(rest)
+        if isinstance(end, Failed):
+            return msgspec.structs.replace(end, message=hidden.text(end.message))
+        return msgspec.structs.replace(end, parts=hidden.parts(end.parts))
 
     def so_far(self) -> Token:
         """The text until now, for a reader who comes late."""
@@ -129,12 +143,18 @@ class Attempt:
         match self._end:
             case Completed(parts, stop, usage, raw_stop):
                 unique = unique_call_ids(parts, self._log.state.ledger.ids, prefix=f"call_{step}")
-                return (self._response(unique, stop, usage, raw_stop), *self._breaker(failed=False))
+                response = self._response(unique, stop, usage, raw_stop)
+                return (*self._redacted("model_reply"), response, *self._breaker(failed=False))
             case Failed() as failed:
-                return (*self._failed(failed), *(self._breaker(failed=True) if failed.kind in TELLING else ()))
+                breaker = self._breaker(failed=True) if failed.kind in TELLING else ()
+                return (*self._redacted("error"), *self._failed(failed), *breaker)
             case None:  # it was cut short, by a wish or by the deadline
                 kept = (Text("".join(self._text)),) if self._text else ()
                 return (self._response(kept, "interrupted", self._guess()),)
+
+    def _redacted(self, where: Literal["model_reply", "error"]) -> tuple[EventData, ...]:
+        names = self._hidden.names if self._hidden is not None else None
+        return (Redacted(tuple(names), where),) if names else ()
 
     def _response(
         self, parts: tuple[Part, ...], stop: StopReason, usage: Usage, raw_stop: str | None = None
@@ -184,24 +204,32 @@ class Attempt:
         """Keep what was said, and show it to whoever is listening."""
         if self._over:
             return  # an adapter that does not know when to stop
-        listened_to = self._deps.hub.listened_to(self._log.origin.run_id)
+        if self._hidden is not None:
+            delta = _hide(delta, self._hidden)
         match delta:
             case TextDelta(text):
-                if self._first_token_ms is None:
-                    self._first_token_ms = self._elapsed_ms()
-                offset, self._length = self._length, self._length + len(text)
-                self._text.append(text)
-                if listened_to:
-                    self._show(Token(self._sequence, self._number, offset, text))
+                self._say(text)
             case ReasoningDelta(text):
                 offset, self._reasoned = self._reasoned, self._reasoned + len(text)
-                if listened_to:
+                if self._is_heard:
                     self._show(ThinkingDelta(self._sequence, self._number, offset, text))
             case CallDelta(index, name, arguments):
                 offset = self._argued.get(index, 0)
                 self._argued[index] = offset + len(arguments)
-                if listened_to:
+                if self._is_heard:
                     self._show(ToolCallDelta(self._sequence, self._number, index, offset, name, arguments))
+
+    def _say(self, text: str) -> None:
+        if self._first_token_ms is None:
+            self._first_token_ms = self._elapsed_ms()
+        offset, self._length = self._length, self._length + len(text)
+        self._text.append(text)
+        if self._is_heard:
+            self._show(Token(self._sequence, self._number, offset, text))
+
+    @property
+    def _is_heard(self) -> bool:
+        return self._deps.hub.listened_to(self._log.origin.run_id)
 
     def _show(self, data: EventData) -> None:
         self._log.live(data, self._sequence)
@@ -213,3 +241,13 @@ class Attempt:
         """What an attempt that was cut short may have cost: nobody told us."""
         heard = self._length + self._reasoned + sum(self._argued.values())
         return Usage(input_estimate(self._log.state), heard // CHARACTERS_PER_TOKEN, estimated=True)
+
+
+def _hide(delta: Delta, hidden: Hidden) -> Delta:
+    match delta:
+        case TextDelta(text):
+            return TextDelta(hidden.piece(TEXT, text))
+        case ReasoningDelta(text):
+            return ReasoningDelta(hidden.piece(REASONING, text))
+        case CallDelta(index, name, arguments):
+            return CallDelta(index, name, hidden.piece(index, arguments))

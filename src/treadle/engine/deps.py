@@ -1,15 +1,22 @@
 """What the loop needs of the world, handed to it once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from msgspec import Struct
 
+from treadle.domain.agents import AgentSpec
+from treadle.engine.absent import NoApprovals, NoResults, NoVault
 from treadle.engine.hub import Hub
+from treadle.ports.approvals import Approvals
 from treadle.ports.clock import Clock, Ids
+from treadle.ports.hooks import Hook
 from treadle.ports.journal import Journal
 from treadle.ports.model import Models
+from treadle.ports.results import Results
 from treadle.ports.tool import Toolbox
+from treadle.ports.vault import Vault
 from treadle.timers import Timers
 
 
@@ -33,3 +40,9 @@ class Deps:
     """Who owns the runs that this process claims."""
     timeouts: ToolTimeouts = field(default_factory=ToolTimeouts)
     timers: Timers = field(default_factory=Timers)
+    hooks: Sequence[Hook] = ()
+    vault: Vault = field(default_factory=NoVault)
+    approvals: Approvals = field(default_factory=NoApprovals)
+    results: Results = field(default_factory=NoResults)
+    workspace: Callable[[AgentSpec], Path] = lambda agent: Path(agent.workspace or ".")
+    """The folder that the tools of an agent work in; it is there when this returns."""

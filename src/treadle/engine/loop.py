@@ -4,18 +4,20 @@ import logging
 
 from msgspec import Struct
 
-from treadle.core.decide import CallModel, FallBack, Finish, RunTools, Step, Wait, decide
+from treadle.core.decide import decide
 from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
+from treadle.core.steps import CallModel, FallBack, Finish, RunTools, Step, Wait
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
 from treadle.domain.identity import Instant, RunId
 from treadle.domain.runs import Outcome
 from treadle.engine.calling import asked, call_model
+from treadle.engine.clearing import clear
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log, own
 from treadle.engine.resolving import Missing, another_is_well, begin, take_over
-from treadle.engine.tooling import prepare, run_tools
+from treadle.engine.tooling import run_tools
 from treadle.ports.journal import Release
 from treadle.ports.model import Resolved
 
@@ -60,7 +62,7 @@ async def _carry(log: Log, deps: Deps) -> None:
             case AskAnother():
                 model = take_over(log, deps)
             case RunTools(calls, refusals):
-                ready, refused = prepare(calls, log, deps)
+                ready, refused = await clear(calls, log, deps)
                 if await log.intend(*refusals, *refused, *(item.start for item in ready)):
                     await run_tools(ready, log, deps)
             case Wait() as wait:
@@ -124,6 +126,7 @@ def ending(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
         outcome.reason,
         outcome.next,
         (*state.stopped, *(("the model call",) if model_stopped else ())),
+        outcome.unverified_claim,
     )
 
 

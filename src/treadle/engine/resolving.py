@@ -74,7 +74,8 @@ def _find(state: RunState, deps: Deps) -> tuple[Resolved, tuple[EventData, ...]]
     if known and (known.provider, known.model, known.route) == (found.provider, found.model, wanted.model):
         return found, ()
     reason = "; ".join(filter(None, (wanted.reason, found.reason)))
-    return found, (ModelResolved(found.provider, found.model, found.api_mode, reason, wanted.model),)
+    window = found.profile.context_window
+    return found, (ModelResolved(found.provider, found.model, found.api_mode, reason, wanted.model, window),)
 
 
 def _resolved(name: str, state: RunState, deps: Deps) -> Resolved:

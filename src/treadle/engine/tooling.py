@@ -1,62 +1,34 @@
-"""Tool calls: checked, run side by side, each ending in exactly one event."""
+"""Tool calls while they run: side by side, within their time, each ending in exactly one result."""
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
-from msgspec import Struct
+import msgspec
 
-from treadle.core.decide import OUTCOME_UNKNOWN
-from treadle.core.ledger import Call
+from treadle.core.planning import OUTCOME_UNKNOWN
 from treadle.core.state import RunState
 from treadle.domain.events import (
     CallErrorKind,
     EventData,
-    ToolCallEnd,
+    SecretDenied,
+    SecretUsed,
     ToolCallError,
     ToolCallProgress,
-    ToolCallStart,
 )
+from treadle.domain.handles import filled, names_in
 from treadle.domain.messages import sendable
+from treadle.engine.clearing import Ready
 from treadle.engine.deps import Deps
+from treadle.engine.finishing import finish
 from treadle.engine.interruption import Interruption
 from treadle.engine.ownership import Log
-from treadle.ports.tool import InvalidArguments, Tool, ToolContext
+from treadle.ports.tool import Observation, ToolContext, ToolError
+from treadle.ports.vault import SecretRefused, VaultError
 
-AFTER_AN_ERROR = "Do not make up a result: say that it failed, or try another way."
-
-
-class Ready(Struct, frozen=True):
-    """A call that may run, with its arguments decoded."""
-
-    call: Call
-    tool: Tool
-    arguments: Any
-    start: ToolCallStart
-
-
-def prepare(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Ready], list[EventData]]:
-    """Decode the arguments of each call; what cannot run has its result at once."""
-    ready: list[Ready] = []
-    refused: list[EventData] = []
-    for call in calls:
-        tool = deps.tools.find(call.name)
-        if tool is None:
-            text = f"The tool `{call.name}` is not to be had any more."
-            refused.append(ToolCallError(call.call_id, call.name, "failed", text))
-            continue
-        try:
-            arguments = tool.parse(call.use.arguments)
-        except InvalidArguments as error:
-            text = f"`{call.name}` was not run: {error}"
-            refused.append(ToolCallError(call.call_id, call.name, "invalid_arguments", text))
-        except Exception as raised:
-            refused.append(ToolCallError(call.call_id, call.name, "failed", _describe(call.name, raised)))
-        else:
-            key = f"{log.origin.run_id}/{call.call_id}"
-            start = ToolCallStart(call.call_id, call.name, call.use.arguments, key, call.attempts + 1)
-            ready.append(Ready(call, tool, arguments, start))
-    return ready, refused
+logger = logging.getLogger(__name__)
 
 
 async def run_tools(ready: list[Ready], log: Log, deps: Deps) -> None:
@@ -73,7 +45,7 @@ async def run_tools(ready: list[Ready], log: Log, deps: Deps) -> None:
 async def _run(call: "Running", running: dict[str, "Running"], log: Log) -> None:
     ended = await call.to_its_end()
     del running[call.item.call.call_id]
-    log.record(ended)
+    log.record(*ended)
     if running:
         await log.flush()  # the last one's end goes with whatever is decided next
 
@@ -96,39 +68,86 @@ def _calls_unwanted(state: RunState) -> bool:
 class Running:
     """One call while it runs."""
 
-    __slots__ = ("_began", "_clock", "_log", "_loop", "_shown", "_timeout", "_timers", "item")
+    __slots__ = ("_began", "_clock", "_deps", "_hidden", "_log", "_loop", "_shown", "_timeout", "item")
 
     def __init__(self, item: Ready, log: Log, deps: Deps) -> None:
         self.item = item
         self._log = log
+        self._deps = deps
         self._loop = asyncio.get_running_loop()
         self._clock = deps.clock
-        self._timers = deps.timers
         self._began = deps.clock.monotonic()
         self._timeout = _timeout(item, deps)
         self._shown = 0
+        redactor = deps.vault.redactor
+        self._hidden = None if redactor.is_idle else redactor.stream()
 
-    async def to_its_end(self) -> EventData:
-        """Run the tool, within its time; whatever becomes of it is an event."""
-        call, origin = self.item.call, self._log.origin
-        context = ToolContext(
-            origin.run_id, origin.session_id, call.call_id, self.item.start.idempotency_key, self._progress
-        )
-        limit = Interruption(self._timers, None if self._timeout is None else self._time_left)
+    async def to_its_end(self) -> tuple[EventData, ...]:
+        """Run the tool, within its time; whatever becomes of it is events, the last of which is its result."""
+        limit = Interruption(self._deps.timers, None if self._timeout is None else self._time_left)
+        name = self.item.call.name
+        kind: CallErrorKind = "failed"
         try:
-            content = await self.item.tool.run(self.item.arguments, context)
+            result = await self.item.tool.run(self._arguments(), self._context())
+            came = result if isinstance(result, Observation) else Observation(result)
+        except (ToolError, SecretRefused) as error:
+            came = Observation(f"`{name}` failed: {error}", is_error=True)
+        except VaultError as error:
+            logger.warning("%s was not run: %s", name, error)
+            came = Observation(f"`{name}` was not run: the vault cannot be used now. Tell the user.", is_error=True)
         except (Exception, SystemExit, asyncio.CancelledError) as raised:  # one that exits must not take us with it
             if limit.take_back():
-                return self._error(
-                    "timeout", f"`{call.name}` did not end within {self._timeout:g} s and was stopped."
+                kind = "timeout"
+                came = Observation(
+                    f"`{name}` did not end within {self._timeout:g} s and was stopped.", is_error=True
                 )
-            if isinstance(raised, asyncio.CancelledError) and not limit.from_within():
+            elif isinstance(raised, asyncio.CancelledError) and not limit.from_within():
                 raise
-            return self._error("failed", _describe(call.name, raised))
-        else:
-            return ToolCallEnd(call.call_id, call.name, sendable(content), self._elapsed_ms())
+            else:
+                came = Observation(f"`{name}` failed: {type(raised).__name__}: {raised}.", is_error=True)
         finally:
             limit.over()
+        return await finish(self.item, came, self._elapsed_ms(), self._log, self._deps, kind)
+
+    def _context(self) -> ToolContext:
+        origin, start, agent = self._log.origin, self.item.start, self._log.state.agent
+        context = ToolContext(
+            origin.run_id, origin.session_id, start.call_id, start.idempotency_key, self._progress, agent.name
+        )
+        needs = self.item.tool.spec.needs
+        if not needs:
+            return context
+        return msgspec.structs.replace(
+            context,
+            workspace=self._deps.workspace(agent) if "workspace" in needs else context.workspace,
+            sandbox=agent.confinement,
+            secrets=self._secrets() if "secrets" in needs else {},
+            report=self._log.record,
+            recall=partial(self._deps.results.read, origin.session_id),
+        )
+
+    def _arguments(self) -> Any:
+        """The arguments, with the values of secrets in the place of their handles."""
+        text = self.item.start.arguments
+        if not names_in(text):
+            return self.item.arguments
+        return self.item.tool.parse(filled(text, self._reveal))
+
+    def _reveal(self, secret: str) -> str:
+        call = self.item.call
+        try:
+            value = self._deps.vault.reveal(secret, self._log.state.agent.name, call.name)
+        except SecretRefused as error:
+            self._log.record(SecretDenied(secret, call.name, call.call_id, error.reason))
+            raise
+        self._log.record(SecretUsed(secret, call.name, call.call_id))
+        return value
+
+    def _secrets(self) -> dict[str, str]:
+        call = self.item.call
+        granted = self._deps.vault.granted(self._log.state.agent.name, call.name)
+        self._log.record(*(SecretUsed(name, call.name, call.call_id) for name in granted))
+        return dict(granted)
 
     def _time_left(self) -> float:
         return self._began + (self._timeout or 0.0) - self._clock.monotonic()
@@ -136,17 +155,12 @@ class Running:
     def _elapsed_ms(self) -> int:
         return round((self._clock.monotonic() - self._began) * 1000)
 
-    def _error(self, kind: CallErrorKind, text: str) -> ToolCallError:
-        call = self.item.call
-        return ToolCallError(
-            call.call_id, call.name, kind, f"{sendable(text)} {AFTER_AN_ERROR}", self._elapsed_ms()
-        )
-
     def _progress(self, text: str) -> None:
         self._loop.call_soon_threadsafe(self._show, sendable(text))  # a tool may run in a thread
 
     def _show(self, text: str) -> None:
         call = self.item.call
+        text = text if self._hidden is None else self._hidden.feed(text)
         self._log.live(ToolCallProgress(call.started, call.call_id, self._shown, text), call.started)
         self._shown += len(text)
 
@@ -154,10 +168,6 @@ class Running:
 def _timeout(item: Ready, deps: Deps) -> float | None:
     declared = item.tool.spec.timeout
     return (deps.timeouts.default if declared is None else declared) or None
-
-
-def _describe(name: str, raised: BaseException) -> str:
-    return f"`{name}` failed: {type(raised).__name__}: {raised}."
 
 
 def _stopped(item: Ready, state: RunState) -> ToolCallError:

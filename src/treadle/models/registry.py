@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from treadle.domain.errors import MissingKey, UnknownModel, UsageError
+from treadle.domain.handles import handle, names_in
 from treadle.domain.providers import ProviderConfig
 from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
 from treadle.models.catalog import Catalog
@@ -44,9 +45,11 @@ class ModelRegistry:
         catalog: Catalog | None = None,
         clock: Callable[[], float] = time.monotonic,
         weights: Path = Path("models"),
+        secret: Callable[[str], str | None] = lambda name: None,
     ) -> None:
         self.catalog = catalog or Catalog()
         self._environment = environment
+        self._secret = secret
         self._default = default_provider
         self._clock = clock
         self._configs = presets(environment)
@@ -192,12 +195,15 @@ class ModelRegistry:
         """The keys, and the setting or variable that they come from or would come from."""
         variable = config.api_key_env
         if config.api_key or not variable:
-            given, setting = config.api_key, f"api_key of provider {name}"
+            given, setting = self._filled(config.api_key, name), f"api_key of provider {name}"
+        elif kept := self._secret(variable):
+            given, setting = kept, f"the secret {variable}"
         else:
             given, setting = self._environment.get(variable), f"the variable {variable}"
         keys = [Key(given.strip(), setting)] if given and given.strip() else []
         keys += [
-            Key(more.strip(), f"api_keys[{place}] of provider {name}") for place, more in enumerate(config.api_keys)
+            Key((self._filled(more, name) or "").strip(), f"api_keys[{place}] of provider {name}")
+            for place, more in enumerate(config.api_keys)
         ]
         if not keys and config.needs_key:
             also = f" or api_key under providers.{name} in config.yaml" if variable else " in config.yaml"
@@ -206,6 +212,19 @@ class ModelRegistry:
             if not (key.value and key.value.isascii() and key.value.isprintable()):
                 raise MissingKey(f"{key.setting} holds characters that no key has; copy the key again")
         return keys, setting
+
+    def _filled(self, key: str | None, provider: str) -> str | None:
+        """The key itself, where a handle stands for it."""
+        names = names_in(key or "")
+        if key is None or not names:
+            return key
+        value = self._secret(names[0])
+        if value is None:
+            raise MissingKey(
+                f"provider {provider} takes its key from the secret {names[0]}, which is not set; "
+                f"set it with `treadle vault set {names[0]}`"
+            )
+        return key.replace(handle(names[0]), value)
 
 
 def _below(base_url: str, path: str) -> str:

@@ -123,7 +123,7 @@ class Journal(Protocol):
         """Append as anyone and make the run runnable; return the event's sequence.
 
         The same key again appends nothing and returns the first one's sequence. None when the run has ended:
-        nothing follows `run_end`."""
+        nothing follows `run_end`. Raises InvalidState for the answer to an approval that is not open any more."""
         ...
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:

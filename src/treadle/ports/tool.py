@@ -1,16 +1,44 @@
 """A tool: something the model may ask for, and that does it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from treadle.domain.events import EventData
 from treadle.domain.identity import RunId, SessionId
+from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.tools import ToolSpec
 
 
+class Observation(Struct, frozen=True):
+    """What came of a call, where it is more than text."""
+
+    content: str
+    exit_code: int | None = None
+    is_error: bool = False
+
+
+class Subjects(Struct, frozen=True):
+    """What the rules for approvals look at in one call."""
+
+    texts: tuple[str, ...]
+    """Each is held against the globs of the rules: the commands of a shell line, the text arguments of others."""
+    opaque: str | None = None
+    """Why nobody can tell what it would do: then no rule can wave it through, only the default."""
+    caution: str | None = None
+    """Why it is asked for whatever the rules say."""
+    pattern: str | None = None
+    """The glob to offer to a person who does not want to be asked about such calls again."""
+
+
+async def _nothing_kept(call_id: str) -> str | None:
+    return None
+
+
 class ToolContext(Struct, frozen=True):
-    """What a tool may know of the call it serves."""
+    """What a tool may know of the call it serves, and what it may use."""
 
     run_id: RunId
     session_id: SessionId
@@ -18,11 +46,25 @@ class ToolContext(Struct, frozen=True):
     idempotency_key: str
     """The same each time this call is run: hand it to services that can tell a repeat by it."""
     progress: Callable[[str], None]
-    """Show how far it is."""
+    """Show how far it is. May be called from a thread."""
+    agent: str = ""
+    workspace: Path = Path()
+    """The folder that the run works in. It is there."""
+    sandbox: SandboxPolicy = SandboxPolicy()
+    secrets: Mapping[str, str] = {}
+    """The values of the secrets that this tool was granted for this agent, by name; for tools that need secrets."""
+    report: Callable[[EventData], None] = lambda event: None
+    """Put on record what happened beside the result. Not from a thread."""
+    recall: Callable[[str], Awaitable[str | None]] = _nothing_kept
+    """The whole text of an earlier result of this session that was cut, by the id of its call."""
 
 
 class InvalidArguments(ValueError):
     """The arguments do not fit; the message is for the model."""
+
+
+class ToolError(Exception):
+    """The call failed in a way that the tool explains; the message is for the model, as it is."""
 
 
 class Tool(Protocol):
@@ -33,7 +75,11 @@ class Tool(Protocol):
         """The arguments, decoded and checked. Raises InvalidArguments with words that the model can act on."""
         ...
 
-    async def run(self, arguments: Any, context: ToolContext) -> str:
+    def subjects(self, arguments: Any) -> Subjects:
+        """What the rules for approvals look at, of arguments that `parse` has made."""
+        ...
+
+    async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
         """Do it. What is raised becomes an error result; cancelling must stop all that was started."""
         ...
 

@@ -1,15 +1,13 @@
 """The one entry for every surface: submit, steer, cancel, subscribe, query. Nothing here knows who is asking."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
-
-from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, Origin, draft
-from treadle.domain.errors import InvalidState, MissingKey, SizeLimitExceeded, UsageError
+from treadle.domain.errors import InvalidState
 from treadle.domain.events import (
     CancelRequested,
+    ClarifyRequested,
     Delivery,
     EventData,
     MessageSteered,
@@ -21,45 +19,39 @@ from treadle.domain.events import (
     Token,
     UserMessage,
 )
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.domain.schemas import refuse_wrong_schema
 from treadle.engine.hub import BACKLOG, End, Hub, reset
+from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Journal, RunRecord, Runs
 from treadle.ports.model import Models
 from treadle.ports.tool import Toolbox
-
-MESSAGE_LIMIT = 128_000
-"""Characters of one message."""
-PAGE = 500
-
-
-class Submission(Struct, frozen=True):
-    """A message for an agent."""
-
-    agent: AgentSpec
-    message: Message
-    session_id: SessionId | None = None
-    key: str | None = None
-    """The same key again finds the same run."""
-    resumed_from: RunId | None = None
-
-
-class Ticket(Struct, frozen=True):
-    run_id: RunId
-    session_id: SessionId
+from treadle.ports.vault import Vault
+from treadle.service.people import Answer, People
+from treadle.service.reading import stored_events
+from treadle.service.submissions import Admission, Submission, Ticket, check_message, without_secrets
 
 
 class Service:
     def __init__(
-        self, journal: Journal, runs: Runs, hub: Hub, models: Models, tools: Toolbox, clock: Clock, ids: Ids
+        self,
+        journal: Journal,
+        runs: Runs,
+        approvals: Approvals,
+        hub: Hub,
+        models: Models,
+        tools: Toolbox,
+        vault: Vault,
+        clock: Clock,
+        ids: Ids,
     ) -> None:
         self._journal = journal
+        self._vault = vault
         self._runs = runs
         self._hub = hub
-        self._models = models
-        self._tools = tools
+        self._admission = Admission(models, tools)
+        self._people = People(journal, approvals, tools, vault, clock, ids)
         self._clock = clock
         self._ids = ids
         self._agents: dict[str, AgentId] = {}
@@ -70,12 +62,13 @@ class Service:
         """Take a message: a new run, or, where the session has a run that waits, a message to that run.
 
         Everything that can be known to be wrong is raised here, before anything is written."""
-        self._check(submission)
+        self._admission.check(submission)
+        message, redacted = without_secrets(submission.message, self._vault.redactor)
         if submission.key is not None and (known := await self._runs.submitted(submission.key)):
             return Ticket(known, (await self._runs.record(known)).origin.session_id)
         if submission.session_id is not None and (waiting := await self._waiting(submission.session_id)):
             mode: SteerMode = "queue"
-            event = MessageSteered(submission.message, mode)
+            event = MessageSteered(message, mode)
             if await self._deliver(waiting, event, submission.key) is not None:
                 return Ticket(waiting, submission.session_id)
         origin = Origin(
@@ -83,28 +76,14 @@ class Service:
             submission.session_id or SessionId(self._ids("ses")),
             await self._agent_id(submission.agent.name),
         )
-        first = (RunQueued(submission.agent, submission.resumed_from), UserMessage(submission.message))
+        queued = RunQueued(submission.agent, submission.resumed_from, submission.asker)
+        first = (queued, *redacted, UserMessage(message))
         now = self._clock.now()
         drafts = tuple(draft(self._ids("evt"), now, data) for data in first)
         run_id = await self._journal.submit(origin, drafts, submission.key)
         if run_id == origin.run_id:
             return Ticket(run_id, origin.session_id)
         return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
-
-    def _check(self, submission: Submission) -> None:
-        """Raise whatever can be known to be wrong."""
-        _check_message(submission.message)
-        agent = submission.agent
-        if agent.output is not None:
-            try:
-                refuse_wrong_schema(agent.output)
-            except ValueError as error:
-                raise UsageError(f"The output of agent `{agent.name}` is no JSON Schema: {error}") from None
-        self._models.resolve(agent.model, agent.provider)
-        for name in agent.fallbacks:
-            with suppress(MissingKey):  # it may be set by the time it is needed; without it the next one is asked
-                self._models.resolve(name, None)
-        self._tools.select(agent.tools)
 
     async def _waiting(self, session_id: SessionId) -> RunId | None:
         for record in await self._runs.unfinished(session_id):
@@ -120,8 +99,9 @@ class Service:
         self, run_id: RunId, message: Message, mode: SteerMode = "queue", key: str | None = None
     ) -> int:
         """A message for a run under way: at its next step, or at once."""
-        _check_message(message)
-        return await self._must_deliver(run_id, MessageSteered(message, mode), key)
+        check_message(message)
+        kept, _ = without_secrets(message, self._vault.redactor)
+        return await self._must_deliver(run_id, MessageSteered(kept, mode), key)
 
     async def interrupt(self, run_id: RunId, reason: str = "Interrupted by the user.") -> int:
         """Stop what is under way and wait until asked to go on."""
@@ -133,6 +113,27 @@ class Service:
 
     async def cancel(self, run_id: RunId, reason: str = "asked for by the user") -> int:
         return await self._must_deliver(run_id, CancelRequested(reason), None)
+
+    # ── People are asked, and answer ──
+
+    async def decide(self, approval_id: ApprovalId, answer: Answer) -> int:
+        """Answer an approval. There is one answer: a second one raises InvalidState."""
+        return await self._people.decide(approval_id, answer)
+
+    async def answer(self, run_id: RunId, call_id: str, text: str, by: str = "") -> int:
+        """Answer a question that an agent asked. There is one answer: a second one raises InvalidState."""
+        return await self._people.answer(run_id, call_id, text, by)
+
+    async def approvals(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
+        """What waits for a decision, of one run or of all."""
+        return await self._people.approvals(run_id)
+
+    async def approval(self, approval_id: ApprovalId) -> ApprovalRecord:
+        return await self._people.approval(approval_id)
+
+    async def questions(self, run_id: RunId) -> Sequence[ClarifyRequested]:
+        """What a run has asked and nobody has answered."""
+        return await self._people.questions(run_id)
 
     async def _must_deliver(self, run_id: RunId, event: Delivery, key: str | None) -> int:
         sequence = await self._deliver(run_id, event, key)
@@ -200,11 +201,8 @@ class Service:
 
     async def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         """The events of a run that are in the journal now."""
-        last = after
-        while page := await self._journal.read(run_id, last, PAGE):
-            for event in page:
-                yield event
-            last = page[-1].sequence
+        async for event in stored_events(self._journal, run_id, after):
+            yield event
 
     # ── What there is ──
 
@@ -214,19 +212,14 @@ class Service:
     async def runs(self, limit: int = 50) -> Sequence[RunRecord]:
         return await self._runs.newest(limit)
 
+    async def agent_of(self, run_id: RunId) -> AgentSpec:
+        """The agent of a run, as it was when the run was asked for."""
+        [queued] = await self._journal.read(run_id, 0, 1)
+        assert isinstance(queued.data, RunQueued), f"the first event of {run_id} is {queued.type}"
+        return queued.data.agent
+
     async def unfinished(self) -> Sequence[RunRecord]:
         return await self._runs.unfinished()
-
-
-def _check_message(message: Message) -> None:
-    length = len(message.text)
-    if length > MESSAGE_LIMIT:
-        raise SizeLimitExceeded(
-            f"The message has {length} characters; at most {MESSAGE_LIMIT} are taken. "
-            "Send it in parts, or give the agent a tool that reads it."
-        )
-    if not message.text.strip() and len(message.parts) == 1:
-        raise UsageError("The message is empty. Say what is to be done.")
 
 
 def _already_shown(event: Event, caught_up: Token) -> bool:

@@ -3,31 +3,34 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
 import msgspec
 
-from treadle.domain.tools import Effect, ToolSpec
-from treadle.ports.tool import ToolContext
+from treadle.domain.tools import Effect, Need, ToolSpec
+from treadle.ports.tool import Observation, Subjects, ToolContext
 from treadle.tools.docstrings import Documented, document
+from treadle.tools.generators import run_async, run_in_thread, shown_by
 from treadle.tools.signature import Signature
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Kind = Literal["async", "plain", "async generator", "generator"]
 
 
 class FunctionTool(Generic[_P, _R]):
     """A tool made of a function. Calling it calls the function, as if it had not been decorated.
 
-    A sync function runs in a thread, which nothing can stop: after a cancel or a timeout it runs on unheard."""
+    A sync function runs in a thread, which nothing can stop: after a cancel or a timeout it runs on unheard. One
+    that yields is stopped at its next yield."""
 
     def __init__(self, function: Callable[_P, _R], spec: ToolSpec, signature: Signature) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._signature = signature
         self._spec = spec
-        self._is_async = inspect.iscoroutinefunction(function)
+        self._kind: _Kind = _kind(function)
 
     @property
     def spec(self) -> ToolSpec:
@@ -39,14 +42,24 @@ class FunctionTool(Generic[_P, _R]):
     def parse(self, arguments: str) -> Any:
         return self._signature.decode(arguments)
 
-    async def run(self, arguments: Any, context: ToolContext) -> str:
+    def subjects(self, arguments: Any) -> Subjects:
+        """Every text among the arguments, those that were left out included."""
+        values = [getattr(arguments, name) for name in arguments.__struct_fields__]
+        return Subjects(tuple([value for value in values if isinstance(value, str)]), pattern="*")
+
+    async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
         keywords = self._signature.keywords(arguments, context)
         function = cast("Callable[..., Any]", self._function)
-        if self._is_async:
-            result = await function(**keywords)
-        else:
-            result = await asyncio.to_thread(function, **keywords)
-        return self._as_text(result)
+        match self._kind:
+            case "async":
+                result = await function(**keywords)
+            case "plain":
+                result = await asyncio.to_thread(function, **keywords)
+            case "async generator":
+                result = await run_async(function(**keywords), shown_by(context, self._as_text))
+            case "generator":
+                result = await run_in_thread(function(**keywords), shown_by(context, self._as_text))
+        return result if isinstance(result, Observation) else self._as_text(result)
 
     def _as_text(self, result: Any) -> str:
         if isinstance(result, str):
@@ -72,6 +85,8 @@ def tool(
     interactive: bool = ...,
     poller: bool = ...,
     timeout: float | None = ...,
+    paths: Sequence[str] = ...,
+    needs: Sequence[Need] = ...,
     name: str | None = ...,
     description: str | None = ...,
 ) -> Callable[[Callable[_P, _R]], FunctionTool[_P, _R]]: ...
@@ -87,10 +102,12 @@ def tool(
     interactive: bool = False,
     poller: bool = False,
     timeout: float | None = None,
+    paths: Sequence[str] = (),
+    needs: Sequence[Need] = (),
     name: str | None = None,
     description: str | None = None,
 ) -> Any:
-    """Make a tool of a typed function, sync or async.
+    """Make a tool of a typed function: sync or async, or one that yields its progress.
 
     Say what it does to the world (`effect`, `repeatable`, ...: see `ToolSpec`); what is not said is taken to be
     the worst. The schema comes from the signature, the description from the docstring, those of parameters from
@@ -112,7 +129,24 @@ def tool(
             interactive=interactive,
             poller=poller,
             timeout=timeout,
+            paths=_known(tool_name, "paths", paths, signature),
+            needs=tuple(needs),
         )
         return FunctionTool(function, spec, signature)
 
     return decorate if function is None else decorate(function)
+
+
+def _known(tool_name: str, setting: str, names: Sequence[str], signature: Signature) -> tuple[str, ...]:
+    for name in names:
+        if name not in signature.schema["properties"]:
+            raise TypeError(f"tool `{tool_name}`: {setting} names `{name}`, which is no parameter of it")
+    return tuple(names)
+
+
+def _kind(function: Callable[..., Any]) -> _Kind:
+    if inspect.isasyncgenfunction(function):
+        return "async generator"
+    if inspect.isgeneratorfunction(function):
+        return "generator"
+    return "async" if inspect.iscoroutinefunction(function) else "plain"

@@ -28,8 +28,6 @@ class Signature:
                 f"a tool cannot be called `{tool_name}`; give it a name of 1 to 64 letters, digits, dashes and "
                 "underscores with @tool(name=...)"
             )
-        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-            raise TypeError(f"tool `{tool_name}` is a generator; return one result instead")
         self._tool_name = tool_name
         parameters = _parameters(tool_name, function)
         self._context = [name for name, (hint, _) in parameters.items() if hint is ToolContext]

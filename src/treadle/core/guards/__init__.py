@@ -13,11 +13,12 @@ from treadle.core.guards import (
     loop,
     max_steps,
     output,
+    phantom,
     quarantine,
     stuck,
 )
 from treadle.core.guards.verdict import Guard
 
 ALWAYS: tuple[Guard, ...] = (cancel.judge, quarantine.judge, deadline.judge)
-ANSWER: tuple[Guard, ...] = (empty.judge, continuation.judge, output.judge)
+ANSWER: tuple[Guard, ...] = (empty.judge, continuation.judge, output.judge, phantom.judge)
 PACE: tuple[Guard, ...] = (stuck.judge, max_steps.judge, loop.judge_turn, budget_hint.judge)

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from treadle.domain.events.permissions import ApprovalDecided, ClarifyAnswered
 from treadle.domain.events.vocabulary import EventData, durable
 from treadle.domain.messages import Message
 
@@ -33,4 +34,4 @@ class CancelRequested(EventData, frozen=True):
     reason: str
 
 
-Delivery = MessageSteered | RunInterrupted | ResumeRequested | CancelRequested
+Delivery = MessageSteered | RunInterrupted | ResumeRequested | CancelRequested | ApprovalDecided | ClarifyAnswered

@@ -68,3 +68,12 @@ class BudgetHint(EventData, frozen=True):
 
     percent: int
     note: str
+
+
+@durable("phantom_action")
+class PhantomAction(EventData, frozen=True):
+    """The answer claims something that no call of the run has done."""
+
+    count: int
+    claim: str
+    note: str

@@ -6,6 +6,8 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.events.vocabulary import EventData, durable, live
 from treadle.domain.identity import Instant, RunId
 from treadle.domain.messages import Message
+from treadle.domain.models import UNKNOWN_WINDOW
+from treadle.domain.permissions import Asker
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.tools import ToolSpec
 
@@ -16,6 +18,8 @@ class RunQueued(EventData, frozen=True):
 
     agent: AgentSpec
     resumed_from: RunId | None = None
+    asker: Asker | None = None
+    """Who sent the message and can be asked something back; None: nobody."""
 
 
 @durable("user_message")
@@ -40,9 +44,11 @@ class ModelResolved(EventData, frozen=True):
     reason: str
     route: str = ""
     """The name that was resolved: the agent's model, a tier of its routing or one of its fallbacks."""
+    context_window: int = UNKNOWN_WINDOW
+    """Tokens."""
 
 
-WaitReason = Literal["retry", "interrupted", "unavailable", "breaker"]
+WaitReason = Literal["retry", "interrupted", "unavailable", "breaker", "approval", "answer"]
 
 
 @durable("run_waiting")
@@ -90,3 +96,5 @@ class RunEnd(EventData, frozen=True):
     """Whether and how to go on."""
     stopped: tuple[str, ...] = ()
     """The calls that were under way and had to be stopped."""
+    unverified_claim: str = ""
+    """What the answer claims to have done and no call bears out, even when asked."""

@@ -31,10 +31,20 @@ class ToolCallEnd(EventData, frozen=True):
     name: str
     content: str
     duration_ms: int
+    exit_code: int | None = None
+    truncated: bool = False
+    """The middle is left out; the whole text can be recalled by the call's id."""
 
 
 CallErrorKind = Literal[
-    "unknown_tool", "invalid_arguments", "failed", "timeout", "interrupted", "cancelled", "skipped"
+    "unknown_tool",
+    "invalid_arguments",
+    "failed",
+    "timeout",
+    "interrupted",
+    "cancelled",
+    "skipped",
+    "denied",
 ]
 
 
@@ -47,6 +57,8 @@ class ToolCallError(EventData, frozen=True):
     kind: CallErrorKind
     content: str
     duration_ms: int = 0
+    exit_code: int | None = None
+    truncated: bool = False
 
 
 GuardName = Literal["loop", "stuck"]
@@ -60,3 +72,41 @@ class ToolCallBlocked(EventData, frozen=True):
     name: str
     guard: GuardName
     content: str
+
+
+@durable("result_truncated")
+class ResultTruncated(EventData, frozen=True):
+    """A result was too long for what is left of the context. All of it is kept and can be recalled."""
+
+    call_id: str
+    length: int
+    """Characters of the whole text."""
+    shown: int
+
+
+@durable("hook_blocked")
+class HookBlocked(EventData, frozen=True):
+    """A hook refused the call; `content` is what the model is told."""
+
+    call_id: str
+    name: str
+    hook: str
+    content: str
+
+
+@durable("process_killed")
+class ProcessKilled(EventData, frozen=True):
+    """A command was stopped with everything that it had started."""
+
+    call_id: str
+    command: str
+    why: Literal["timeout", "cancelled", "output", "memory", "processes", "disk"]
+    processes: int = 1
+
+
+@durable("sandbox_denied")
+class SandboxDenied(EventData, frozen=True):
+    """A command was not run: the agent asks for a sandbox, and this machine cannot make one."""
+
+    call_id: str
+    reason: str

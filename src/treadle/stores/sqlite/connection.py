@@ -45,6 +45,9 @@ def load_statements() -> dict[str, str]:
     return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
+SQL = load_statements()
+
+
 def load_migrations() -> list[str]:
     """The migrations in order; the version of a database is how many of them it has had."""
     folder = resources.files("treadle.stores.sqlite").joinpath("migrations")

@@ -8,9 +8,9 @@ from functools import cache
 from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import UnknownRun
 from treadle.domain.identity import Instant, RunId
-from treadle.stores.sqlite.connection import Database, Value, load_statements
+from treadle.stores.sqlite.connection import SQL, Database, Value
+from treadle.stores.sqlite.projections import PROJECTIONS
 
-SQL = load_statements()
 EVENT_COLUMNS = 7
 ROWS_PER_STATEMENT = 64
 
@@ -84,6 +84,8 @@ class Group:
         for made in drafts:
             sequence += 1
             values += (row.id, sequence, made.event_id, made.timestamp, made.type, VERSION, made.raw)
+            if made.type in PROJECTIONS:
+                PROJECTIONS[made.type](self.db, row.id, made)
         row.sequence = sequence
 
     def flush(self) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
 from treadle.domain.errors import Fenced, NotClaimable
-from treadle.domain.events import RunEnd
+from treadle.domain.events import ApprovalDecided, RunEnd
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.ports.clock import Clock
@@ -21,8 +21,9 @@ from treadle.ports.journal import (
     Release,
     RunRecord,
 )
-from treadle.stores.sqlite.connection import Database
-from treadle.stores.sqlite.group import SQL, Group, RunRow, read_row, unknown
+from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.group import Group, RunRow, read_row, unknown
+from treadle.stores.sqlite.projections import refuse_closed
 from treadle.stores.sqlite.writer import Writer
 
 NO_LIMIT = -1
@@ -159,6 +160,8 @@ class SqliteJournal:
                 return row.origin, int(found[0]), False
             if row.outcome is not None:
                 return row.origin, None, False
+            if isinstance(event.data, ApprovalDecided):
+                refuse_closed(db, event.data.approval_id)
             group.append(row, (event,))
             db.execute(SQL["insert_delivery"], (row.id, key, row.sequence))
             db.execute(SQL["wake"], (AT_ONCE, row.id))

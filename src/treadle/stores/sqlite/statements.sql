@@ -101,3 +101,39 @@ SELECT agent_id FROM agents WHERE name = ?;
 
 -- name: insert_agent
 INSERT INTO agents (agent_id, name) VALUES (?, ?);
+
+-- name: insert_approval
+INSERT INTO approvals (approval_id, run, call_id, tool, arguments, reason, pattern, requested_at, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: decide_approval
+UPDATE approvals SET decision = ? WHERE approval_id = ? AND decision IS NULL;
+
+-- name: approval
+SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
+       requested_at, expires_at, coalesce(decision, iif(outcome IS NULL, NULL, 'expired'))
+FROM approvals JOIN runs ON runs.id = run WHERE approval_id = ?;
+
+-- name: pending_approvals
+SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
+       requested_at, expires_at, decision
+FROM approvals JOIN runs ON runs.id = run WHERE decision IS NULL AND outcome IS NULL ORDER BY requested_at;
+
+-- name: pending_approvals_of_run
+SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
+       requested_at, expires_at, decision
+FROM approvals JOIN runs ON runs.id = run
+WHERE decision IS NULL AND outcome IS NULL AND run_id = ? ORDER BY requested_at;
+
+-- name: grants
+SELECT tool, pattern FROM grants WHERE session_id = ?;
+
+-- name: insert_grant
+INSERT OR IGNORE INTO grants (session_id, tool, pattern) VALUES (?, ?, ?);
+
+-- name: keep_result
+INSERT OR REPLACE INTO results (session_id, run, call_id, content)
+VALUES (?, (SELECT id FROM runs WHERE run_id = ?), ?, ?);
+
+-- name: result
+SELECT content FROM results WHERE session_id = ? AND call_id = ? ORDER BY id DESC LIMIT 1;

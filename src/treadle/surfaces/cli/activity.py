@@ -28,7 +28,33 @@ def activity(data: e.EventData) -> str | None:
         case e.MessageSteered(message=message):
             return f"message to the run: {one_line(message.text, WIDTH)}"
         case _:
-            return _guarded(data)
+            return _permitted(data) or _guarded(data)
+
+
+def _permitted(data: e.EventData) -> str | None:
+    """The line for what people, hooks, the sandbox and the vault had to do with a call."""
+    match data:
+        case e.HookBlocked(name=name, hook=hook, content=content):
+            return f"  {name} blocked by the hook {hook}: {one_line(content, WIDTH)}"
+        case e.ApprovalDecided(decision=decision, note=note):
+            decided = "approved" if decision == "approve" else "denied"
+            return f"  {decided}: {one_line(note, WIDTH)}" if note else f"  {decided}"
+        case e.ApprovalExpired(approval_id=approval_id):
+            return f"  {approval_id} has expired"
+        case e.ResultTruncated(length=length, shown=shown):
+            return f"  {shown} of {length} characters go to the model; it can recall the rest"
+        case e.ProcessKilled(why=why, processes=processes):
+            return f"  stopped ({why}), with {processes} of its processes"
+        case e.SandboxDenied(reason=reason):
+            return f"  not run: {one_line(reason, WIDTH)}"
+        case e.SecretUsed(name=name, tool=tool):
+            return f"  {tool} uses the secret {name}"
+        case e.SecretDenied(name=name, tool=tool):
+            return f"  {tool} may not use the secret {name}"
+        case e.Redacted(names=names, where=where):
+            return f"  taken out of the {where.replace('_', ' ')}: {', '.join(names)}"
+        case _:
+            return None
 
 
 def _guarded(data: e.EventData) -> str | None:
@@ -44,6 +70,8 @@ def _guarded(data: e.EventData) -> str | None:
             return "the model said nothing; it is asked again"
         case e.Continuation(count=count):
             return f"the reply was cut at the model's token limit; continuing ({count})"
+        case e.PhantomAction(claim=claim):
+            return f"it claims what it has not done: {one_line(claim, WIDTH)}; it is asked again"
         case e.OutputRejected(error=error):
             return f"the answer does not fit the schema: {one_line(error, WIDTH)}; it is asked again"
         case _:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from treadle import __version__
+from treadle.surfaces.cli.vault_app import vault_app
 
 app = typer.Typer(
     help="Treadle runs agents: durable, guarded, observable.",
@@ -19,10 +20,15 @@ agents_app = typer.Typer(help="Look at the agents of the home.", no_args_is_help
 app.add_typer(runs_app, name="runs")
 models_app = typer.Typer(help="Look at models, and see whether they answer.", no_args_is_help=True)
 app.add_typer(agents_app, name="agents")
+approvals_app = typer.Typer(help="What waits for your decision.", no_args_is_help=True)
+app.add_typer(approvals_app, name="approvals")
 app.add_typer(models_app, name="models")
+app.add_typer(vault_app, name="vault")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run: run_…")]
+ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="The id of an approval: apr_…")]
+Note = Annotated[str, typer.Option(metavar="TEXT", help="What the agent is told with it.")]
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="An alias, or provider/model-id.")]
 BaseUrl = Annotated[
     str | None,
@@ -64,17 +70,19 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print every event as JSON, one per line.")] = False,
     yes: Annotated[
         bool | None,
-        typer.Option("--yes/--no", help="How to answer approvals. Tools that ask come in a later version."),
+        typer.Option("--yes/--no", help="Answer every approval so; without it you are asked, at a terminal."),
     ] = None,
 ) -> None:
     """Run an agent on one message and stream the answer.
 
-    Exit code: 0 completed, 1 failed, 2 usage, 3 a limit was reached, 130 interrupted (Ctrl-C; the run can be
-    resumed)."""
+    Exit code: 0 completed, 1 failed, 2 usage, 3 a limit was reached, 4 an approval or an answer is needed, 130
+    interrupted (Ctrl-C; the run can be resumed)."""
     from treadle.surfaces.cli import process
     from treadle.surfaces.cli import run as command
 
-    process.perform(partial(command.run, command.Request(message, agent, model, base_url, session, json)))
+    decision = None if yes is None else "approve" if yes else "deny"
+    request = command.Request(message, agent, model, base_url, session, json, decision)
+    process.perform(partial(command.run, request))
 
 
 @runs_app.command("list")
@@ -119,12 +127,70 @@ def resume_run(run_id: RunArgument, base_url: BaseUrl = None, json: Json = False
     process.perform(partial(runs.resume_run, run_id, base_url, json))
 
 
+@runs_app.command("answer")
+def answer_run(
+    run_id: RunArgument,
+    call_id: Annotated[str, typer.Argument(metavar="CALL", help="The id of the question, as the run showed it.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Your answer.")],
+    json: Json = False,
+) -> None:
+    """Answer what an agent has asked, and go on with its run."""
+    from treadle.surfaces.cli import process, runs
+
+    process.perform(partial(runs.answer_run, run_id, call_id, text, json))
+
+
 @runs_app.command("cancel")
 def cancel_run(run_id: RunArgument, json: Json = False) -> None:
     """End a run for good."""
     from treadle.surfaces.cli import process, runs
 
     process.perform(partial(runs.cancel_run, run_id, json))
+
+
+@approvals_app.command("list")
+def list_approvals(json: Json = False) -> None:
+    """List what waits for a decision, the oldest first."""
+    from treadle.surfaces.cli import approvals, process
+
+    process.perform(partial(approvals.list_approvals, json))
+
+
+@approvals_app.command("show")
+def show_approval(approval_id: ApprovalArgument, json: Json = False) -> None:
+    """Show one approval, with the exact arguments that it is for."""
+    from treadle.surfaces.cli import approvals, process
+
+    process.perform(partial(approvals.show_approval, approval_id, json))
+
+
+@approvals_app.command("approve")
+def approve(
+    approval_id: ApprovalArgument,
+    arguments: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Run it with these arguments instead.")
+    ] = None,
+    session: Annotated[
+        bool, typer.Option("--session", help="Do not ask about such calls again in this session.")
+    ] = False,
+    note: Note = "",
+    json: Json = False,
+) -> None:
+    """Let a call run, and go on with its run."""
+    from treadle.service import Answer
+    from treadle.surfaces.cli import approvals, process
+
+    answer = Answer("approve", arguments, note, "command line", "session" if session else "once")
+    process.perform(partial(approvals.decide, approval_id, answer, json))
+
+
+@approvals_app.command("deny")
+def deny(approval_id: ApprovalArgument, note: Note = "", json: Json = False) -> None:
+    """Refuse a call, and go on with its run without it."""
+    from treadle.service import Answer
+    from treadle.surfaces.cli import approvals, process
+
+    process.perform(partial(approvals.decide, approval_id, Answer("deny", None, note, "command line"), json))
 
 
 @agents_app.command("list")

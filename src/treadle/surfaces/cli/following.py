@@ -13,11 +13,13 @@ from treadle.domain.events import RunEnd, RunWaiting
 from treadle.domain.identity import RunId
 from treadle.domain.runs import exit_code_of
 from treadle.ports.journal import RunRecord
+from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.printing import Printer
-from treadle.surfaces.cli.process import FAILED, PIPE_CLOSED, Stop
+from treadle.surfaces.cli.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, Stop
 
-PARKED = ("interrupted", "unavailable")
+PARKED = ("interrupted", "unavailable", "approval", "answer")
 """What a run waits for that does not come by itself."""
+FOR_AN_ANSWER = ("approval", "answer")
 LOOK_SECONDS = 0.05
 
 
@@ -27,6 +29,7 @@ class Following(Struct, frozen=True):
     engine: Engine
     printer: Printer
     stop: Stop
+    asking: Asking
     resume_options: str = ""
     """What `treadle runs resume` must be given to go on with this run."""
 
@@ -35,11 +38,15 @@ class Following(Struct, frozen=True):
         interrupting = asyncio.create_task(self._interrupt_when_asked(run_id))
         code = None
         try:
+            if not await self.asking.settle(run_id):  # what it has asked before
+                return await self._left_waiting(run_id)
             async with aclosing(self.engine.events(run_id, after)) as events:
                 async for event in events:
                     code = self._show(event) or code
                     if (ended := self._ended(event, since)) is not None:
                         return code or ended
+                    if _asks(event) and event.sequence > since and not await self.asking.settle(run_id):
+                        return code or await self._left_waiting(run_id)
             return FAILED
         finally:
             interrupting.cancel()
@@ -61,6 +68,8 @@ class Following(Struct, frozen=True):
                 if end.status != "completed":
                     said = " ".join(f"{part.rstrip('.')}." for part in (end.reason, end.next) if part)
                     self.printer.note(f"treadle: {end.outcome}: {said}")
+                if end.unverified_claim:
+                    self.printer.note(f"treadle: unverified: no call has done this: {end.unverified_claim}")
                 return exit_code_of(end.outcome)
             case RunWaiting("interrupted") if event.sequence > since:
                 new_message = f'treadle run --session {event.session_id}{self.resume_options} "…"'
@@ -71,6 +80,16 @@ class Following(Struct, frozen=True):
                 return FAILED
             case _:
                 return None
+
+    async def _left_waiting(self, run_id: RunId) -> int:
+        """Say what the run waits for and how to answer it, and leave it."""
+        for approval in await self.engine.service.approvals(run_id):
+            how = f"treadle approvals approve {approval.approval_id} (or deny)"
+            self.printer.note(f"treadle: {run_id} waits for an approval of `{approval.tool}`: {how}")
+        for question in await self.engine.service.questions(run_id):
+            how = f'treadle runs answer {run_id} {question.call_id} "…"'
+            self.printer.note(f"treadle: {run_id} waits for an answer to “{question.question}”: {how}")
+        return NEEDS_AN_ANSWER
 
     async def _interrupt_when_asked(self, run_id: RunId) -> None:
         await self.stop.asked.wait()
@@ -98,6 +117,10 @@ class Following(Struct, frozen=True):
         while self.engine.busy and not self.stop.asked.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.asked.wait(), LOOK_SECONDS)
+
+
+def _asks(event: Event) -> bool:
+    return isinstance(event.data, RunWaiting) and event.data.reason in FOR_AN_ANSWER
 
 
 def _taken_up(unfinished: Sequence[RunRecord]) -> list[RunId]:

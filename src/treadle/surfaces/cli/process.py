@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.surfaces.cli.terminal import one_line
 
-FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+FAILED, USAGE, NEEDS_AN_ANSWER, INTERRUPTED, PIPE_CLOSED = 1, 2, 4, 130, 141
 DEBUG = "TREADLE_DEBUG"
 
 

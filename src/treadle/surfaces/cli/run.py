@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,11 +13,14 @@ from msgspec import Struct
 from treadle.app import Engine
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import SizeLimitExceeded, UsageError
+from treadle.domain.events import Decision
 from treadle.home import Home
 from treadle.service import MESSAGE_LIMIT
+from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.following import Following
 from treadle.surfaces.cli.printing import JsonLines, Printer, Transcript, note
 from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.cli.prompt import Prompt
 
 _MOST_BYTES = 4 * MESSAGE_LIMIT + 1  # of standard input: more cannot be a message
 
@@ -30,6 +34,8 @@ class Request(Struct, frozen=True):
     base_url: str | None = None
     session: str | None = None
     json: bool = False
+    decision: Decision | None = None
+    """The answer to every approval, given beforehand."""
 
 
 def run(request: Request) -> Coroutine[Any, Any, int]:
@@ -48,17 +54,30 @@ async def _run(request: Request, message: str) -> int:
     engine.models.local.notice = note
     with Stop() as stop:
         async with engine:
-            following = Following(engine, printer(request.json), stop, options)
+            out, prompt = printer(request.json), prompt_for(stop, request.json)
+            following = Following(engine, out, stop, Asking(engine, home, out, prompt, request.decision), options)
             await following.announce()
             if stop.asked.is_set():
                 return stop.exit_code
             known = {record.origin.run_id: record.sequence for record in await engine.service.unfinished()}
-            run_id = await engine.submit(agent, message, session=request.session or None)
+            can_answer = prompt is not None or request.decision is not None
+            run_id = await engine.submit(
+                agent,
+                message,
+                session=request.session or None,
+                asker="terminal" if can_answer else None,
+                workspace=Path.cwd() if agent.workspace is None else None,
+            )
             # A session whose run waits gives the message to that run: only what is new is shown.
             seen = known.get(run_id, 0)
             code = await following.run(run_id, after=seen, since=seen)
             await following.see_off_others(run_id)
             return code
+
+
+def prompt_for(stop: Stop, json: bool) -> Prompt | None:
+    """How to ask whoever has started the command; None: it is a program, or nobody sits there."""
+    return None if json or not Prompt.is_possible() else Prompt(stop)
 
 
 def printer(json: bool) -> Printer:

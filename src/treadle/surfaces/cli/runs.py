@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.app import Engine, observe
+from treadle.app import Engine
+from treadle.assembly import observe
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import (
     MessageSteered,
@@ -24,10 +25,11 @@ from treadle.domain.identity import RunId
 from treadle.home import Home
 from treadle.ports.journal import RunRecord
 from treadle.service import Service
-from treadle.surfaces.cli.following import LOOK_SECONDS, PARKED, Following
+from treadle.surfaces.cli.asking import Asking
+from treadle.surfaces.cli.following import FOR_AN_ANSWER, LOOK_SECONDS, PARKED, Following
 from treadle.surfaces.cli.printing import EventLines, JsonLines, note
 from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.run import add_endpoint, printer
+from treadle.surfaces.cli.run import add_endpoint, printer, prompt_for
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import inert, one_line
 
@@ -126,7 +128,8 @@ async def _view(service: Service, record: RunRecord) -> RunView:
 
 
 async def resume_run(run_id: str, base_url: str | None, json: bool) -> int:
-    engine = Engine(home=Home.from_environment(os.environ))
+    home = Home.from_environment(os.environ)
+    engine = Engine(home=home)
     options = ""
     if base_url is not None:
         add_endpoint(engine, base_url)
@@ -135,14 +138,30 @@ async def resume_run(run_id: str, base_url: str | None, json: bool) -> int:
         async with engine:
             record = await engine.service.run(RunId(run_id))
             await _refuse_behind_parked(engine, record)
-            following = Following(engine, printer(json), stop, options)
+            following = follow(engine, home, stop, json, options)
             await following.announce(record.origin.run_id)
             since = record.sequence
-            if await _waits_for_somebody(engine, record):
+            if record.waiting_for not in FOR_AN_ANSWER and await _waits_for_somebody(engine, record):
                 since = await engine.service.resume(record.origin.run_id)
             code = await following.run(record.origin.run_id, after=record.sequence, since=since)
             await following.see_off_others(record.origin.run_id)
             return code
+
+
+def follow(engine: Engine, home: Home, stop: Stop, json: bool, options: str = "") -> Following:
+    """How a run is followed from here, and who answers what it asks."""
+    out = printer(json)
+    return Following(engine, out, stop, Asking(engine, home, out, prompt_for(stop, json)), options)
+
+
+async def answer_run(run_id: str, call_id: str, text: str, json: bool) -> int:
+    """Answer a question, and go on with the run."""
+    home = Home.from_environment(os.environ)
+    engine = Engine(home=home)
+    with Stop() as stop:
+        async with engine:
+            since = await engine.answer(run_id, call_id, text)
+            return await follow(engine, home, stop, json).run(RunId(run_id), after=since, since=since)
 
 
 async def cancel_run(run_id: str, json: bool) -> int:

@@ -5,12 +5,14 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.decide import OUTCOME_UNKNOWN
 from treadle.core.fold import fold_all
+from treadle.core.planning import OUTCOME_UNKNOWN
 from treadle.core.repair import repair
 from treadle.core.state import RunState, fresh
 from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.events import (
+    ApprovalDecided,
+    ApprovalRequested,
     LlmError,
     LlmResponse,
     RunEnd,
@@ -44,6 +46,7 @@ def check_journals(
         check_sequence(run_id, events)
         check_calls(run_id, events)
         check_effects(world, events, sole)
+        check_approvals(run_id, events)
         state = check_fold(origin, events, before)
         check_said(world, id_, state)
         history[session_id] = (*before, *state.said)
@@ -118,6 +121,31 @@ def check_effects(world: World, events: list[Event], sole: bool) -> None:
             case ToolCallError(call_id=call_id) | ToolCallBlocked(call_id=call_id):
                 if any(key.endswith(f"{event.run_id}/{call_id}") for key in world.effects):
                     raise Violation(f"{event.run_id}/{call_id} took effect without an intent")
+            case _:
+                pass
+
+
+def check_approvals(run_id: RunId, events: list[Event]) -> None:
+    """What needs an approval starts only after it, with the arguments that were approved, and has one decision."""
+    asked: dict[str, ApprovalRequested] = {}
+    decided: dict[str, ApprovalDecided] = {}
+    for event in events:
+        match event.data:
+            case ApprovalRequested(call_id=call_id) as request:
+                if call_id in asked:
+                    raise Violation(f"{run_id}: {call_id} was asked for twice")
+                asked[call_id] = request
+            case ApprovalDecided(approval_id) as decision:
+                if approval_id in decided:
+                    raise Violation(f"{run_id}: {approval_id} was decided twice")
+                decided[approval_id] = decision
+            case ToolCallStart(call_id, "sign", arguments):
+                request = asked.get(call_id)
+                decision = decided.get(request.approval_id) if request else None
+                if request is None or decision is None or decision.decision != "approve":
+                    raise Violation(f"{run_id}: {call_id} was started without an approval")
+                if arguments != (decision.arguments or request.arguments):
+                    raise Violation(f"{run_id}: {call_id} was started with other arguments than were approved")
             case _:
                 pass
 

@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from itertools import count
 from random import Random
 from typing import Any, Literal, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec, Retry
 from treadle.domain.errors import InvalidState
 from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import Message, ToolUse, user
+from treadle.domain.permissions import ApprovalRule, Approvals
+from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.model import ModelRequest
+from treadle.service import Answer as Verdict
 from treadle.service import Service, Submission
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import Failure, Reply, ScriptStep, ask, call, say
@@ -22,7 +27,13 @@ from treadle.testing.simulation.world import Process, Stream, Violation, World, 
 
 PATIENCE = 900.0
 """Virtual seconds after which a run that has not ended is called stuck."""
-AGENT = AgentSpec("simulated", "simulated", tools=("*",), retry=Retry(attempts=3, base_ms=100))
+AGENT = AgentSpec(
+    "simulated",
+    "simulated",
+    tools=("*",),
+    retry=Retry(attempts=3, base_ms=100),
+    approvals=Approvals(expires=20.0, rules=(ApprovalRule("sign", "ask"),)),
+)
 
 Answer = TypeVar("Answer")
 
@@ -85,14 +96,15 @@ class _Simulation:
     async def run(self) -> Report:
         for _ in range(self._schedule.workers):
             await self._start_process()
-        keeper = asyncio.ensure_future(self._keep_alive())
+        keepers = [asyncio.ensure_future(work) for work in (self._keep_alive(), self._decide())]
         try:
             people = [asyncio.ensure_future(self._person(number)) for number in range(3)]
             await asyncio.gather(*people)
             await self._until_all_ended()
             await self._until_all_told()
         finally:
-            keeper.cancel()
+            for keeper in keepers:
+                keeper.cancel()
         for reader in self._readers:
             if reader.done() and not reader.cancelled() and (error := reader.exception()):
                 raise error
@@ -157,7 +169,7 @@ class _Simulation:
         await asyncio.sleep(self._world.delay())
         session = SessionId(f"ses_{number % 2}")
         message = user(f"task {number} in {self._chance.randint(0, 3)} rounds")
-        submission = Submission(AGENT, message, session, key=f"person-{number}")
+        submission = Submission(AGENT, message, session, key=f"person-{number}", asker="terminal")
         ticket = await self._at(lambda service: service.submit(submission))
         if ticket.run_id not in self._streams:
             self._streams[ticket.run_id] = stream = Stream(ticket.run_id)
@@ -185,6 +197,22 @@ class _Simulation:
             case _:
                 await self._at(lambda service: service.cancel(run_id))
                 self._cancelled.add(run_id)
+
+    async def _decide(self) -> None:
+        """Somebody who looks at what waits now and then, and answers; a second one may answer as well."""
+        while True:
+            await asyncio.sleep(4 * self._chance.random())
+            for waiting in await self._at(lambda service: service.approvals()):
+                for _ in range(self._chance.choice((0, 1, 1, 2))):
+                    await self._answer(waiting)
+
+    async def _answer(self, waiting: ApprovalRecord) -> None:
+        edited = msgspec.json.encode({"n": next(self._numbers), "edited": True}).decode()
+        verdict = self._chance.choice(
+            (Verdict("approve"), Verdict("deny", note="no"), Verdict("approve", arguments=edited))
+        )
+        with suppress(InvalidState):  # somebody was faster, it has expired, or the process died having done it
+            await self._at(lambda service: service.decide(waiting.approval_id, verdict))
 
     async def _until_all_ended(self) -> None:
         loop = asyncio.get_running_loop()
@@ -232,7 +260,7 @@ class _Simulation:
     def _call(self) -> ToolUse:
         number = next(self._numbers)
         call_id = self._chance.choice((f"c{number}", f"c{number}", f"c{number}", "same", ""))
-        tool = self._chance.choice(("look", "look", "watch", "post", "post", "nonsense"))
+        tool = self._chance.choice(("look", "look", "watch", "post", "post", "sign", "nonsense"))
         match self._chance.randint(0, 9):
             case 0:
                 return call(tool, call_id, wrong=number)

@@ -14,13 +14,15 @@ from treadle.core.repair import repair
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.identity import Instant, RunId
 from treadle.domain.tools import ToolSpec
+from treadle.engine.absent import NoVault
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Hub
 from treadle.engine.loop import advance
 from treadle.models.breaker import CircuitBreaker
 from treadle.ports.model import Completed, Failed, Model, ModelRequest, Resolved, Show
-from treadle.ports.tool import InvalidArguments, Tool, ToolContext
+from treadle.ports.tool import InvalidArguments, Subjects, Tool, ToolContext
 from treadle.service import Service
+from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.connection import Database, open_database
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import InlineWriter
@@ -74,13 +76,27 @@ class Process:
         self._sole = sole
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.hub = Hub(world.clock, world.ids, self._wake)
-        self.store = SqliteJournal(InlineWriter(world.disk), self.hub, world.clock)
+        writer = InlineWriter(world.disk)
+        self.store = SqliteJournal(writer, self.hub, world.clock)
+        approvals = SqliteApprovals(writer)
         self.journal = FaultyJournal(self.store, plan, self._die, world.delay)
         self.dispatcher = LocalDispatcher(self.journal, world.clock, name)
         models = SimulatedModels(self)
         tools = SimulatedTools(self)
-        self.service = Service(self.journal, self.store, self.hub, models, tools, world.clock, world.ids)
-        self.deps = Deps(self.journal, self.hub, models, tools, world.clock, world.ids, world.chance.random, name)
+        self.service = Service(
+            self.journal, self.store, approvals, self.hub, models, tools, NoVault(), world.clock, world.ids
+        )
+        self.deps = Deps(
+            self.journal,
+            self.hub,
+            models,
+            tools,
+            world.clock,
+            world.ids,
+            world.chance.random,
+            name,
+            approvals=approvals,
+        )
 
     async def start(self) -> None:
         if self._sole:
@@ -177,6 +193,7 @@ class SimulatedTools:
                 ToolSpec("look", "Look something up.", {}, effect="read", repeatable=True),
                 ToolSpec("watch", "Look, with a risk.", {}, effect="read", repeatable=False),
                 ToolSpec("post", "Change the world.", {}, effect="external", repeatable=False),
+                ToolSpec("sign", "Change the world, if a person agrees.", {}, effect="external", repeatable=False),
             )
         }
 
@@ -199,6 +216,9 @@ class SimulatedTool:
         if "n" not in decoded:
             raise InvalidArguments("`n` is missing")
         return decoded
+
+    def subjects(self, arguments: Any) -> Subjects:
+        return Subjects((self.spec.name,))
 
     async def run(self, arguments: Any, context: ToolContext) -> str:
         world = self._process.world

@@ -1,0 +1,79 @@
+"""An answer that claims what no call has done. The model is asked once; then the answer goes out, with the claim on
+it as unverified."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from treadle.core.claims import Act, Claim, claims_in
+from treadle.core.guards.verdict import Warn
+from treadle.core.state import RunState, said_something
+from treadle.domain.events import PhantomAction
+from treadle.domain.identity import Instant
+from treadle.domain.messages import ToolResult
+from treadle.domain.tools import ToolSpec
+
+_SIGNS: Final[dict[Act, str]] = {
+    "send": """send mail message post publish tweet notif forward submit upload deploy push release
+        reply share slack deliver sms comment""",
+    "create": """create write save add generate make register init clone
+        export insert put edit append upload copy""",
+    "change": """update edit modify change fix rename move replace refactor config enable disable merge
+        commit patch apply close archive set reset assign upgrade migrate format revert write""",
+    "delete": "delete remove clean drop erase wipe purge revoke unsubscribe uninstall clear trash write edit",
+    "run": """run exec test install start stop compile build launch kill reboot trigger command shell
+        query script job python deploy""",
+    "arrange": """schedul book reserv cancel invite remind alarm timer calendar event meeting appointment""",
+    "pay": "order purchas buy pay transfer refund invoice checkout process issue",
+}
+"""Act -> what the name or description of a tool has in it that may do such a thing."""
+_GENERAL: Final = "bash shell command exec python code terminal"
+"""What the name of a tool has in it that can do anything."""
+
+
+def judge(state: RunState, now: Instant) -> Warn | None:
+    if state.phantom_claims or state.reply is None or state.reply.stop == "interrupted":
+        return None
+    if not said_something(state.reply) or (claim := unverified(state)) is None:
+        return None
+    note = (
+        f'You say: "{claim.sentence}" No tool call of this conversation has done that. Do it with a tool now, or '
+        "answer again and say plainly what you did and did not do."
+    )
+    return Warn((PhantomAction(state.phantom_claims + 1, claim.sentence, note),))
+
+
+def unverified(state: RunState) -> Claim | None:
+    """The first claim of the answer that nothing bears out."""
+    claims = claims_in(state.answer)
+    if not claims:
+        return None
+    done = list(_done(state))
+    return next((claim for claim in claims if not any(_may_have_done(spec, claim.act) for spec in done)), None)
+
+
+def _done(state: RunState) -> Iterator[ToolSpec]:
+    """The tools whose calls have succeeded, in this run or before it in its session."""
+    names = {use.call_id: use.name for message in state.transcript.messages for use in message.calls}
+    for message in state.transcript.messages:
+        for part in message.parts:
+            if isinstance(part, ToolResult) and not part.is_error and part.call_id in names:
+                name = names[part.call_id]
+                yield state.tools.get(name) or ToolSpec(name, "", {})
+
+
+def _may_have_done(spec: ToolSpec, act: Act) -> bool:
+    """Whether a call of this tool bears out such a claim: it changes things, and not only other things."""
+    signs = f"{spec.name} {spec.description}".lower()
+    if not spec.writes:
+        return act == "run" and _has(signs, act)  # a query or a test run may well only read
+    if _is_general(spec) or _has(signs, act) or (act == "change" and _has(signs, "arrange")):
+        return True
+    return not any(_has(signs, other) for other in _SIGNS)  # nobody can tell what it does
+
+
+def _is_general(spec: ToolSpec) -> bool:
+    return spec.effect == "external" and any(word in spec.name.lower() for word in _GENERAL.split())
+
+
+def _has(text: str, act: Act) -> bool:
+    return any(sign in text for sign in _SIGNS[act].split())

@@ -1,0 +1,77 @@
+"""Whether a call goes ahead, is asked for, or is refused: by the rules, and by what was granted."""
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from treadle.core.state import RunState
+from treadle.domain.permissions import ApprovalRule, Approvals, Verdict
+from treadle.ports.approvals import Grant
+from treadle.ports.tool import Subjects
+
+_STRICTNESS: dict[Verdict, int] = {"auto": 0, "ask": 1, "deny": 2}
+
+
+class Ruling(Struct, frozen=True):
+    verdict: Verdict
+    reason: str = ""
+
+
+WAVED_THROUGH = Ruling("auto")
+
+
+def can_be_asked(state: RunState) -> bool:
+    """Whether somebody can answer: whoever sent the message, or somebody at the API."""
+    return state.asker is not None or state.agent.approvals.via is not None
+
+
+def needs_no_ruling(approvals: Approvals) -> bool:
+    """Whether nothing is ever asked for or refused, but for what a tool itself is cautious about."""
+    return approvals.default == "auto" and not approvals.rules
+
+
+def rule_on(approvals: Approvals, tool: str, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
+    """The strictest ruling on anything that the call would do.
+
+    What cannot be told apart is never waved through by a rule, and is asked for where any rule might refuse it."""
+    of_tool = [rule for rule in approvals.rules if fnmatchcase(tool, rule.tool)]
+    rulings = [_on_text(approvals, of_tool, tool, text, grants) for text in subjects.texts or ("",)]
+    if subjects.caution is not None:
+        rulings.append(Ruling("ask", subjects.caution))
+    if subjects.opaque is not None:
+        might_refuse = approvals.default != "auto" or any(rule.do != "auto" for rule in of_tool)
+        rulings.append(Ruling("ask", subjects.opaque) if might_refuse else WAVED_THROUGH)
+    return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
+
+
+def matches(rule: ApprovalRule, text: str) -> bool:
+    return rule.match is None or fnmatchcase(text, rule.match)
+
+
+def check_examples(rule: ApprovalRule, seen_in: Callable[[str], Sequence[str]]) -> None:
+    """Raise ValueError where a rule does not do what its examples say. `seen_in` gives what a rule looks at."""
+    for expected, examples in ((True, rule.examples.match), (False, rule.examples.no_match)):
+        for example in examples:
+            if any(matches(rule, text) for text in seen_in(example)) is not expected:
+                does = "does not match" if expected else "matches"
+                raise ValueError(f"the rule `{rule.match or '*'}` for `{rule.tool}` {does} its example `{example}`")
+
+
+def _on_text(
+    approvals: Approvals, rules: Sequence[ApprovalRule], tool: str, text: str, grants: Sequence[Grant]
+) -> Ruling:
+    ruling = _by_rules(approvals, rules, tool, text)
+    granted = ruling.verdict == "ask" and any(
+        grant.tool == tool and fnmatchcase(text, grant.pattern) for grant in grants
+    )
+    return WAVED_THROUGH if granted else ruling
+
+
+def _by_rules(approvals: Approvals, rules: Sequence[ApprovalRule], tool: str, text: str) -> Ruling:
+    matching = [rule for rule in rules if matches(rule, text)]
+    if not matching:
+        return Ruling(approvals.default, f"`{tool}` is on {approvals.default} by default")
+    strictest = max(matching, key=lambda rule: _STRICTNESS[rule.do])
+    of_what = f" for `{strictest.match}`" if strictest.match is not None else ""
+    return Ruling(strictest.do, f"the rule{of_what} of `{strictest.tool}` says {strictest.do}")

@@ -1,0 +1,16 @@
+"""Spans of time as people write them."""
+
+import re
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds(duration: float | str) -> float:
+    """A duration in seconds, from a number or from text such as `90s`, `10m` or `7d`."""
+    if isinstance(duration, str):
+        match = _DURATION.fullmatch(duration.strip())
+        if match is None:
+            raise ValueError(f"`{duration}` is not a duration; accepted: seconds, or text such as 90s, 10m, 7d")
+        return float(match[1]) * _SECONDS[match[2]]
+    return float(duration)

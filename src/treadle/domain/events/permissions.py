@@ -1,0 +1,92 @@
+"""Questions to people, their answers, and the use of secrets."""
+
+from typing import Literal
+
+from treadle.domain.events.vocabulary import EventData, durable
+from treadle.domain.identity import ApprovalId, Instant
+
+
+@durable("approval_requested")
+class ApprovalRequested(EventData, frozen=True):
+    """The call waits for a person. The approval is for exactly these arguments."""
+
+    approval_id: ApprovalId
+    call_id: str
+    name: str
+    arguments: str
+    reason: str
+    """Which rule asks, and about what."""
+    pattern: str | None = None
+    """What the rule for all such calls would match, where one can be offered."""
+    expires_at: Instant | None = None
+
+
+Decision = Literal["approve", "deny"]
+Remember = Literal["once", "session"]
+
+
+@durable("approval_decided")
+class ApprovalDecided(EventData, frozen=True):
+    """Somebody has answered. There is one answer to an approval."""
+
+    approval_id: ApprovalId
+    decision: Decision
+    arguments: str | None = None
+    """Other arguments than those asked for: it runs with these."""
+    note: str = ""
+    by: str = ""
+    remember: Remember = "once"
+
+
+@durable("approval_expired")
+class ApprovalExpired(EventData, frozen=True):
+    """Nobody answered in time."""
+
+    approval_id: ApprovalId
+    call_id: str
+
+
+@durable("clarify_requested")
+class ClarifyRequested(EventData, frozen=True):
+    """The agent asks a person something."""
+
+    call_id: str
+    question: str
+    options: tuple[str, ...] = ()
+
+
+@durable("clarify_answered")
+class ClarifyAnswered(EventData, frozen=True):
+    """A person has answered. There is one answer to a question."""
+
+    call_id: str
+    text: str
+    by: str = ""
+
+
+@durable("secret_used")
+class SecretUsed(EventData, frozen=True):
+    """A tool was handed the value of a secret."""
+
+    name: str
+    tool: str
+    call_id: str
+
+
+@durable("secret_denied")
+class SecretDenied(EventData, frozen=True):
+    """A secret was asked for that does not exist, or is not granted to this agent for this tool."""
+
+    name: str
+    tool: str
+    call_id: str
+    reason: str
+
+
+@durable("redacted")
+class Redacted(EventData, frozen=True):
+    """Secrets were taken out of a text before anybody saw it."""
+
+    names: tuple[str, ...]
+    where: Literal["user_message", "model_reply", "tool_result", "tool_arguments", "error"]
+    call_id: str | None = None

@@ -1,0 +1,7 @@
+"""The one entry for every surface: see `Service`."""
+
+from treadle.service.people import Answer
+from treadle.service.service import Service
+from treadle.service.submissions import MESSAGE_LIMIT, Submission, Ticket
+
+__all__ = ["MESSAGE_LIMIT", "Answer", "Service", "Submission", "Ticket"]

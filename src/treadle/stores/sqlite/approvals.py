@@ -1,0 +1,49 @@
+"""Approvals and what was granted with them, on SQLite."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.domain.envelope import Origin
+from treadle.domain.errors import UnknownApproval
+from treadle.domain.identity import ApprovalId, RunId, SessionId
+from treadle.ports.approvals import ApprovalRecord, Grant
+from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.group import Group
+from treadle.stores.sqlite.writer import Writer
+
+
+class SqliteApprovals:
+    """Implements `ports.approvals.Approvals`."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def find(self, approval_id: ApprovalId) -> ApprovalRecord:
+        found = await self._writer.read(lambda db: db.execute(SQL["approval"], (approval_id,)).fetchone())
+        if found is None:
+            raise UnknownApproval(
+                f"There is no approval {approval_id} in this database. `treadle approvals list` shows what waits."
+            )
+        return _record(found)
+
+    async def pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
+        def work(db: Database) -> list[ApprovalRecord]:
+            if run_id is None:
+                return [_record(row) for row in db.execute(SQL["pending_approvals"])]
+            return [_record(row) for row in db.execute(SQL["pending_approvals_of_run"], (run_id,))]
+
+        return await self._writer.read(work)
+
+    async def grants(self, session_id: SessionId) -> Sequence[Grant]:
+        return await self._writer.read(lambda db: [Grant(*row) for row in db.execute(SQL["grants"], (session_id,))])
+
+    async def grant(self, session_id: SessionId, grant: Grant) -> None:
+        def work(group: Group) -> None:
+            group.db.execute(SQL["insert_grant"], (session_id, grant.tool, grant.pattern))
+
+        await self._writer.write(work, lambda _: None, patient=False)
+
+
+def _record(row: Any) -> ApprovalRecord:
+    approval_id, run_id, session_id, agent_id, parent, *rest = row
+    return ApprovalRecord(approval_id, Origin(run_id, session_id, agent_id, parent), *rest)

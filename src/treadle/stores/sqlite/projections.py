@@ -1,0 +1,53 @@
+"""What is written beside an event, in its transaction, so that lists need not read journals."""
+
+from collections.abc import Callable
+
+from treadle.domain.envelope import Draft
+from treadle.domain.errors import InvalidState
+from treadle.domain.events import ApprovalDecided, ApprovalExpired, ApprovalRequested
+from treadle.domain.identity import ApprovalId
+from treadle.stores.sqlite.connection import SQL, Database
+
+
+def _requested(db: Database, run: int, made: Draft) -> None:
+    data = made.data
+    assert isinstance(data, ApprovalRequested)
+    db.execute(
+        SQL["insert_approval"],
+        (
+            data.approval_id,
+            run,
+            data.call_id,
+            data.name,
+            data.arguments,
+            data.reason,
+            data.pattern,
+            made.timestamp,
+            data.expires_at,
+        ),
+    )
+
+
+def _decided(db: Database, _: int, made: Draft) -> None:
+    assert isinstance(made.data, ApprovalDecided)
+    db.execute(SQL["decide_approval"], (made.data.decision, made.data.approval_id))
+
+
+def _expired(db: Database, _: int, made: Draft) -> None:
+    assert isinstance(made.data, ApprovalExpired)
+    db.execute(SQL["decide_approval"], ("expired", made.data.approval_id))
+
+
+PROJECTIONS: dict[str, Callable[[Database, int, Draft], None]] = {
+    "approval_requested": _requested,
+    "approval_decided": _decided,
+    "approval_expired": _expired,
+}
+"""By type of event. Each is handed the database, the number of the run and the event."""
+
+
+def refuse_closed(db: Database, approval_id: ApprovalId) -> None:
+    """Raise InvalidState unless the approval still waits for its answer."""
+    found = db.execute(SQL["approval"], (approval_id,)).fetchone()
+    if found is None or found[-1] is not None:
+        raise InvalidState(f"{approval_id} is not open any more.")

@@ -1,0 +1,24 @@
+"""The tools that every engine has. A tool of one's own that has the name of one of them takes its place."""
+
+from collections.abc import Iterator
+
+from treadle.ports.sandbox import Commands
+from treadle.ports.tool import Tool
+from treadle.ports.vault import Vault
+from treadle.tools.bash import ALIAS, NAME, Bash
+from treadle.tools.clarify import clarify
+from treadle.tools.files import files
+from treadle.tools.recall import recall
+from treadle.tools.toolset import Toolset
+from treadle.tools.vault_get import vault_get
+from treadle.tools.web import web_fetch_tool
+
+
+def builtin(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
+    yield files()
+    yield Bash(commands, NAME)
+    yield Bash(commands, ALIAS)
+    yield web_fetch_tool()
+    yield recall
+    yield clarify
+    yield vault_get(vault)

@@ -1,0 +1,104 @@
+"""Tools that go together: chosen, renamed and wrapped as one. Each change gives a new set; the old one stays."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+import msgspec
+
+from treadle.domain.tools import ToolSpec
+from treadle.ports.tool import Observation, Subjects, Tool, ToolContext
+
+Proceed = Callable[[Any], Awaitable[str | Observation]]
+"""Run the wrapped tool with these arguments."""
+
+
+class Wrapper(Protocol):
+    async def __call__(
+        self, spec: ToolSpec, arguments: Any, context: ToolContext, proceed: Proceed
+    ) -> str | Observation:
+        """Run a tool, or do something else instead; before, after or around it."""
+        ...
+
+
+class Toolset:
+    """A named group of tools. In an agent file it goes by `@name`."""
+
+    def __init__(self, name: str, tools: Iterable[Tool]) -> None:
+        self.name = name
+        self._tools = tuple(tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple([tool.spec.name for tool in self._tools])
+
+    def only(self, *globs: str) -> "Toolset":
+        """Those whose names match."""
+        return Toolset(self.name, [tool for tool in self._tools if _matches(tool, globs)])
+
+    def without(self, *globs: str) -> "Toolset":
+        return Toolset(self.name, [tool for tool in self._tools if not _matches(tool, globs)])
+
+    def prefixed(self, prefix: str) -> "Toolset":
+        """The same tools under longer names, where two sets would clash."""
+        return Toolset(self.name, [_Named(tool, f"{prefix}{tool.spec.name}") for tool in self._tools])
+
+    def wrapped(self, *wrappers: Wrapper) -> "Toolset":
+        """Each tool inside these wrappers; the first is the outermost."""
+        return Toolset(self.name, [wrap(tool, *wrappers) for tool in self._tools])
+
+
+def wrap(tool: Tool, *wrappers: Wrapper) -> Tool:
+    """The tool inside these wrappers; the first is the outermost."""
+    for wrapper in reversed(wrappers):
+        tool = _Wrapped(tool, wrapper)
+    return tool
+
+
+class _Around:
+    """A tool that is another one in most ways."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._tool.spec
+
+    def parse(self, arguments: str) -> Any:
+        return self._tool.parse(arguments)
+
+    def subjects(self, arguments: Any) -> Subjects:
+        return self._tool.subjects(arguments)
+
+    async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
+        return await self._tool.run(arguments, context)
+
+
+class _Named(_Around):
+    def __init__(self, tool: Tool, name: str) -> None:
+        super().__init__(tool)
+        self._spec = msgspec.structs.replace(tool.spec, name=name)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+
+class _Wrapped(_Around):
+    def __init__(self, tool: Tool, wrapper: Wrapper) -> None:
+        super().__init__(tool)
+        self._wrapper = wrapper
+
+    async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
+        async def proceed(changed: Any) -> str | Observation:
+            return await self._tool.run(changed, context)
+
+        return await self._wrapper(self._tool.spec, arguments, context, proceed)
+
+
+def _matches(tool: Tool, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(tool.spec.name, glob) for glob in globs)

@@ -1,0 +1,97 @@
+"""Which calls of one turn run together: nothing runs beside what changes what it touches."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle.core.ledger import Ledger
+from treadle.core.overlap import may_run_beside
+from treadle.domain.messages import ToolUse
+from treadle.domain.tools import ToolSpec
+
+
+def spec(name: str, **more: Any) -> ToolSpec:
+    return ToolSpec(name, "", {}, **more)
+
+
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        spec("read", effect="read", paths=("path",)),
+        spec("search", effect="read", paths=("path",)),
+        spec("write", effect="write", paths=("path",)),
+        spec("move", effect="write", paths=("source", "target")),
+        spec("fetch", effect="read"),
+        spec("think", effect="none"),
+        spec("bash"),
+        spec("post", effect="external", parallel=True),
+        spec("alone", effect="read", parallel=False),
+        spec("ask", effect="none", interactive=True),
+        spec("clarify", effect="none", asks_a_person=True, parallel=False),
+    )
+}
+
+
+def together(one: tuple[str, dict[str, Any]], two: tuple[str, dict[str, Any]]) -> bool:
+    ledger = Ledger()
+    first, second = (
+        ledger.ask(ToolUse(f"c{n}", name, msgspec.json.encode(arguments).decode()), TOOLS.get(name))
+        for n, (name, arguments) in enumerate((one, two))
+    )
+    answer = may_run_beside(first, second, TOOLS)
+    assert may_run_beside(second, first, TOOLS) is answer, "it is the same either way"
+    return answer
+
+
+Asked = tuple[str, dict[str, Any]]
+TOGETHER: list[tuple[Asked, Asked]] = [
+    (("read", {"path": "a"}), ("read", {"path": "a"})),
+    (("read", {"path": "a"}), ("write", {"path": "b"})),
+    (("write", {"path": "a"}), ("write", {"path": "b"})),
+    (("write", {"path": "src/a"}), ("write", {"path": "src/ab"})),
+    (("move", {"source": "a", "target": "b"}), ("write", {"path": "c"})),
+    (("write", {"path": "a"}), ("think", {})),
+    (("fetch", {"url": "x"}), ("read", {"path": "a"})),
+    (("post", {}), ("read", {"path": "a"})),
+    (("nosuch", {}), ("bash", {})),
+]
+
+
+@pytest.mark.parametrize(("one", "two"), TOGETHER, ids=str)
+def test_these_run_together(one: Asked, two: Asked) -> None:
+    assert together(one, two)
+
+
+APART: list[tuple[Asked, Asked]] = [
+    (("write", {"path": "a"}), ("write", {"path": "a"})),
+    (("write", {"path": "a"}), ("write", {"path": "./b/../a"})),
+    (("write", {"path": "a"}), ("read", {"path": "A"})),
+    (("write", {"path": "src/a"}), ("search", {"path": "src"})),
+    (("write", {"path": "src/a"}), ("search", {})),
+    (("write", {"path": "src/a"}), ("search", {"path": "."})),
+    (("write", {"path": "a"}), ("write", {"path": "/work/a"})),
+    (("write", {"path": "a"}), ("write", {"path": "../here/a"})),
+    (("write", {"path": "/"}), ("write", {"path": "/a"})),
+    (("move", {"source": "a", "target": "b"}), ("read", {"path": "b"})),
+    (("write", {"path": "a"}), ("fetch", {"url": "x"})),
+    (("write", {"path": ["a"]}), ("write", {"path": "b"})),
+    (("bash", {}), ("read", {"path": "a"})),
+    (("bash", {}), ("bash", {})),
+    (("ask", {}), ("think", {})),
+    (("clarify", {}), ("read", {"path": "a"})),
+    (("alone", {}), ("read", {"path": "a"})),
+    (("post", {}), ("write", {"path": "a"})),
+]
+
+
+@pytest.mark.parametrize(("one", "two"), APART, ids=str)
+def test_these_do_not(one: Asked, two: Asked) -> None:
+    assert not together(one, two)
+
+
+def test_arguments_that_cannot_be_read_stand_alone() -> None:
+    ledger = Ledger()
+    broken = ledger.ask(ToolUse("a", "write", '{"path": "x'), TOOLS["write"])
+    whole = ledger.ask(ToolUse("b", "write", '{"path": "y"}'), TOOLS["write"])
+    assert not may_run_beside(broken, whole, TOOLS)

@@ -1,0 +1,75 @@
+"""The rules for approvals: the strictest that matches decides, and what nobody can tell is never waved through."""
+
+import pytest
+
+from treadle.core.permissions import rule_on
+from treadle.domain.permissions import ApprovalRule, Approvals, Verdict
+from treadle.ports.approvals import Grant
+from treadle.ports.tool import Subjects
+
+ASK = Approvals(default="ask", rules=(ApprovalRule("read_*", "auto"), ApprovalRule("bash", "auto", "git *")))
+GIT = Approvals(
+    default="ask",
+    rules=(
+        ApprovalRule("bash", "ask", "git push *"),
+        ApprovalRule("bash", "auto", "git *"),
+        ApprovalRule("bash", "deny", "git push --force*"),
+    ),
+)
+OPEN = Approvals(rules=(ApprovalRule("bash", "ask", "rm *"), ApprovalRule("drop_*", "deny")))
+
+
+@pytest.mark.parametrize(
+    ("approvals", "tool", "texts", "verdict"),
+    [
+        (Approvals(), "anything", ("x",), "auto"),
+        (Approvals(default="deny"), "anything", (), "deny"),
+        (ASK, "read_file", ("a",), "auto"),
+        (ASK, "write_file", ("a",), "ask"),
+        (ASK, "bash", ("git status",), "auto"),
+        (ASK, "bash", ("git status", "rm x"), "ask"),
+        (ASK, "bash", ("gitx",), "ask"),
+        (GIT, "bash", ("git push origin",), "ask"),
+        (GIT, "bash", ("git push --force origin",), "deny"),
+        (GIT, "bash", ("git log",), "auto"),
+        (OPEN, "bash", ("ls", "rm x"), "ask"),
+        (OPEN, "bash", ("ls",), "auto"),
+        (OPEN, "drop_table", (), "deny"),
+    ],
+)
+def test_the_strictest_rule_decides(
+    approvals: Approvals, tool: str, texts: tuple[str, ...], verdict: Verdict
+) -> None:
+    assert rule_on(approvals, tool, Subjects(texts)).verdict == verdict
+
+
+def test_a_rule_says_which_it_is() -> None:
+    ruling = rule_on(GIT, "bash", Subjects(("git push origin",)))
+    assert ruling.reason == "the rule for `git push *` of `bash` says ask"
+    assert rule_on(ASK, "post", Subjects(())).reason == "`post` is on ask by default"
+
+
+@pytest.mark.parametrize(
+    ("approvals", "verdict"), [(Approvals(), "auto"), (OPEN, "ask"), (GIT, "ask"), (ASK, "ask")]
+)
+def test_what_nobody_can_tell_is_asked_for_where_any_rule_might_refuse_it(
+    approvals: Approvals, verdict: Verdict
+) -> None:
+    subjects = Subjects(("git log",), opaque="the command is made when it runs")
+    assert rule_on(approvals, "bash", subjects).verdict == verdict
+
+
+def test_what_a_tool_is_cautious_about_is_asked_for_whatever_the_rules_say() -> None:
+    allowed = Approvals(rules=(ApprovalRule("bash", "auto"),))
+    ruling = rule_on(allowed, "bash", Subjects(("rm -rf /",), caution="it removes everything"))
+    assert (ruling.verdict, ruling.reason) == ("ask", "it removes everything")
+
+
+def test_a_grant_answers_what_would_be_asked_and_nothing_else() -> None:
+    grants = (Grant("bash", "git push *"),)
+    assert rule_on(GIT, "bash", Subjects(("git push origin",)), grants).verdict == "auto"
+    assert rule_on(GIT, "bash", Subjects(("git push --force x",)), (Grant("bash", "*"),)).verdict == "deny"
+    assert rule_on(GIT, "bash", Subjects(("git push origin", "rm x")), grants).verdict == "ask"
+    assert rule_on(GIT, "other", Subjects(("git push origin",)), grants).verdict == "ask"
+    opaque = Subjects(("git push origin",), opaque="an expansion")
+    assert rule_on(GIT, "bash", opaque, grants).verdict == "ask"

@@ -1,0 +1,124 @@
+"""An agent asks a person something: the run is parked, and the answer is the result of the call."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import treadle
+from tests.engine.running import agent, journal, opened, types, until
+from tests.observed import all_told
+from treadle.domain.errors import InvalidState
+from treadle.domain.events import ClarifyRequested
+from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.tools.clarify import Clarify
+
+TERMINAL: dict[str, Any] = {"asker": "terminal"}
+
+
+def which() -> Any:
+    return ask(call("clarify", "c1", question="Which key?", options=["iron", "brass"]))
+
+
+def told(model: ScriptedModel) -> str:
+    [result] = all_told(model.requests[-1].conversation.messages[-1].parts)
+    return result.content
+
+
+def test_the_answer_is_the_result(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(which())) as engine:
+            run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
+            asked = await until(engine, run_id, "clarify_requested")
+            assert asked.data == ClarifyRequested("c1", "Which key?", ("iron", "brass"))
+            await until(engine, run_id, "run_waiting")
+        model = ScriptedModel(say("brass it is"))
+        async with opened(tmp_path, model) as engine:
+            [question] = await engine.service.questions(run_id)
+            with pytest.raises(InvalidState, match="no open question"):
+                await engine.answer(run_id, "c9", "brass")
+            await engine.answer(run_id, question.call_id, "brass")
+            assert (await engine.wait(run_id)).text == "brass it is"
+            with pytest.raises(InvalidState):
+                await engine.answer(run_id, question.call_id, "iron")
+            assert "tool_call_start" not in types(await journal(engine, run_id)), "nothing was run"
+        assert told(model) == "brass"
+
+    asyncio.run(story())
+
+
+def test_where_nobody_can_answer_the_agent_is_told_to_go_on(tmp_path: Path) -> None:
+    model = ScriptedModel(which(), say("I assumed brass"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            await engine.run(agent(tools=["clarify"]), "go")
+        assert "Nobody can answer" in told(model)
+
+    asyncio.run(story())
+
+
+def test_a_message_instead_of_an_answer_goes_on(tmp_path: Path) -> None:
+    model = ScriptedModel(which(), say("fine"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
+            await until(engine, run_id, "run_waiting")
+            await engine.steer(run_id, "forget the keys")
+            assert (await engine.wait(run_id)).text == "fine"
+        assert "forget the keys" in model.requests[-1].conversation.messages[-1].text
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_callback_answers(tmp_path: Path, later: bool) -> None:
+    model = ScriptedModel(which(), say("done"))
+
+    async def in_a_while() -> str:
+        await asyncio.sleep(0)
+        return "iron"
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            callbacks = treadle.Callbacks(on_clarify=lambda event: in_a_while() if later else "iron")
+            await engine.run(agent(tools=["clarify"]), "go", callbacks)
+        assert told(model) == "iron"
+
+    asyncio.run(story())
+
+
+def test_two_answers_at_once_are_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(which(), say("done"))) as engine:
+            run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
+            await until(engine, run_id, "run_waiting")
+            answers = await asyncio.gather(
+                *(engine.answer(run_id, "c1", text) for text in ("iron", "brass", "gold")), return_exceptions=True
+            )
+            assert sum(isinstance(answer, InvalidState) for answer in answers) == 2
+            assert types(await journal(engine, run_id)).count("clarify_answered") == 1
+
+    asyncio.run(story())
+
+
+def test_any_tool_may_ask_a_person(tmp_path: Path) -> None:
+    class Confirm(Clarify):
+        """The same under another name."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.spec = msgspec.structs.replace(self.spec, name="confirm")
+
+    model = ScriptedModel(ask(call("confirm", "c1", question="Sure?")), say("done"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            callbacks = treadle.Callbacks(on_clarify=lambda event: "sure")
+            await engine.run(agent(tools=[Confirm()]), "go", callbacks)
+        assert told(model) == "sure"
+
+    asyncio.run(story())

@@ -1,0 +1,17 @@
+"""Results as tools gave them: without the line that says how the call ended."""
+
+from collections.abc import Iterable
+
+from treadle.domain.messages import Part, ToolResult
+from treadle.domain.observations import SCHEMA
+
+
+def told(result: Part) -> ToolResult:
+    assert isinstance(result, ToolResult)
+    head, _, text = result.content.partition("\n")
+    assert SCHEMA in head, f"{result.content!r} is not an observation"
+    return ToolResult(result.call_id, text, result.is_error)
+
+
+def all_told(parts: Iterable[Part]) -> tuple[ToolResult, ...]:
+    return tuple(told(part) for part in parts)
