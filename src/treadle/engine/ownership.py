@@ -133,6 +133,8 @@ class Log:
         try:
             if self._folded != known and (data or release is not None):
                 return False  # a delivery was folded while this waited for its turn: decide again
+            if not (data or self._facts or release is not None):
+                return True  # somebody else's commit took it along
             now = self._deps.clock.now()
             intents = tuple(drafts(self._deps.ids, now, data)) if data else ()
             facts, self._facts = tuple(self._facts), []

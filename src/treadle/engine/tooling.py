@@ -26,7 +26,7 @@ from treadle.engine.finishing import finish
 from treadle.engine.interruption import Interruption
 from treadle.engine.ownership import Log
 from treadle.ports.tool import Observation, ToolContext, ToolError
-from treadle.ports.vault import SecretRefused, VaultError
+from treadle.ports.vault import SecretRefused, TextStream, VaultError
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +79,8 @@ class Running:
         self._began = deps.clock.monotonic()
         self._timeout = _timeout(item, deps)
         self._shown = 0
-        redactor = deps.vault.redactor
-        self._hidden = None if redactor.is_idle else redactor.stream()
+        self._hidden: TextStream | None = None
+        """What it shows, with the secrets taken out; made when it shows something first."""
 
     async def to_its_end(self) -> tuple[EventData, ...]:
         """Run the tool, within its time; whatever becomes of it is events, the last of which is its result."""
@@ -160,7 +160,9 @@ class Running:
 
     def _show(self, text: str) -> None:
         call = self.item.call
-        text = text if self._hidden is None else self._hidden.feed(text)
+        if self._hidden is None:
+            self._hidden = self._deps.vault.redactor.stream()
+        text = self._hidden.feed(text)
         self._log.live(ToolCallProgress(call.started, call.call_id, self._shown, text), call.started)
         self._shown += len(text)
 

@@ -1,0 +1,94 @@
+"""`python -m bench.tools`: what a tool call costs on its way through the engine, in CPU time.
+
+A no-op tool is called many times in one turn, and the turn without it is taken off. Then once more with all of it
+on: a hook, approval rules that let it pass, and a vault of twenty secrets whose redactor looks at every result."""
+
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import treadle
+from treadle.domain.messages import ToolUse
+from treadle.home import Home
+from treadle.testing.models import ScriptedModel, ScriptStep, ask, call, say
+from treadle.vault.store import Grant, VaultStore
+
+STEPS = 40
+CALLS = 10
+ROUNDS = 5
+BAR_MS = 0.3
+
+
+@treadle.tool(effect="none", repeatable=True)
+async def nothing(number: int) -> str:
+    """Do nothing."""
+    return f"nothing {number}"
+
+
+class Looking(treadle.Hook):
+    """A hook that lets everything pass."""
+
+
+def script(calls: int) -> list[ScriptStep]:
+    """Every call with other arguments, so that no guard has anything to say."""
+    steps: list[ScriptStep] = []
+    for step in range(STEPS):
+        uses: list[ToolUse] = [call("nothing", f"c{step}_{n}", number=step * CALLS + n) for n in range(calls)]
+        steps.append(ask(*uses))
+    return [*steps, say("done")]
+
+
+async def seconds(folder: Path, calls: int, everything: bool) -> float:
+    """CPU seconds of one run."""
+    rules = (
+        [{"tool": "nothing", "do": "auto"}, {"tool": "bash", "match": "rm *", "do": "deny"}] if everything else []
+    )
+    agent = treadle.Agent(
+        name="bench",
+        model="scripted/x",
+        tools=[nothing],
+        limits={"max_steps": None, "stuck_steps": 10**6},
+        approvals={"default": "ask", "rules": rules} if everything else None,
+    )
+    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
+    engine.add_model("scripted", ScriptedModel(*script(calls)))
+    if everything:
+        engine.add_hooks(Looking())
+    async with engine:
+        began = time.process_time()
+        result = await engine.run(agent, "go")
+        spent = time.process_time() - began
+    assert (result.outcome, result.metrics.actions) == ("completed", STEPS * calls), result
+    return spent
+
+
+def per_call(everything: bool) -> float:
+    """Milliseconds of CPU for one call: the median of several rounds."""
+    samples: list[float] = []
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            if everything:
+                with closing(VaultStore(folder, {})) as vault:
+                    for number in range(20):
+                        vault.put(f"SECRET_{number}", f"value-of-secret-{number}", (Grant("bench"),))
+            one = asyncio.run(seconds(folder, 1, everything))
+            many = asyncio.run(seconds(folder, CALLS, everything))
+            samples.append((many - one) / (STEPS * (CALLS - 1)) * 1000)
+    return statistics.median(samples)
+
+
+def main() -> int:
+    plain, whole = per_call(everything=False), per_call(everything=True)
+    print(f"a no-op call:                                   {plain:.3f} ms of CPU")
+    print(f"with a hook, rules and a vault of 20 secrets:   {whole:.3f} ms of CPU")
+    print(f"the bar:                                        {BAR_MS} ms")
+    return 0 if max(plain, whole) <= BAR_MS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
