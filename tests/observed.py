@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 
 from treadle.domain.messages import Part, ToolResult
-from treadle.domain.observations import SCHEMA
+from treadle.domain.observations import SCHEMA, text_of
 
 
 def told(result: Part) -> ToolResult:
     assert isinstance(result, ToolResult)
-    head, _, text = result.content.partition("\n")
-    assert SCHEMA in head, f"{result.content!r} is not an observation"
-    return ToolResult(result.call_id, text, result.is_error)
+    assert SCHEMA in result.content, f"{result.content!r} is not an observation"
+    return ToolResult(result.call_id, text_of(result.content), result.is_error)
 
 
 def all_told(parts: Iterable[Part]) -> tuple[ToolResult, ...]:

@@ -4,6 +4,12 @@ as it is. Escaped inside the JSON it would be longer, and models would quote it 
 SCHEMA = "treadle.tool_observation.v1"
 
 
+def text_of(observed: str) -> str:
+    """What the call told, without the line that says how it ended."""
+    head, _, text = observed.partition("\n")
+    return text if SCHEMA in head else observed
+
+
 def observation(
     status: str, content: str, duration_ms: int, exit_code: int | None = None, truncated: bool = False
 ) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import treadle
 from treadle.domain.events import RunEnd
 from treadle.domain.messages import ToolResult
+from treadle.domain.observations import text_of
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.printing import Transcript
@@ -104,7 +105,8 @@ def reporting(report: Path, killed: bool) -> list[Tool]:
 
 def results(request: ModelRequest) -> list[str]:
     """What the latest tool calls brought."""
-    return [part.content for part in request.conversation.messages[-1].parts if isinstance(part, ToolResult)]
+    parts = request.conversation.messages[-1].parts
+    return [text_of(part.content) for part in parts if isinstance(part, ToolResult)]
 
 
 def count_each(request: ModelRequest) -> Reply:

@@ -1,0 +1,22 @@
+"""The demo, as far as it needs no weights: a run is killed in the middle, and nothing is done twice."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_the_run_that_is_killed_goes_on_and_does_nothing_twice(tmp_path: Path) -> None:
+    program = f"from pathlib import Path; from treadle.surfaces.demo import survive; survive(Path({str(tmp_path)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PATH": os.environ["PATH"], "TREADLE_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "kill -9, in the middle of write_report" in done.stdout
+    assert "the report has 1 line, not two" in done.stdout
+    assert "taken up again" in done.stderr
