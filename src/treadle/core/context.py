@@ -21,7 +21,7 @@ LONGEST_REASONED = 32_768
 
 RESULT_SHARE = 0.25
 """Of what is left of the context, so much may go to the results of one turn."""
-LEAST_RESULT = 2000
+LEAST_RESULT = 4096
 MOST_RESULT = 64 * 1024
 """Characters of one result: however full the context is, and however empty."""
 

@@ -34,7 +34,7 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Stop:
     refuse: list[EventData] = []
     waits: list[Wait] = []
     for call in state.open_calls:
-        if not all(may_run_beside(call, other, state.tools) for other in beside):
+        if beside and not all(may_run_beside(call, other, state.tools) for other in beside):
             break  # and what stands behind it is judged when its turn has come
         match _judge(state, call, now):
             case Stop() as stop:

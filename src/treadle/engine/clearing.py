@@ -82,7 +82,8 @@ async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
             arguments = _parsed(call, tool, text)
     if tool.spec.asks_a_person:
         raise _question(call, arguments, log)
-    await _permitted(call, tool.subjects(arguments), text, log, deps)
+    if not needs_no_ruling(log.state.agent.approvals) or tool.spec.effect == "external":
+        await _permitted(call, tool.subjects(arguments), text, log, deps)
     return _ready(call, tool, text, arguments, log)
 
 

@@ -33,13 +33,16 @@ async def finish(
 ) -> tuple[EventData, ...]:
     """The events that end a call, of what came of it."""
     call = item.call
-    try:
-        came = await _seen_by_hooks(item, came, log, deps)
-    except Blocked as blocked:
-        told = f"`{call.name}` has run, but its result is withheld: {blocked.reason}"
-        return (HookBlocked(call.call_id, call.name, blocked.hook, told),)
+    if deps.hooks:
+        try:
+            came = await _seen_by_hooks(item, came, log, deps)
+        except Blocked as blocked:
+            told = f"`{call.name}` has run, but its result is withheld: {blocked.reason}"
+            return (HookBlocked(call.call_id, call.name, blocked.hook, told),)
     beside: list[EventData] = []
-    content = f"{_edited(item, log)}{sendable(came.content)}"
+    content = sendable(came.content)
+    if log.state.approvals:
+        content = f"{_edited(item, log)}{content}"
     redactor = deps.vault.redactor
     if not redactor.is_idle:
         redaction = redactor.redact(content)
@@ -79,7 +82,8 @@ def cut(text: str, room: int, call_id: str) -> str:
 
 
 async def _seen_by_hooks(item: Ready, came: Observation, log: Log, deps: Deps) -> Observation:
-    if not deps.hooks or not (hooks := concerning(deps.hooks, item.call.name)):
+    hooks = concerning(deps.hooks, item.call.name)
+    if not hooks:
         return came
     origin = log.origin
     arguments = msgspec.json.decode(item.start.arguments or "{}", type=dict[str, Any])

@@ -29,12 +29,8 @@ class FunctionTool(Generic[_P, _R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._signature = signature
-        self._spec = spec
+        self.spec = spec
         self._kind: _Kind = _kind(function)
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         return self._function(*args, **kwargs)
@@ -69,7 +65,7 @@ class FunctionTool(Generic[_P, _R]):
         try:
             return msgspec.json.encode(result).decode()
         except TypeError as error:
-            raise TypeError(f"tool `{self._spec.name}` returned what is not text and not JSON: {error}") from error
+            raise TypeError(f"tool `{self.spec.name}` returned what is not text and not JSON: {error}") from error
 
 
 @overload

@@ -1,6 +1,8 @@
 """The vault of a home, as the engine uses it. It follows what other processes change in it."""
 
 import logging
+import math
+import time
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,6 +13,9 @@ from treadle.vault.store import Grant, Moment, VaultStore
 
 _log = logging.getLogger(__name__)
 
+LOOK_EVERY = 0.1
+"""Seconds. Nothing that is set within them can have been handed to anybody."""
+
 
 class HomeVault:
     """Implements `ports.vault.Vault`. A home without a vault has no secrets, until somebody sets one.
@@ -18,7 +23,7 @@ class HomeVault:
     The redactor goes on hiding what was handed out in this process, whatever becomes of it in the vault: a command
     that runs still has the old value."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, environment: Mapping[str, str], look_every: float = LOOK_EVERY) -> None:
         self._store = VaultStore(home, environment)
         self._state: object = None
         self._moment = Moment()
@@ -26,10 +31,16 @@ class HomeVault:
         self._redactor = SecretRedactor(())
         self._handed_out: dict[tuple[str, str], None] = {}
         self._complained: object = None
+        self._look_every = look_every
+        self._looked = -math.inf
 
     @property
     def redactor(self) -> SecretRedactor:
-        """For the secrets there are now. A vault that was readable and is not any more leaves it as it was."""
+        """For the secrets there are now, or were a moment ago: the disk is looked at now and then, and whenever a
+        value is handed out. A vault that was readable and is not any more leaves it as it was."""
+        now = time.monotonic()
+        if now - self._looked < self._look_every:
+            return self._redactor
         try:
             self._follow()
         except VaultError as error:
@@ -38,6 +49,7 @@ class HomeVault:
             if self._complained != (self._state, str(error)):
                 self._complained = (self._state, str(error))
                 _log.warning("%s Secrets set since then are not redacted and not handed out.", error)
+        self._looked = now
         return self._redactor
 
     def names(self, agent: str) -> Collection[str]:

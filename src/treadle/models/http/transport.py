@@ -192,7 +192,9 @@ class Call:
     @property
     def is_json(self) -> bool:
         """Whether the reply is said to be one JSON document: not every server streams when it is asked to."""
-        return self._response is not None and self._response.content_type == _JSON
+        if self._response is None:
+            return False
+        return self._response.headers.get("Content-Type", "").lower().startswith(_JSON)
 
     @property
     def unexpected_type(self) -> str:
