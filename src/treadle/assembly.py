@@ -119,6 +119,7 @@ class Parts:
                 approvals=approvals,
                 results=SqliteResults(writer),
                 workspace=known.home.workspace,
+                hidden=(known.home.path,),
             )
             await dispatcher.start(partial(advance, deps=deps))
         except BaseException:

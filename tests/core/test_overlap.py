@@ -5,9 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.core.ledger import Ledger
-from treadle.core.overlap import may_run_beside
-from treadle.domain.messages import ToolUse
+from treadle.core.overlap import Asked, may_run_beside
 from treadle.domain.tools import ToolSpec
 
 
@@ -33,19 +31,15 @@ TOOLS = {
 }
 
 
-def together(one: tuple[str, dict[str, Any]], two: tuple[str, dict[str, Any]]) -> bool:
-    ledger = Ledger()
-    first, second = (
-        ledger.ask(ToolUse(f"c{n}", name, msgspec.json.encode(arguments).decode()), TOOLS.get(name))
-        for n, (name, arguments) in enumerate((one, two))
-    )
+def together(one: "Given", two: "Given") -> bool:
+    first, second = (Asked(name, msgspec.json.encode(arguments).decode()) for name, arguments in (one, two))
     answer = may_run_beside(first, second, TOOLS)
     assert may_run_beside(second, first, TOOLS) is answer, "it is the same either way"
     return answer
 
 
-Asked = tuple[str, dict[str, Any]]
-TOGETHER: list[tuple[Asked, Asked]] = [
+Given = tuple[str, dict[str, Any]]
+TOGETHER: list[tuple[Given, Given]] = [
     (("read", {"path": "a"}), ("read", {"path": "a"})),
     (("read", {"path": "a"}), ("write", {"path": "b"})),
     (("write", {"path": "a"}), ("write", {"path": "b"})),
@@ -59,11 +53,11 @@ TOGETHER: list[tuple[Asked, Asked]] = [
 
 
 @pytest.mark.parametrize(("one", "two"), TOGETHER, ids=str)
-def test_these_run_together(one: Asked, two: Asked) -> None:
+def test_these_run_together(one: Given, two: Given) -> None:
     assert together(one, two)
 
 
-APART: list[tuple[Asked, Asked]] = [
+APART: list[tuple[Given, Given]] = [
     (("write", {"path": "a"}), ("write", {"path": "a"})),
     (("write", {"path": "a"}), ("write", {"path": "./b/../a"})),
     (("write", {"path": "a"}), ("read", {"path": "A"})),
@@ -86,12 +80,10 @@ APART: list[tuple[Asked, Asked]] = [
 
 
 @pytest.mark.parametrize(("one", "two"), APART, ids=str)
-def test_these_do_not(one: Asked, two: Asked) -> None:
+def test_these_do_not(one: Given, two: Given) -> None:
     assert not together(one, two)
 
 
 def test_arguments_that_cannot_be_read_stand_alone() -> None:
-    ledger = Ledger()
-    broken = ledger.ask(ToolUse("a", "write", '{"path": "x'), TOOLS["write"])
-    whole = ledger.ask(ToolUse("b", "write", '{"path": "y"}'), TOOLS["write"])
+    broken, whole = Asked("write", '{"path": "x'), Asked("write", '{"path": "y"}')
     assert not may_run_beside(broken, whole, TOOLS)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import treadle
-from tests.engine.running import agent, journal, opened, types, until
+from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
 from tests.observed import all_told
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import ClarifyRequested
@@ -32,7 +32,8 @@ def test_the_answer_is_the_result(tmp_path: Path) -> None:
         async with opened(tmp_path, ScriptedModel(which())) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
             asked = await until(engine, run_id, "clarify_requested")
-            assert asked.data == ClarifyRequested("c1", "Which key?", ("iron", "brass"))
+            assert isinstance(asked.data, ClarifyRequested)
+            assert (asked.data.question, asked.data.options) == ("Which key?", ("iron", "brass"))
             await until(engine, run_id, "run_waiting")
         model = ScriptedModel(say("brass it is"))
         async with opened(tmp_path, model) as engine:
@@ -120,5 +121,30 @@ def test_any_tool_may_ask_a_person(tmp_path: Path) -> None:
             callbacks = treadle.Callbacks(on_clarify=lambda event: "sure")
             await engine.run(agent(tools=[Confirm()]), "go", callbacks)
         assert told(model) == "sure"
+
+    asyncio.run(story())
+
+
+def test_nobody_answers_in_time() -> None:
+    model = ScriptedModel(which(), say("I assumed brass"))
+
+    async def story() -> None:
+        async with in_virtual_time(model) as engine:
+            hero = agent(tools=["clarify"], approvals={"expires": "1h"})
+            run_id = await engine.submit(hero, "go", **TERMINAL)
+            assert (await engine.wait(run_id)).text == "I assumed brass"
+        assert "Nobody answered in time" in told(model)
+
+    virtually(story())
+
+
+def test_an_answer_has_the_size_of_a_message(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(which())) as engine:
+            run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
+            await until(engine, run_id, "run_waiting")
+            with pytest.raises(treadle.TreadleError, match="at most 128000"):
+                await engine.answer(run_id, "c1", "x" * 200_000)
+            await engine.cancel(run_id)
 
     asyncio.run(story())

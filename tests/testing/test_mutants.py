@@ -58,23 +58,21 @@ def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
 
 
 def denials_are_taken_for_approvals(patch: pytest.MonkeyPatch) -> None:
-    def approved(*_: Any) -> None:
-        return None
+    judge = vars(planning)["_approval"]
 
-    def asked_for(call: Call, _: Log) -> str:
-        return call.use.arguments
+    def approved(state: RunState, call: Call, asked: e.ApprovalRequested, now: Instant) -> Any:
+        return None if asked.approval_id in state.decisions else judge(state, call, asked, now)
 
     patch.setattr(planning, "_approval", approved)
-    patch.setattr(clearing, "_settled", asked_for)
 
 
 def edited_arguments_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    settled = vars(clearing)["_settled"]
+    seen = vars(clearing)["_seen_by_hooks"]
 
-    def unedited(call: Call, log: Log) -> str | None:
-        return settled(call, log) and call.use.arguments
+    async def unedited(call: Call, tool: Any, _: str, *rest: Any) -> Any:
+        return await seen(call, tool, call.use.arguments, *rest)
 
-    patch.setattr(clearing, "_settled", unedited)
+    patch.setattr(clearing, "_seen_by_hooks", unedited)
 
 
 def an_approval_has_many_answers(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from treadle.core.planning import plan_calls, skipped
 from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
 from treadle.core.steps import CallModel, FallBack, Finish, RunTools, Step, Wait
-from treadle.domain.events import EventData, LlmError, RecoveryAction
+from treadle.domain.events import EventData, LlmError, PhantomAction, RecoveryAction
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
 
@@ -29,10 +29,19 @@ def decide(state: RunState, now: Instant) -> Step:
         if isinstance(verdict, Stop):
             return _finish(state, verdict)
         if verdict is not None:
-            return _call_model(state, now, verdict.events)
+            return _ask_again(state, now, verdict.events)
         if state.steered is None and state.reply.stop != "interrupted":
             return Finish(completed(state))
     return _call_model(state, now)
+
+
+def _ask_again(state: RunState, now: Instant, events: tuple[EventData, ...]) -> CallModel | Finish:
+    """Ask the model for another answer; where it cannot be asked, one that only claims too much will do."""
+    step = _call_model(state, now, events)
+    claims = [event.claim for event in events if isinstance(event, PhantomAction)]
+    if isinstance(step, Finish) and len(claims) == len(events):
+        return Finish(Outcome("completed", state.answer, unverified_claim=claims[0]))
+    return step
 
 
 def _call_model(state: RunState, now: Instant, events: tuple[EventData, ...] = ()) -> CallModel | Finish:
@@ -70,7 +79,15 @@ def _plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Finish:
 def _finish(state: RunState, stop: Stop) -> Finish:
     """End the run; calls that are still open get their one result first."""
     unanswered = [skipped(call, stop.outcome.reason) for call in state.open_calls]
-    return Finish(stop.outcome, (*unanswered, *stop.events))
+    return Finish(_or_what_was_claimed(state, stop.outcome), (*unanswered, *stop.events))
+
+
+def _or_what_was_claimed(state: RunState, outcome: Outcome) -> Outcome:
+    """A run that answered, was asked about a claim and got no further has still answered."""
+    if state.claimed is None or outcome.kind not in ("empty", "max_steps", "model_error"):
+        return outcome
+    answer, claim = state.claimed
+    return Outcome("completed", answer, unverified_claim=claim)
 
 
 def marked_final(state: RunState) -> bool:
@@ -81,7 +98,7 @@ def marked_final(state: RunState) -> bool:
 def completed(state: RunState) -> Outcome:
     if state.answer.strip() in SILENT_TEXTS:
         return Outcome("silent", "", reason="The agent had nothing to say.")
-    claim = phantom.unverified(state) if state.phantom_claims else None
+    claim = phantom.unverified(state) if state.phantom_claims or marked_final(state) else None
     return Outcome("completed", state.answer, unverified_claim="" if claim is None else claim.sentence)
 
 
@@ -91,11 +108,10 @@ def _after_failure(state: RunState, failure: LlmError) -> FallBack | Finish:
     if following is not None:
         return FallBack(following)
     attempts = f" ({state.failures} attempts)" if state.failures > 1 else ""
-    return Finish(
-        Outcome(
-            "context_overflow" if failure.compact else "model_error",
-            state.answer_so_far,
-            reason=f"{failure.message}{attempts}",
-            next="Mend that, then send its session a message to go on from here.",
-        )
+    outcome = Outcome(
+        "context_overflow" if failure.compact else "model_error",
+        state.answer_so_far,
+        reason=f"{failure.message}{attempts}",
+        next="Mend that, then send its session a message to go on from here.",
     )
+    return Finish(_or_what_was_claimed(state, outcome))

@@ -181,6 +181,8 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
         state.counted_characters = state.transcript.characters
     state.calls = [state.ledger.ask(use, state.tools.get(use.name)) for use in uses]
     state.open_calls = state.calls.copy()
+    for call_id, name in data.secrets:
+        _held_secret(state, call_id, name)
     state.step.calls = len(uses)
     if state.continuations:
         state.answer_so_far += text
@@ -192,6 +194,12 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
         state.step.told_something = True
     if said or uses:
         state.empty_turns = 0
+
+
+def _held_secret(state: RunState, call_id: str, name: str) -> None:
+    for call in state.calls:
+        if call.call_id == call_id:
+            call.secrets = (*call.secrets, name)
 
 
 @on(e.LlmError)
@@ -271,7 +279,11 @@ def _call_failed(state: RunState, data: e.ToolCallError) -> None:
     if data.kind == "cancelled":
         state.stopped.append(f"{data.name} ({data.call_id})")
     content = observation(data.kind, data.content, data.duration_ms, data.exit_code, data.truncated)
-    _call_ended(state, ToolResult(data.call_id, content, is_error=True), data.content, data.duration_ms)
+    result = ToolResult(data.call_id, content, is_error=True)
+    if data.kind == "denied":  # which says nothing about the tool
+        _call_refused(state, data.call_id, result, counts=False)
+    else:
+        _call_ended(state, result, data.content, data.duration_ms)
 
 
 @on(e.ApprovalRequested)
@@ -286,19 +298,22 @@ def _clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
 
 @on(e.ToolCallBlocked)
 def _call_blocked(state: RunState, data: e.ToolCallBlocked) -> None:
-    _call_refused(state, data.call_id, data.content)
+    _call_refused(state, data.call_id, _blocked(data.call_id, data.content))
 
 
 @on(e.HookBlocked)
 def _call_blocked_by_hook(state: RunState, data: e.HookBlocked) -> None:
-    _call_refused(state, data.call_id, data.content)
+    _call_refused(state, data.call_id, _blocked(data.call_id, data.content))
 
 
-def _call_refused(state: RunState, call_id: str, content: str) -> None:
-    result = ToolResult(call_id, observation("blocked", content, 0), is_error=True)
+def _blocked(call_id: str, content: str) -> ToolResult:
+    return ToolResult(call_id, observation("blocked", content, 0), is_error=True)
+
+
+def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:
     for call in state.calls:
         if call.call_id == call_id:
-            state.ledger.refuse(call, result)
+            state.ledger.refuse(call, result, counts)
     _answer_calls(state)
 
 
@@ -362,7 +377,7 @@ def _rejected(state: RunState, data: e.OutputRejected) -> None:
 
 @on(e.PhantomAction)
 def _claimed(state: RunState, data: e.PhantomAction) -> None:
-    state.phantom_claims = data.count
+    state.phantom_claims, state.claimed = data.count, (state.answer, data.claim)
     _note(state, data.note)
 
 

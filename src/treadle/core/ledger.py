@@ -44,6 +44,8 @@ class Call:
     arguments: str | None = None
     """What it was started with, where it was: hooks and people may have changed what the model wrote."""
     result: ToolResult | None = None
+    secrets: tuple[str, ...] = ()
+    """Those whose values its arguments held."""
 
 
 @dataclass(slots=True)
@@ -98,10 +100,11 @@ class Ledger:
         self.seen.add(digest)
         return news
 
-    def refuse(self, call: Call, result: ToolResult) -> None:
-        """Enter that a guard refused a call: it counts, as a call and as a failure, and tells nothing new."""
+    def refuse(self, call: Call, result: ToolResult, counts: bool) -> None:
+        """Enter that a call was refused. By a guard it counts as a failure of its tool; by a person it does not."""
         call.phase, call.result = "ended", result
-        self.failures[call.name] = self.failures.get(call.name, 0) + 1
+        if counts:
+            self.failures[call.name] = self.failures.get(call.name, 0) + 1
         self.cycle_blocks += call.in_cycle
 
     def worst_failure(self) -> tuple[str | None, int]:

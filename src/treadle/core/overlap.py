@@ -5,6 +5,7 @@ the tools, which must not lose an update however they are called."""
 
 from collections.abc import Mapping
 from posixpath import isabs, normpath
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +15,19 @@ from treadle.domain.tools import ToolSpec
 EVERYWHERE = "."
 
 
-def may_run_beside(call: Call, other: Call, tools: Mapping[str, ToolSpec]) -> bool:
+class Asked(NamedTuple):
+    """A tool, and the arguments that it is to be run with."""
+
+    name: str
+    arguments: str
+
+
+def asked(call: Call) -> Asked:
+    """As the model wrote it."""
+    return Asked(call.name, call.use.arguments)
+
+
+def may_run_beside(call: Asked, other: Asked, tools: Mapping[str, ToolSpec]) -> bool:
     one, two = tools.get(call.name), tools.get(other.name)
     if one is None or two is None:
         return True  # it is not known, so it will not run
@@ -32,14 +45,14 @@ def _stands_alone(spec: ToolSpec) -> bool:
     return spec.interactive or spec.asks_a_person or spec.parallel is False
 
 
-def _touched(call: Call, spec: ToolSpec) -> tuple[str, ...] | None:
+def _touched(call: Asked, spec: ToolSpec) -> tuple[str, ...] | None:
     """What a call touches; None: nobody can tell."""
     if spec.effect == "none":
         return ()
     if not spec.paths:
         return None
     try:
-        arguments = msgspec.json.decode(call.use.arguments or "{}", type=dict[str, object])
+        arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     given = [arguments.get(name, EVERYWHERE) for name in spec.paths]

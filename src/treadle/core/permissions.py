@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from treadle.core.state import RunState
 from treadle.domain.permissions import ApprovalRule, Approvals, Verdict
+from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
 from treadle.ports.tool import Subjects
 
@@ -31,12 +32,12 @@ def needs_no_ruling(approvals: Approvals) -> bool:
     return approvals.default == "auto" and not approvals.rules
 
 
-def rule_on(approvals: Approvals, tool: str, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
+def rule_on(approvals: Approvals, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
     """The strictest ruling on anything that the call would do.
 
     What cannot be told apart is never waved through by a rule, and is asked for where any rule might refuse it."""
-    of_tool = [rule for rule in approvals.rules if fnmatchcase(tool, rule.tool)]
-    rulings = [_on_text(approvals, of_tool, tool, text, grants) for text in subjects.texts or ("",)]
+    of_tool = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]
+    rulings = [_on_text(approvals, of_tool, spec, text, grants) for text in subjects.texts or ("",)]
     if subjects.caution is not None:
         rulings.append(Ruling("ask", subjects.caution))
     if subjects.opaque is not None:
@@ -59,11 +60,11 @@ def check_examples(rule: ApprovalRule, seen_in: Callable[[str], Sequence[str]]) 
 
 
 def _on_text(
-    approvals: Approvals, rules: Sequence[ApprovalRule], tool: str, text: str, grants: Sequence[Grant]
+    approvals: Approvals, rules: Sequence[ApprovalRule], spec: ToolSpec, text: str, grants: Sequence[Grant]
 ) -> Ruling:
-    ruling = _by_rules(approvals, rules, tool, text)
+    ruling = _by_rules(approvals, rules, spec.name, text)
     granted = ruling.verdict == "ask" and any(
-        grant.tool == tool and fnmatchcase(text, grant.pattern) for grant in grants
+        grant.tool in spec.names and fnmatchcase(text, grant.pattern) for grant in grants
     )
     return WAVED_THROUGH if granted else ruling
 

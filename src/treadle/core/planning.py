@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from treadle.core.guards import loop, stuck
 from treadle.core.guards.verdict import Block, Stop
 from treadle.core.ledger import Call
-from treadle.core.overlap import may_run_beside
+from treadle.core.overlap import asked, may_run_beside
 from treadle.core.state import RunState
 from treadle.core.steps import RunTools, Wait
 from treadle.domain.events import (
@@ -25,6 +25,7 @@ OUTCOME_UNKNOWN = (
     "Check before you do it again."
 )
 AFTER_A_DENIAL = "Do not try this call again: go on without it, or say what you need it for."
+UNANSWERED = "Nobody answered in time. Go on with what you think best, and say what you assumed."
 SUPERSEDED = "A new message came before anybody answered."
 
 
@@ -34,7 +35,7 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Stop:
     refuse: list[EventData] = []
     waits: list[Wait] = []
     for call in state.open_calls:
-        if beside and not all(may_run_beside(call, other, state.tools) for other in beside):
+        if beside and not all(may_run_beside(asked(call), asked(other), state.tools) for other in beside):
             break  # and what stands behind it is judged when its turn has come
         match _judge(state, call, now):
             case Stop() as stop:
@@ -71,7 +72,7 @@ def _judge(state: RunState, call: Call, now: Instant) -> Stop | Wait | tuple[Eve
     if (asked := state.approvals.get(call.call_id)) is not None:
         return _approval(state, call, asked, now)
     if call.call_id in state.questions:
-        return _question(state, call)
+        return _question(state, call, now)
     for judge in (loop.judge_call, stuck.judge_call):
         match judge(state, call):
             case Stop() as stop:
@@ -114,12 +115,15 @@ def _undecided(
     return Stop(outcome, (expired,))
 
 
-def _question(state: RunState, call: Call) -> Wait | tuple[EventData, ...]:
+def _question(state: RunState, call: Call, now: Instant) -> Wait | tuple[EventData, ...]:
+    question = state.questions[call.call_id]
     if (answer := state.answers.get(call.call_id)) is not None:
         return (ToolCallEnd(call.call_id, call.name, answer.text, 0),)
     if state.steered is not None:
         return (ToolCallError(call.call_id, call.name, "skipped", f"Not answered. {SUPERSEDED} Read it."),)
-    return Wait("answer", f"{call.call_id}: {state.questions[call.call_id].question}")
+    if question.expires_at is not None and now >= question.expires_at:
+        return (ToolCallError(call.call_id, call.name, "skipped", UNANSWERED),)
+    return Wait("answer", f"{call.call_id}: {question.question}", question.expires_at)
 
 
 def denied(call: Call, why: str) -> ToolCallError:

@@ -156,6 +156,8 @@ class RunState:
     continuations: int = 0
     rejected_outputs: int = 0
     phantom_claims: int = 0
+    claimed: tuple[str, str] | None = None
+    """An answer that claims what no call has done, and the claim: it goes out if no better one comes."""
     hinted_percent: int = 0
     recoveries: int = 0
     """Takeovers after a crash, in a row, without anything done in between."""
@@ -226,4 +228,8 @@ def fresh(origin: Origin, history: tuple[Message, ...] = ()) -> RunState:
     for message in history:
         transcript.add(message)
     transcript.close()
-    return RunState(origin, transcript, said_from=len(transcript.messages))
+    state = RunState(origin, transcript, said_from=len(transcript.messages))
+    for message in history:
+        if message.role == "assistant":
+            state.ledger.ids.update([use.call_id for use in message.calls])
+    return state

@@ -33,6 +33,17 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """What it cannot work without."""
     asks_a_person: bool = False
     """It is not run: its result is what a person answers."""
+    alias_of: str | None = None
+    """The tool that this is another name of: rules, hooks and grants for that one are for this one too."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,) if self.alias_of is None else (self.name, self.alias_of)
+
+    @property
+    def known_as(self) -> str:
+        """The name by which secrets are granted and calls are allowed."""
+        return self.alias_of or self.name
 
     @property
     def writes(self) -> bool:

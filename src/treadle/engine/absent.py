@@ -58,9 +58,6 @@ class NoApprovals:
     async def grants(self, session_id: SessionId) -> Sequence[Grant]:
         return ()
 
-    async def grant(self, session_id: SessionId, grant: Grant) -> None:
-        return None
-
 
 class NoResults:
     """Implements `ports.results.Results`."""

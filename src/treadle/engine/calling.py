@@ -25,7 +25,7 @@ from treadle.domain.events import (
     Token,
     ToolCallDelta,
 )
-from treadle.domain.messages import Part, Text
+from treadle.domain.messages import Part, Text, ToolUse
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
 from treadle.engine.deps import Deps
@@ -116,18 +116,30 @@ class Attempt:
             # An adapter may be anybody's, and unchecked: what it promises is not what it must return.
             if not isinstance(end, ENDS):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"it returned {end!r}, not Completed or Failed")
-            self._end = end if self._hidden is None else self._without_secrets(end, self._hidden)
+            self._end = end
         except (Exception, asyncio.CancelledError) as fault:  # adapters may be anybody's
             task = asyncio.current_task()
             if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # somebody's wish, and not the adapter's own doing
-            logger.exception("the model adapter for %s failed", self._request.model)
-            self._end = Failed("adapter", f"The model adapter failed: {type(fault).__name__}: {fault}.", False)
+            message = f"The model adapter failed: {type(fault).__name__}: {fault}."
+            if self._hidden is None:
+                logger.exception("the model adapter for %s failed", self._request.model)
+            else:  # a traceback may hold anything
+                logger.error("the model adapter for %s failed: %s", self._request.model, self._hidden.text(message))
+            self._end = Failed("adapter", message, False)
         finally:
             self._over = True
 
-    def _without_secrets(self, end: Completed | Failed, hidden: Hidden) -> Completed | Failed:
-        if rest := hidden.rest(TEXT):
+    def _whole(self) -> Completed | Failed | None:
+        """How it ended, without secrets: also without those that were set while it went on."""
+        redactor = self._deps.vault.redactor
+        if self._end is None or (self._hidden is None and redactor.is_idle):
+            return self._end
+        before, self._hidden = self._hidden, Hidden(redactor)
+        return self._without_secrets(self._end, before or self._hidden, self._hidden)
+
+    def _without_secrets(self, end: Completed | Failed, streamed: Hidden, hidden: Hidden) -> Completed | Failed:
+        if rest := streamed.rest(TEXT):
             self._say(rest)
         if isinstance(end, Failed):
             return msgspec.structs.replace(end, message=hidden.text(end.message))
@@ -140,10 +152,12 @@ class Attempt:
     def on_record(self) -> tuple[EventData, ...]:
         """How the attempt ended, as events."""
         step = self._log.state.step.number
-        match self._end:
+        match self._whole():
             case Completed(parts, stop, usage, raw_stop):
                 unique = unique_call_ids(parts, self._log.state.ledger.ids, prefix=f"call_{step}")
                 response = self._response(unique, stop, usage, raw_stop)
+                if self._hidden is not None:
+                    response = _without_raw_arguments(response, self._hidden)
                 return (*self._redacted("model_reply"), response, *self._breaker(failed=False))
             case Failed() as failed:
                 breaker = self._breaker(failed=True) if failed.kind in TELLING else ()
@@ -241,6 +255,20 @@ class Attempt:
         """What an attempt that was cut short may have cost: nobody told us."""
         heard = self._length + self._reasoned + sum(self._argued.values())
         return Usage(input_estimate(self._log.state), heard // CHARACTERS_PER_TOKEN, estimated=True)
+
+
+def _without_raw_arguments(response: LlmResponse, hidden: Hidden) -> LlmResponse:
+    """The reply, with the secrets taken out of the arguments of its calls, and on record which calls had any."""
+    parts: list[Part] = []
+    held: list[tuple[str, str]] = []
+    for part in response.parts:
+        if isinstance(part, ToolUse):
+            arguments, names = hidden.arguments(part.arguments)
+            parts.append(ToolUse(part.call_id, part.name, arguments))
+            held += [(part.call_id, name) for name in names]
+        else:
+            parts.append(part)
+    return msgspec.structs.replace(response, parts=tuple(parts), secrets=tuple(held)) if held else response
 
 
 def _hide(delta: Delta, hidden: Hidden) -> Delta:

@@ -7,8 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from treadle.core.ledger import Call
+from treadle.core.overlap import Asked, may_run_beside
 from treadle.core.permissions import can_be_asked, needs_no_ruling, rule_on
 from treadle.core.planning import denied
+from treadle.core.state import RunState
 from treadle.domain.events import (
     ApprovalRequested,
     CallErrorKind,
@@ -19,7 +21,7 @@ from treadle.domain.events import (
     ToolCallStart,
 )
 from treadle.domain.handles import handle
-from treadle.domain.identity import ApprovalId
+from treadle.domain.identity import ApprovalId, Instant
 from treadle.engine.deps import Deps
 from treadle.engine.hooking import Blocked, ask_before, concerning
 from treadle.engine.ownership import Log
@@ -32,7 +34,6 @@ NO_RAW_SECRETS = (
     "Its arguments hold the value of the secret {names}, which was taken out. "
     "Use the handle instead, which is replaced when the tool runs: {handles}"
 )
-REDACTED = "[redacted:"
 
 
 class Ready(Struct, frozen=True):
@@ -56,46 +57,81 @@ async def clear(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Rea
     """Those of the calls that may run now; and what is on record of the others."""
     ready: list[Ready] = []
     refused: list[EventData] = []
-    for call in calls:
-        try:
-            ready.append(await _clear(call, log, deps))
-        except Refused as refusal:
-            refused += refusal.events
-    return ready, refused
+
+    async def one_after_another() -> None:
+        for call in calls:
+            try:
+                ready.append(await _clear(call, log, deps))
+            except Refused as refusal:
+                refused.extend(refusal.events)
+
+    if deps.hooks:  # which may take their time: what was said is safe, and whoever wants it to stop is heard
+        await log.flush()
+        if not await log.unless(_unwanted, one_after_another(), until=log.state.deadline):
+            return [], []
+    else:
+        await one_after_another()
+    return _apart(ready, log), refused
+
+
+def _unwanted(state: RunState) -> bool:
+    return state.cancelled is not None or state.interrupted is not None
+
+
+def _apart(ready: list[Ready], log: Log) -> list[Ready]:
+    """Those that may run side by side with the arguments they have now; the others have their turn after them."""
+    if len(ready) < 2 or all(item.start.arguments == item.call.use.arguments for item in ready):
+        return ready
+    beside: list[Ready] = []
+    for item in ready:
+        mine = Asked(item.call.name, item.start.arguments)
+        others = [Asked(other.call.name, other.start.arguments) for other in beside]
+        if all(may_run_beside(mine, other, log.state.tools) for other in others):
+            beside.append(item)
+    return beside
 
 
 async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
     tool = deps.tools.find(call.name)
     if tool is None:
         raise _error(call, "failed", f"The tool `{call.name}` is not to be had any more.")
-    if (settled := _settled(call, log)) is not None:
-        return _ready(call, tool, settled, _parsed(call, tool, settled), log)
-    text = call.use.arguments
-    if REDACTED in text:
+    if call.arguments is not None:  # it was started before, and runs again as it was
+        return _ready(call, tool, call.arguments, _parsed(call, tool, call.arguments), log)
+    if call.secrets:
         raise _raw_secret(call)
-    arguments = _parsed(call, tool, text)
-    if deps.hooks and (hooks := concerning(deps.hooks, call.name)):
-        hooked = _hooked(call, tool, text, log)
-        changed = await _asked(call, hooks, hooked)
-        if changed is not hooked:
-            text = msgspec.json.encode(changed.arguments).decode()
-            arguments = _parsed(call, tool, text)
-    if tool.spec.asks_a_person:
-        raise _question(call, arguments, log)
-    if not needs_no_ruling(log.state.agent.approvals) or tool.spec.effect == "external":
-        await _permitted(call, tool.subjects(arguments), text, log, deps)
+    approval = log.state.approvals.get(call.call_id)
+    if approval is None:
+        text, arguments = await _seen_by_hooks(call, tool, call.use.arguments, log, deps)
+        if tool.spec.asks_a_person:
+            raise _question(call, arguments, log, deps)
+        await _permitted(call, tool, arguments, text, log, deps)
+        return _ready(call, tool, text, arguments, log)
+    edited = log.state.decisions[approval.approval_id].arguments
+    if edited is None:
+        return _ready(call, tool, approval.arguments, _parsed(call, tool, approval.arguments), log)
+    text, arguments = await _seen_by_hooks(call, tool, edited, log, deps)
+    if (
+        ruling := rule_on(log.state.agent.approvals, tool.spec, _subjects(call, tool, arguments))
+    ).verdict == "deny":
+        raise Refused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
     return _ready(call, tool, text, arguments, log)
 
 
-def _settled(call: Call, log: Log) -> str | None:
-    """The arguments, where nobody need be asked any more: it was started before, or a person has approved it."""
-    if call.arguments is not None:
-        return call.arguments
-    asked = log.state.approvals.get(call.call_id)
-    if asked is None:
-        return None
-    decision = log.state.decisions[asked.approval_id]
-    return asked.arguments if decision.arguments is None else decision.arguments
+async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: Log, deps: Deps) -> tuple[str, Any]:
+    """The arguments as the hooks leave them, as text and decoded."""
+    arguments = _parsed(call, tool, text)
+    if not deps.hooks or not (hooks := concerning(deps.hooks, tool.spec)):
+        return text, arguments
+    hooked = _hooked(call, tool, text, log)
+    try:
+        changed = await ask_before(hooks, hooked)
+    except Blocked as blocked:
+        told = f"`{call.name}` was not run: {blocked.reason}"
+        raise Refused(HookBlocked(call.call_id, call.name, blocked.hook, told)) from blocked
+    if changed is hooked:
+        return text, arguments
+    text = msgspec.json.encode(changed.arguments).decode()
+    return text, _parsed(call, tool, text)
 
 
 def _ready(call: Call, tool: Tool, text: str, arguments: Any, log: Log) -> Ready:
@@ -118,9 +154,8 @@ def _error(call: Call, kind: CallErrorKind, text: str) -> Refused:
 
 
 def _raw_secret(call: Call) -> Refused:
-    names = [part.partition("]")[0] for part in call.use.arguments.split(REDACTED)[1:]]
-    handles = ", ".join(map(handle, names))
-    return Refused(denied(call, NO_RAW_SECRETS.format(names=", ".join(names), handles=handles)))
+    handles = ", ".join(map(handle, call.secrets))
+    return Refused(denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=handles)))
 
 
 def _hooked(call: Call, tool: Tool, text: str, log: Log) -> HookedCall:
@@ -129,29 +164,21 @@ def _hooked(call: Call, tool: Tool, text: str, log: Log) -> HookedCall:
     return HookedCall(origin.run_id, origin.session_id, log.state.agent.name, call.call_id, tool.spec, arguments)
 
 
-async def _asked(call: Call, hooks: Any, hooked: HookedCall) -> HookedCall:
-    try:
-        return await ask_before(hooks, hooked)
-    except Blocked as blocked:
-        told = f"`{call.name}` was not run: {blocked.reason}"
-        raise Refused(HookBlocked(call.call_id, call.name, blocked.hook, told)) from blocked
-
-
-def _question(call: Call, arguments: Any, log: Log) -> Refused:
+def _question(call: Call, arguments: Any, log: Log, deps: Deps) -> Refused:
     if not can_be_asked(log.state):
         return _error(call, "denied", ASK_NOBODY)
     options = tuple(getattr(arguments, "options", ()) or ())
-    return Refused(ClarifyRequested(call.call_id, str(arguments.question), options))
+    return Refused(ClarifyRequested(call.call_id, str(arguments.question), options, _expiry(log, deps)))
 
 
-async def _permitted(call: Call, subjects: Subjects, text: str, log: Log, deps: Deps) -> None:
+async def _permitted(call: Call, tool: Tool, arguments: Any, text: str, log: Log, deps: Deps) -> None:
     """Return if the call may run now. Raises Refused with a denial, or with the question to a person."""
-    approvals = log.state.agent.approvals
+    approvals, subjects = log.state.agent.approvals, _subjects(call, tool, arguments)
     if needs_no_ruling(approvals) and subjects.caution is None:
         return
-    ruling = rule_on(approvals, call.name, subjects)
+    ruling = rule_on(approvals, tool.spec, subjects)
     if ruling.verdict == "ask":
-        ruling = rule_on(approvals, call.name, subjects, await deps.approvals.grants(log.origin.session_id))
+        ruling = rule_on(approvals, tool.spec, subjects, await deps.approvals.grants(log.origin.session_id))
     match ruling.verdict:
         case "auto":
             return
@@ -160,15 +187,22 @@ async def _permitted(call: Call, subjects: Subjects, text: str, log: Log, deps: 
         case "ask":
             if not can_be_asked(log.state):
                 raise Refused(denied(call, f"{NOBODY_ANSWERS} ({ruling.reason})"))
-            lifetime = approvals.expires_seconds
+            approval_id, expires_at = ApprovalId(deps.ids("apr")), _expiry(log, deps)
             raise Refused(
                 ApprovalRequested(
-                    ApprovalId(deps.ids("apr")),
-                    call.call_id,
-                    call.name,
-                    text,
-                    ruling.reason,
-                    subjects.pattern,
-                    None if lifetime is None else deps.clock.now() + lifetime,
+                    approval_id, call.call_id, call.name, text, ruling.reason, subjects.pattern, expires_at
                 )
             )
+
+
+def _subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
+    try:
+        return tool.subjects(arguments)
+    except Exception as raised:  # a tool may be anybody's
+        described = f"`{call.name}` failed: {type(raised).__name__}: {raised}."
+        raise _error(call, "failed", described) from raised
+
+
+def _expiry(log: Log, deps: Deps) -> Instant | None:
+    lifetime = log.state.agent.approvals.expires_seconds
+    return None if lifetime is None else deps.clock.now() + lifetime

@@ -46,3 +46,5 @@ class Deps:
     results: Results = field(default_factory=NoResults)
     workspace: Callable[[AgentSpec], Path] = lambda agent: Path(agent.workspace or ".")
     """The folder that the tools of an agent work in; it is there when this returns."""
+    hidden: tuple[Path, ...] = ()
+    """Folders that no tool may show or change."""

@@ -82,7 +82,7 @@ def cut(text: str, room: int, call_id: str) -> str:
 
 
 async def _seen_by_hooks(item: Ready, came: Observation, log: Log, deps: Deps) -> Observation:
-    hooks = concerning(deps.hooks, item.call.name)
+    hooks = concerning(deps.hooks, item.tool.spec)
     if not hooks:
         return came
     origin = log.origin

@@ -1,10 +1,37 @@
-"""Taking secrets out of what a model says, while it says it and when it has."""
+"""Taking secrets out: of what a model says, while it says it and when it has; and of every event that is kept."""
 
+from typing import Any, cast
+
+import msgspec
+
+from treadle.domain.events import EventData
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.ports.vault import Redactor, TextStream
 
 TEXT, REASONING = -1, -2
 """The streams of one reply: its text, its reasoning, and each call's arguments by its index."""
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def hide_in(data: EventData, redactor: Redactor) -> EventData:
+    """The event without secrets, whoever put them into it: the last look before it is kept."""
+    if redactor.is_idle or not redactor.redact(_encode(data).decode()).names:
+        return data
+    return msgspec.convert(_hidden(msgspec.to_builtins(data), redactor), type(data))
+
+
+def _hidden(value: Any, redactor: Redactor) -> Any:
+    match value:
+        case str():
+            return redactor.redact(value).text
+        case list() | tuple():
+            return [_hidden(item, redactor) for item in cast("list[Any]", value)]
+        case dict():
+            return {key: _hidden(item, redactor) for key, item in cast("dict[str, Any]", value).items()}
+        case _:
+            return value
 
 
 class Hidden:
@@ -32,14 +59,25 @@ class Hidden:
         return redaction.text
 
     def parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return tuple([kept for part in parts if (kept := self._part(part)) is not None])
+        return tuple([kept for part in _joined(parts) if (kept := self._part(part)) is not None])
+
+    def arguments(self, text: str) -> tuple[str, tuple[str, ...]]:
+        """The arguments of a call without secrets, however they were escaped; and the names of those there were."""
+        plain = self._redactor.redact(text)
+        try:
+            spelled_out = self._redactor.redact(_encode(msgspec.json.decode(text)).decode())
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            spelled_out = plain
+        found = spelled_out if spelled_out.names else plain
+        self.names |= dict.fromkeys(found.names)
+        return (found.text, found.names) if found.names else (text, ())
 
     def _part(self, part: Part) -> Part | None:
         match part:
             case Text(text):
                 return Text(self.text(text))
-            case ToolUse(call_id, name, arguments):
-                return ToolUse(call_id, name, self.text(arguments))
+            case ToolUse():
+                return part  # which `arguments` sees to
             case Thinking(text=text, signature=signature, sealed=sealed):
                 hidden = self.text(text)
                 if hidden == text:
@@ -49,3 +87,14 @@ class Hidden:
                 return Thinking(hidden, part.provider, part.model)
             case _:
                 return part
+
+
+def _joined(parts: tuple[Part, ...]) -> list[Part]:
+    """Texts that follow each other as one: a secret may be cut between them."""
+    joined: list[Part] = []
+    for part in parts:
+        if isinstance(part, Text) and joined and isinstance(last := joined[-1], Text):
+            joined[-1] = Text(last.text + part.text)
+        else:
+            joined.append(part)
+    return joined

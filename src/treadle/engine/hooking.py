@@ -1,17 +1,19 @@
 """Asking the hooks about a call, before it runs and after. A hook that fails, or takes too long, blocks."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
+from treadle.domain.messages import sendable
+from treadle.domain.tools import ToolSpec
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
 from treadle.ports.tool import Observation
 
 HOOK_SECONDS = 30.0
-_Answer = TypeVar("_Answer")
 
 
 class Blocked(Exception):
@@ -23,35 +25,62 @@ class Blocked(Exception):
         self.reason = reason
 
 
-def concerning(hooks: Sequence[Hook], tool: str) -> list[Hook]:
-    return [hook for hook in hooks if fnmatchcase(tool, hook.tools)]
+def concerning(hooks: Sequence[Hook], tool: ToolSpec) -> list[Hook]:
+    """The hooks that look at this tool, by any of its names."""
+    return [hook for hook in hooks if any(fnmatchcase(name, hook.tools) for name in tool.names)]
 
 
 async def ask_before(hooks: Sequence[Hook], call: HookedCall) -> HookedCall:
     """The call as the hooks let it run. Raises Blocked."""
     for hook in hooks:
-        match await _answer(hook, hook.before(call)):
+        # A hook may be anybody's, and unchecked: what it promises is not what it must return.
+        answer: Any = await _answer(
+            hook, hook.before, msgspec.structs.replace(call, arguments=deepcopy(call.arguments))
+        )
+        match answer:
             case Block(reason):
-                raise Blocked(hook, reason)
+                raise Blocked(hook, sendable(str(reason)))
             case Rewrite(arguments):
-                call = msgspec.structs.replace(call, arguments=arguments)
+                call = msgspec.structs.replace(call, arguments=_plain(hook, arguments))
             case None:
                 pass
+            case nonsense:
+                raise Blocked(
+                    hook, f"the hook {hook.name} answered {type(nonsense).__name__}, not Block or Rewrite"
+                )
     return call
 
 
 async def ask_after(hooks: Sequence[Hook], call: HookedCall, result: Observation) -> Observation:
     """The result as the hooks let it be seen. Raises Blocked."""
     for hook in hooks:
-        result = await _answer(hook, hook.after(call, result)) or result
+        answer: Any = await _answer(hook, hook.after, call, result)
+        if answer is None:
+            continue
+        if not isinstance(answer, Observation):
+            raise Blocked(hook, f"the hook {hook.name} answered {type(answer).__name__}, not an Observation")
+        result = answer
     return result
 
 
-async def _answer(hook: Hook, question: Awaitable[_Answer]) -> _Answer:
+def _plain(hook: Hook, arguments: Any) -> dict[str, Any]:
+    """Arguments that can be written down. Raises Blocked."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(arguments), type=dict[str, Any])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Blocked(
+            hook, f"the hook {hook.name} rewrote the arguments to what is no JSON object: {error}"
+        ) from None
+
+
+async def _answer(hook: Hook, ask: Callable[..., Any], *about: object) -> Any:
     try:
         async with asyncio.timeout(HOOK_SECONDS):
-            return await question
+            return await ask(*about)
     except TimeoutError:
         raise Blocked(hook, f"the hook {hook.name} did not answer within {HOOK_SECONDS:g} s") from None
-    except Exception as error:  # hooks may be anybody's
+    except (Exception, SystemExit, asyncio.CancelledError) as error:  # one that exits must not take us with it
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # somebody's wish, and not the hook's own doing
         raise Blocked(hook, f"the hook {hook.name} failed: {type(error).__name__}: {error}") from error

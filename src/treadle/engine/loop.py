@@ -69,9 +69,9 @@ async def _carry(log: Log, deps: Deps) -> None:
                 if await log.release(Release(wait.reason, wait.wake_at), *waiting(wait, log.state)):
                     return
             case Finish(outcome, events):
-                log.record(*events)
-                end = ending(outcome, log.state, deps.clock.now())
-                if await log.release(Release(said=log.state.said), end):
+                last = log.state_after(*events)
+                end = ending(outcome, last, deps.clock.now())
+                if await log.release(Release(said=last.said), *events, end):
                     return
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
 from typing import Any
 
 from treadle.core.fold import fold, fold_all
@@ -13,6 +14,7 @@ from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.identity import Instant, RunId
 from treadle.engine.deps import Deps
+from treadle.engine.hiding import hide_in
 from treadle.engine.interruption import Interruption
 from treadle.ports.journal import ANY, Advance, Claim, Release
 
@@ -45,12 +47,26 @@ class Log:
         self._listening: asyncio.Task[None] | None = None
         deps.hub.on_delivery(claim.origin.run_id, self.on_delivery)
 
-    def record(self, *facts: EventData) -> None:
+    def record(self, *happened: EventData) -> None:
         """What has happened. It is folded now and committed with whatever is committed next."""
         now, state = self._deps.clock.now(), self.state
+        facts = self._without_secrets(happened)
         self._facts += drafts(self._deps.ids, now, facts)
         for data in facts:
             fold(state, data, state.sequence + 1, now)
+
+    def state_after(self, *events: EventData) -> RunState:
+        """What the state would be with these events, which may never come to be."""
+        if not events:
+            return self.state
+        state = deepcopy(self.state)
+        for data in events:
+            fold(state, data, state.sequence + 1, self._deps.clock.now())
+        return state
+
+    def _without_secrets(self, events: Sequence[EventData]) -> Sequence[EventData]:
+        redactor = self._deps.vault.redactor
+        return events if redactor.is_idle else [hide_in(data, redactor) for data in events]
 
     async def intend(self, *intents: EventData) -> bool:
         """What is about to happen, committed before it does. False when something was delivered meanwhile: it is
@@ -136,7 +152,7 @@ class Log:
             if not (data or self._facts or release is not None):
                 return True  # somebody else's commit took it along
             now = self._deps.clock.now()
-            intents = tuple(drafts(self._deps.ids, now, data)) if data else ()
+            intents = tuple(drafts(self._deps.ids, now, self._without_secrets(data))) if data else ()
             facts, self._facts = tuple(self._facts), []
             advanced = await self._deps.journal.advance(
                 Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release)

@@ -88,8 +88,7 @@ class Running:
         name = self.item.call.name
         kind: CallErrorKind = "failed"
         try:
-            result = await self.item.tool.run(self._arguments(), self._context())
-            came = result if isinstance(result, Observation) else Observation(result)
+            came = _observed(await self.item.tool.run(self._arguments(), self._context()))
         except (ToolError, SecretRefused) as error:
             came = Observation(f"`{name}` failed: {error}", is_error=True)
         except VaultError as error:
@@ -122,9 +121,14 @@ class Running:
             workspace=self._deps.workspace(agent) if "workspace" in needs else context.workspace,
             sandbox=agent.confinement,
             secrets=self._secrets() if "secrets" in needs else {},
+            hidden=self._deps.hidden,
+            hide=self._hide,
             report=self._log.record,
             recall=partial(self._deps.results.read, origin.session_id),
         )
+
+    def _hide(self, text: str) -> str:
+        return self._deps.vault.redactor.redact(text).text
 
     def _arguments(self) -> Any:
         """The arguments, with the values of secrets in the place of their handles."""
@@ -136,7 +140,8 @@ class Running:
     def _reveal(self, secret: str) -> str:
         call = self.item.call
         try:
-            value = self._deps.vault.reveal(secret, self._log.state.agent.name, call.name)
+            tool = self.item.tool.spec.known_as
+            value = self._deps.vault.reveal(secret, self._log.state.agent.name, tool)
         except SecretRefused as error:
             self._log.record(SecretDenied(secret, call.name, call.call_id, error.reason))
             raise
@@ -145,7 +150,7 @@ class Running:
 
     def _secrets(self) -> dict[str, str]:
         call = self.item.call
-        granted = self._deps.vault.granted(self._log.state.agent.name, call.name)
+        granted = self._deps.vault.granted(self._log.state.agent.name, self.item.tool.spec.known_as)
         self._log.record(*(SecretUsed(name, call.name, call.call_id) for name in granted))
         return dict(granted)
 
@@ -165,6 +170,17 @@ class Running:
         text = self._hidden.feed(text)
         self._log.live(ToolCallProgress(call.started, call.call_id, self._shown, text), call.started)
         self._shown += len(text)
+
+
+def _observed(result: Any) -> Observation:
+    """What a tool gave back. It may be anybody's, and unchecked. Raises TypeError."""
+    if isinstance(result, str):
+        return Observation(result)
+    if not isinstance(result, Observation):
+        raise TypeError(f"it returned {type(result).__name__}, not text or an Observation")
+    if not isinstance(result.content, str) or not isinstance(result.exit_code, int | None):  # pyright: ignore[reportUnnecessaryIsInstance] -- unchecked
+        raise TypeError("it returned an Observation whose content is not text or whose exit code is no number")
+    return result
 
 
 def _timeout(item: Ready, deps: Deps) -> float | None:

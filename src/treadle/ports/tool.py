@@ -53,6 +53,10 @@ class ToolContext(Struct, frozen=True):
     sandbox: SandboxPolicy = SandboxPolicy()
     secrets: Mapping[str, str] = {}
     """The values of the secrets that this tool was granted for this agent, by name; for tools that need secrets."""
+    hidden: tuple[Path, ...] = ()
+    """Folders that no tool may show or change, wherever the workspace is: the engine's own home."""
+    hide: Callable[[str], str] = lambda text: text
+    """The text without secrets: for tools that cut what they give back, which must not cut a secret in two."""
     report: Callable[[EventData], None] = lambda event: None
     """Put on record what happened beside the result. Not from a thread."""
     recall: Callable[[str], Awaitable[str | None]] = _nothing_kept

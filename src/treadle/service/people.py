@@ -1,10 +1,10 @@
 """What people are asked, and their answers: approvals of calls, and questions that agents put to them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
-from treadle.domain.envelope import draft
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import (
     ApprovalDecided,
@@ -18,12 +18,14 @@ from treadle.domain.events import (
     ToolCallError,
 )
 from treadle.domain.identity import ApprovalId, RunId
-from treadle.ports.approvals import ApprovalRecord, Approvals, Grant
-from treadle.ports.clock import Clock, Ids
+from treadle.domain.messages import sendable, user
+from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.journal import Journal
 from treadle.ports.tool import InvalidArguments, Toolbox
 from treadle.ports.vault import Vault
+from treadle.service.drafting import Drafts
 from treadle.service.reading import stored_events
+from treadle.service.submissions import check_message
 
 
 class Answer(Struct, frozen=True):
@@ -39,42 +41,42 @@ class Answer(Struct, frozen=True):
 
 class People:
     def __init__(
-        self, journal: Journal, approvals: Approvals, tools: Toolbox, vault: Vault, clock: Clock, ids: Ids
+        self, journal: Journal, approvals: Approvals, tools: Toolbox, vault: Vault, drafts: Drafts
     ) -> None:
         self._journal = journal
         self._approvals = approvals
         self._tools = tools
         self._vault = vault
-        self._clock = clock
-        self._ids = ids
+        self._drafts = drafts
 
     async def decide(self, approval_id: ApprovalId, answer: Answer) -> int:
         """Answer an approval. There is one answer: a second one raises InvalidState."""
         record = await self._approvals.find(approval_id)
         if record.decision is not None:
             raise InvalidState(_decided_already(record))
+        if answer.arguments is not None and answer.decision == "deny":
+            raise UsageError("A call that is denied does not run: give other arguments only to approve it.")
         if answer.arguments is not None:
             self._check_edited(record.tool, answer.arguments)
         if self._vault.redactor.redact(answer.arguments or "").names:
             raise UsageError("The edited arguments hold the value of a secret; use its handle: {{vault:NAME}}.")
         decided = ApprovalDecided(
-            approval_id, answer.decision, answer.arguments, answer.note, answer.by, answer.remember
+            approval_id, answer.decision, answer.arguments, _sendable(answer.note), answer.by, answer.remember
         )
         sequence = await self._answer(record.origin.run_id, decided, approval_id)
         if sequence is None:
             raise InvalidState(_decided_already(await self._approvals.find(approval_id)))
-        if answer.remember == "session" and answer.decision == "approve" and record.pattern is not None:
-            await self._approvals.grant(record.origin.session_id, Grant(record.tool, record.pattern))
         return sequence
 
     async def answer(self, run_id: RunId, call_id: str, text: str, by: str = "") -> int:
         """Answer a question that an agent asked. There is one answer: a second one raises InvalidState."""
+        check_message(user(text))
         if call_id not in {asked.call_id for asked in await self.questions(run_id)}:
             raise InvalidState(
                 f"{run_id} has no open question {call_id}. `treadle runs show {run_id}` shows its state."
             )
         told = self._vault.redactor.redact(text).text
-        sequence = await self._answer(run_id, ClarifyAnswered(call_id, told, by), f"answer/{call_id}")
+        sequence = await self._answer(run_id, ClarifyAnswered(call_id, sendable(told), by), f"answer/{call_id}")
         if sequence is None:
             raise InvalidState(f"The question {call_id} of {run_id} was answered by somebody else.")
         return sequence
@@ -112,12 +114,16 @@ class People:
 
     async def _answer(self, run_id: RunId, event: Delivery, key: str) -> int | None:
         """Deliver an answer; None when somebody else's came first."""
-        made = draft(self._ids("evt"), self._clock.now(), event)
+        made = self._drafts.make(event)
         sequence = await self._journal.deliver(run_id, made, key)
         if sequence is None:
             raise InvalidState(f"{run_id} has ended: nobody waits for this answer any more.")
         [stored] = await self._journal.read(run_id, sequence - 1, 1)
         return sequence if stored.event_id == made.event_id else None
+
+
+def _sendable(note: Any) -> Any:
+    return sendable(note) if isinstance(note, str) else note  # and what is no text is refused with the rest
 
 
 def _decided_already(record: ApprovalRecord) -> str:

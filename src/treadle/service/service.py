@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.envelope import Event, Origin, draft
+from treadle.domain.envelope import Event, Origin
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import (
     CancelRequested,
@@ -28,6 +28,7 @@ from treadle.ports.journal import Journal, RunRecord, Runs
 from treadle.ports.model import Models
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
+from treadle.service.drafting import Drafts
 from treadle.service.people import Answer, People
 from treadle.service.reading import stored_events
 from treadle.service.submissions import Admission, Submission, Ticket, check_message, without_secrets
@@ -51,7 +52,8 @@ class Service:
         self._runs = runs
         self._hub = hub
         self._admission = Admission(models, tools)
-        self._people = People(journal, approvals, tools, vault, clock, ids)
+        self._drafts = Drafts(vault, clock, ids)
+        self._people = People(journal, approvals, tools, vault, self._drafts)
         self._clock = clock
         self._ids = ids
         self._agents: dict[str, AgentId] = {}
@@ -67,6 +69,7 @@ class Service:
         if submission.key is not None and (known := await self._runs.submitted(submission.key)):
             return Ticket(known, (await self._runs.record(known)).origin.session_id)
         if submission.session_id is not None and (waiting := await self._waiting(submission.session_id)):
+            await self._refuse_other_agent(waiting, submission.agent)
             mode: SteerMode = "queue"
             event = MessageSteered(message, mode)
             if await self._deliver(waiting, event, submission.key) is not None:
@@ -78,12 +81,19 @@ class Service:
         )
         queued = RunQueued(submission.agent, submission.resumed_from, submission.asker)
         first = (queued, *redacted, UserMessage(message))
-        now = self._clock.now()
-        drafts = tuple(draft(self._ids("evt"), now, data) for data in first)
+        drafts = tuple(self._drafts.make(data) for data in first)
         run_id = await self._journal.submit(origin, drafts, submission.key)
         if run_id == origin.run_id:
             return Ticket(run_id, origin.session_id)
         return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
+
+    async def _refuse_other_agent(self, run_id: RunId, agent: AgentSpec) -> None:
+        asked = await self.agent_of(run_id)
+        if asked.name != agent.name:
+            raise InvalidState(
+                f"{run_id} of agent `{asked.name}` waits in this session, and would get the message. "
+                "Answer, resume or cancel that run first, or begin another session."
+            )
 
     async def _waiting(self, session_id: SessionId) -> RunId | None:
         for record in await self._runs.unfinished(session_id):
@@ -146,7 +156,7 @@ class Service:
         return sequence
 
     async def _deliver(self, run_id: RunId, event: EventData, key: str | None) -> int | None:
-        made = draft(self._ids("evt"), self._clock.now(), event)
+        made = self._drafts.make(event)
         return await self._journal.deliver(run_id, made, key or made.event_id)
 
     # ── What happens ──

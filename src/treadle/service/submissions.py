@@ -4,6 +4,7 @@ before anything is written."""
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +15,7 @@ from treadle.domain.errors import MissingKey, SizeLimitExceeded, UsageError
 from treadle.domain.events import Redacted
 from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import Message, Part, Text
-from treadle.domain.permissions import Asker
+from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.schemas import refuse_wrong_schema
 from treadle.ports.model import Models
 from treadle.ports.tool import InvalidArguments, Toolbox
@@ -63,11 +64,24 @@ class Admission:
             with suppress(MissingKey):  # it may be set by the time it is needed; without it the next one is asked
                 self._models.resolve(name, None)
         self._tools.select(agent.tools)
+        self._check_workspace(agent)
         for rule in agent.approvals.rules:
-            try:
-                check_examples(rule, partial(self._seen_in, rule.tool))
-            except ValueError as error:
-                raise UsageError(f"The approvals of agent `{agent.name}`: {error}. Mend the rule.") from None
+            self._check_rule(agent, rule)
+
+    def _check_workspace(self, agent: AgentSpec) -> None:
+        if agent.workspace is not None and not Path(agent.workspace).expanduser().is_dir():
+            raise UsageError(f"The workspace {agent.workspace} of agent `{agent.name}` is no folder; make it.")
+
+    def _check_rule(self, agent: AgentSpec, rule: ApprovalRule) -> None:
+        """A rule that can never apply, or does other than its author thinks, guards nothing."""
+        if not any(character in rule.tool for character in "*?[") and self._tools.find(rule.tool) is None:
+            raise UsageError(
+                f"The approvals of agent `{agent.name}` have a rule for `{rule.tool}`, which is no tool; mend it."
+            )
+        try:
+            check_examples(rule, partial(self._seen_in, rule.tool))
+        except ValueError as error:
+            raise UsageError(f"The approvals of agent `{agent.name}`: {error}. Mend the rule.") from None
 
     def _seen_in(self, tool_name: str, example: str) -> Sequence[str]:
         """What a rule looks at when a tool is called with this text as its one necessary argument."""

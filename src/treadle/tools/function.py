@@ -39,9 +39,15 @@ class FunctionTool(Generic[_P, _R]):
         return self._signature.decode(arguments)
 
     def subjects(self, arguments: Any) -> Subjects:
-        """Every text among the arguments, those that were left out included."""
-        values = [getattr(arguments, name) for name in arguments.__struct_fields__]
-        return Subjects(tuple([value for value in values if isinstance(value, str)]), pattern="*")
+        """Every text among the arguments, however deep, those that were left out included."""
+        texts: list[str] = []
+        for name in arguments.__struct_fields__:
+            value = getattr(arguments, name)
+            if isinstance(value, str):
+                texts.append(value)
+            elif value is not None and not isinstance(value, int | float):
+                texts += _texts_in(msgspec.to_builtins(value))
+        return Subjects(tuple(texts), pattern="*")
 
     async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
         keywords = self._signature.keywords(arguments, context)
@@ -138,6 +144,19 @@ def _known(tool_name: str, setting: str, names: Sequence[str], signature: Signat
         if name not in signature.schema["properties"]:
             raise TypeError(f"tool `{tool_name}`: {setting} names `{name}`, which is no parameter of it")
     return tuple(names)
+
+
+def _texts_in(value: Any) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case list() | tuple():
+            return [text for item in cast("list[Any]", value) for text in _texts_in(item)]
+        case dict():
+            entries = cast("dict[Any, Any]", value)
+            return [text for entry in entries.items() for item in entry for text in _texts_in(item)]
+        case _:
+            return []
 
 
 def _kind(function: Callable[..., Any]) -> _Kind:

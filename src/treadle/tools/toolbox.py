@@ -44,6 +44,9 @@ class ToolRegistry:
         if name in self._builtin:
             self._builtin.discard(name)
             self._tools[name] = tool
+            for other in [known for known in self._builtin if self._tools[known].spec.alias_of == name]:
+                self._builtin.discard(other)  # another name of what is not there any more
+                del self._tools[other]
         elif self._tools.setdefault(name, tool) is not tool:
             raise UsageError(f"two tools are called `{name}`; give one of them another name")
 

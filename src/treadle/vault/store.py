@@ -72,7 +72,7 @@ class VaultStore:
         """Another one whenever somebody else has changed the vault; None: there is none. Costs microseconds."""
         try:
             found = self.path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             self.close()
             return None
         if self._file != (found.st_dev, found.st_ino):

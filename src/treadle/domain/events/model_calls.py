@@ -61,6 +61,8 @@ class LlmResponse(EventData, frozen=True):
     """The provider's own word, where ours is `other`."""
     cost: float | None = None
     """Dollars; None: no price is known."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """Calls, and the secrets whose values their arguments held. They were taken out; the calls are refused."""
 
 
 ModelErrorKind = Literal[

@@ -53,6 +53,7 @@ class ClarifyRequested(EventData, frozen=True):
     call_id: str
     question: str
     options: tuple[str, ...] = ()
+    expires_at: Instant | None = None
 
 
 @durable("clarify_answered")

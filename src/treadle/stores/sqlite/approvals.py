@@ -8,7 +8,6 @@ from treadle.domain.errors import UnknownApproval
 from treadle.domain.identity import ApprovalId, RunId, SessionId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.group import Group
 from treadle.stores.sqlite.writer import Writer
 
 
@@ -36,12 +35,6 @@ class SqliteApprovals:
 
     async def grants(self, session_id: SessionId) -> Sequence[Grant]:
         return await self._writer.read(lambda db: [Grant(*row) for row in db.execute(SQL["grants"], (session_id,))])
-
-    async def grant(self, session_id: SessionId, grant: Grant) -> None:
-        def work(group: Group) -> None:
-            group.db.execute(SQL["insert_grant"], (session_id, grant.tool, grant.pattern))
-
-        await self._writer.write(work, lambda _: None, patient=False)
 
 
 def _record(row: Any) -> ApprovalRecord:

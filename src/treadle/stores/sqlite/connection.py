@@ -1,6 +1,7 @@
 """Opening a SQLite file: checked, migrated, and with a clear word when it is not fit to be used."""
 
 import glob
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -58,11 +59,19 @@ def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPE
     return cast(Database, apsw.Connection(path, flags))
 
 
+def _make_private(path: str) -> None:
+    """Make the file for its owner alone, if it is not there; SQLite gives those beside it the same rights."""
+    if path != ":memory:":
+        with suppress(OSError):  # which the opening will tell of
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+
+
 def open_database(path: str) -> Database:
     """A connection to a sound, current database at `path` (made if there is none), or a StoreError that says why
     not and what to do."""
     died_on_it = Path(f"{path}-wal").exists()
     try:
+        _make_private(path)
         connection = connect(path)
     except apsw.Error as error:
         raise explain(error, path) from error

@@ -161,7 +161,7 @@ class SqliteJournal:
             if row.outcome is not None:
                 return row.origin, None, False
             if isinstance(event.data, ApprovalDecided):
-                refuse_closed(db, event.data.approval_id)
+                refuse_closed(db, event.data.approval_id, self._clock.now())
             group.append(row, (event,))
             db.execute(SQL["insert_delivery"], (row.id, key, row.sequence))
             db.execute(SQL["wake"], (AT_ONCE, row.id))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from treadle.domain.envelope import Draft
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import ApprovalDecided, ApprovalExpired, ApprovalRequested
-from treadle.domain.identity import ApprovalId
+from treadle.domain.identity import ApprovalId, Instant
 from treadle.stores.sqlite.connection import SQL, Database
 
 
@@ -31,6 +31,8 @@ def _requested(db: Database, run: int, made: Draft) -> None:
 def _decided(db: Database, _: int, made: Draft) -> None:
     assert isinstance(made.data, ApprovalDecided)
     db.execute(SQL["decide_approval"], (made.data.decision, made.data.approval_id))
+    if made.data.decision == "approve" and made.data.remember == "session":
+        db.execute(SQL["grant_what_was_approved"], (made.data.approval_id,))
 
 
 def _expired(db: Database, _: int, made: Draft) -> None:
@@ -46,8 +48,11 @@ PROJECTIONS: dict[str, Callable[[Database, int, Draft], None]] = {
 """By type of event. Each is handed the database, the number of the run and the event."""
 
 
-def refuse_closed(db: Database, approval_id: ApprovalId) -> None:
-    """Raise InvalidState unless the approval still waits for its answer."""
+def refuse_closed(db: Database, approval_id: ApprovalId, now: Instant) -> None:
+    """Raise InvalidState unless the approval still waits for its answer, and its time has not run out."""
     found = db.execute(SQL["approval"], (approval_id,)).fetchone()
-    if found is None or found[-1] is not None:
+    if found is None:
         raise InvalidState(f"{approval_id} is not open any more.")
+    expires_at, decision = found[-2:]
+    if decision is not None or (expires_at is not None and expires_at <= now):
+        raise InvalidState(f"{approval_id} is no longer open.")

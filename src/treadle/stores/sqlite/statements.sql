@@ -128,8 +128,10 @@ WHERE decision IS NULL AND outcome IS NULL AND run_id = ? ORDER BY requested_at;
 -- name: grants
 SELECT tool, pattern FROM grants WHERE session_id = ?;
 
--- name: insert_grant
-INSERT OR IGNORE INTO grants (session_id, tool, pattern) VALUES (?, ?, ?);
+-- name: grant_what_was_approved
+INSERT OR IGNORE INTO grants (session_id, tool, pattern)
+SELECT session_id, tool, pattern FROM approvals JOIN runs ON runs.id = run
+WHERE approval_id = ? AND pattern IS NOT NULL;
 
 -- name: keep_result
 INSERT OR REPLACE INTO results (session_id, run, call_id, content)

@@ -1,0 +1,418 @@
+"""Code of others that breaks its promises, and callers that send nonsense: an error result or a refusal, never a
+run that can go neither on nor back."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle
+from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
+from tests.observed import all_told
+from treadle.domain.errors import InvalidState, UsageError
+from treadle.domain.events import ApprovalRequested, ToolCallStart
+from treadle.domain.tools import ToolSpec
+from treadle.ports.hooks import HookedCall, Rewrite
+from treadle.ports.tool import Observation, Subjects, ToolContext
+from treadle.testing.models import Failure, ScriptedModel, ask, call, say
+from treadle.tools.function import tool
+
+TERMINAL: dict[str, Any] = {"asker": "terminal"}
+
+
+class Odd:
+    """A tool that gives back what it is told to."""
+
+    def __init__(self, result: Any, subjects: Any = None) -> None:
+        self.spec = ToolSpec("odd", "Be odd.", {"type": "object"})
+        self._result, self._subjects = result, subjects
+
+    def parse(self, arguments: str) -> Any:
+        return None
+
+    def subjects(self, arguments: Any) -> Subjects:
+        if self._subjects is not None:
+            raise self._subjects
+        return Subjects(())
+
+    async def run(self, arguments: Any, context: ToolContext) -> Any:
+        return self._result
+
+
+def told_of(folder: Path, *tools: Any, hooks: tuple[treadle.Hook, ...] = (), **more: Any) -> tuple[str, list[str]]:
+    """What the model is told of a call of the first tool, and the types of the events."""
+    name = tools[0].spec.name
+    model = ScriptedModel(ask(call(name, "c1")), say("done"))
+
+    async def story() -> list[str]:
+        async with opened(folder, model) as engine:
+            engine.add_hooks(*hooks)
+            result = await engine.run(agent(tools=list(tools), **more), "go")
+            assert result.text == "done"
+            return types(await journal(engine, result.run_id))
+
+    kinds = asyncio.run(story())
+    assert "run_recovered" not in kinds, "the engine itself did not fail"
+    [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
+    return told.content, kinds
+
+
+NONSENSE: list[Any] = [
+    None,
+    {"a": 1},
+    b"x",
+    5,
+    Observation(5),  # pyright: ignore[reportArgumentType] -- that is the point
+    Observation("x", exit_code="1"),  # pyright: ignore[reportArgumentType] -- that is the point
+]
+
+
+@pytest.mark.parametrize("result", NONSENSE, ids=str)
+def test_a_tool_that_gives_back_nonsense_has_failed(tmp_path: Path, result: Any) -> None:
+    told, _ = told_of(tmp_path, Odd(result))
+    assert "`odd` failed: TypeError: it returned" in told
+
+
+def test_a_tool_that_cannot_say_what_it_is_about_does_not_run(tmp_path: Path) -> None:
+    told, kinds = told_of(tmp_path, Odd("ran", LookupError("no idea")), approvals={"default": "ask"})
+    assert "LookupError: no idea" in told
+    assert "tool_call_start" not in kinds
+
+
+@tool(effect="none")
+async def fine() -> str:
+    """Be fine."""
+    return "fine"
+
+
+class Answers(treadle.Hook):
+    def __init__(self, before: Any = None, after: Any = None, error: BaseException | None = None) -> None:
+        self._before, self._after, self._error = before, after, error
+
+    async def before(self, call: HookedCall) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._before
+
+    async def after(self, call: HookedCall, result: Observation) -> Any:
+        return self._after
+
+
+class Plain(treadle.Hook):
+    def before(self, call: HookedCall) -> Any:
+        raise ValueError("not even async")
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        Answers(before=False),
+        Answers(before="block it"),
+        Answers(before={"block": True}),
+        Answers(before=Rewrite({"x": {1, 2}, "y": object()})),
+        Answers(before=Rewrite("not an object")),  # pyright: ignore[reportArgumentType] -- that is the point
+        Answers(error=asyncio.CancelledError()),
+        Answers(error=SystemExit(3)),
+        Plain(),
+    ],
+    ids=["false", "a word", "a mapping", "no JSON", "no object", "cancelled", "exit", "not async"],
+)
+def test_a_hook_that_answers_nonsense_blocks(tmp_path: Path, hook: treadle.Hook) -> None:
+    told, kinds = told_of(tmp_path, fine, hooks=(hook,))
+    assert "`fine` was not run" in told
+    assert "tool_call_start" not in kinds
+
+
+@pytest.mark.parametrize("after", ["text", b"x", 5])
+def test_a_hook_that_puts_nonsense_in_the_place_of_a_result_withholds_it(tmp_path: Path, after: Any) -> None:
+    told, _ = told_of(tmp_path, fine, hooks=(Answers(after=after),))
+    assert "its result is withheld" in told
+
+
+def test_a_hook_cannot_change_the_arguments_behind_our_back(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    @treadle.tool(effect="none")
+    async def echo(text: str) -> str:
+        said.append(text)
+        return text
+
+    class Sly(treadle.Hook):
+        async def before(self, call: HookedCall) -> None:
+            call.arguments["text"] = "changed"
+
+    model = ScriptedModel(ask(call("echo", "c1", text="as it was")), say("done"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            engine.add_hooks(Sly())
+            await engine.run(agent(tools=[echo]), "go")
+
+    asyncio.run(story())
+    assert said == ["as it was"]
+
+
+def test_a_cancel_does_not_wait_for_a_hook() -> None:
+    class Slow(treadle.Hook):
+        async def before(self, call: HookedCall) -> None:
+            await asyncio.sleep(20)
+
+    async def story() -> None:
+        async with in_virtual_time(ScriptedModel(ask(call("fine", "c1")))) as engine:
+            engine.add_hooks(Slow())
+            run_id = await engine.submit(agent(tools=[fine]), "go")
+            await until(engine, run_id, "llm_response")
+            await engine.cancel(run_id)
+            result = await engine.wait(run_id)
+            assert (result.outcome, result.metrics.duration_ms) == ("cancelled", 0)
+
+    virtually(story())
+
+
+# ── Callers ──
+
+
+@treadle.tool
+async def post(letter: str) -> str:
+    """Post a letter."""
+    return f"posted {letter}"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"decision": "approved"},
+        {"decision": True},
+        {"remember": "forever"},
+        {"note": 5},
+        {"arguments": {"letter": 5}},
+    ],
+)
+def test_a_wrong_decision_is_refused_and_the_right_one_still_counts(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    async def story() -> None:
+        model = ScriptedModel(ask(call("post", "c1", letter="x")), say("done"))
+        async with opened(tmp_path, model) as engine:
+            run_id = await engine.submit(agent(tools=[post], approvals={"default": "ask"}), "go", **TERMINAL)
+            asked = await until(engine, run_id, "approval_requested")
+            assert isinstance(asked.data, ApprovalRequested)
+            with pytest.raises((UsageError, TypeError)):
+                await engine.decide(asked.data.approval_id, **{"decision": "approve", **wrong})
+            await engine.decide(asked.data.approval_id, "approve")
+            assert (await engine.wait(run_id)).text == "done"
+
+    asyncio.run(story())
+
+
+def test_a_wrong_way_of_steering_or_asking_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
+            with pytest.raises(UsageError):
+                await engine.submit(agent(tools=[post]), "go", asker="me")  # pyright: ignore[reportArgumentType]
+            assert await engine.service.runs() == []
+            run_id = await engine.submit(agent(tools=[post], approvals={"default": "ask"}), "go", **TERMINAL)
+            await until(engine, run_id, "run_waiting")
+            with pytest.raises(UsageError):
+                await engine.steer(run_id, "hi", "now")  # pyright: ignore[reportArgumentType]
+            await engine.cancel(run_id)
+            assert (await engine.wait(run_id)).outcome == "cancelled"
+
+    asyncio.run(story())
+
+
+def test_a_rule_for_no_tool_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            with pytest.raises(UsageError, match="`bsh`, which is no tool"):
+                await engine.submit(agent(approvals={"rules": [{"tool": "bsh", "do": "deny"}]}), "go")
+            with pytest.raises(UsageError, match="is no folder"):
+                await engine.submit(agent(workspace=tmp_path / "nowhere"), "go")
+
+    asyncio.run(story())
+
+
+def test_a_message_for_another_agent_does_not_go_to_the_run_that_waits(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
+            hero = agent(tools=[post], approvals={"default": "ask"})
+            run_id = await engine.submit(hero, "go", session="ses_a", **TERMINAL)
+            await until(engine, run_id, "run_waiting")
+            with pytest.raises(InvalidState, match="of agent `hero` waits"):
+                await engine.submit(agent(name="other"), "hello", session="ses_a")
+            await engine.cancel(run_id)
+
+    asyncio.run(story())
+
+
+# ── Rules cannot be walked around ──
+
+
+def test_another_name_of_a_tool_does_not_get_around_its_rules(tmp_path: Path) -> None:
+    model = ScriptedModel(ask(call("run_command", "c1", command="touch evil")), say("done"))
+    rules = [{"tool": "bash", "match": "touch *", "do": "deny"}]
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero = agent(tools=["run_command"], workspace=tmp_path, approvals={"rules": rules})
+            await engine.run(hero, "go")
+
+    asyncio.run(story())
+    assert not (tmp_path / "evil").exists()
+
+
+def test_who_replaces_a_tool_replaces_its_other_names(tmp_path: Path) -> None:
+    @treadle.tool(name="bash")
+    async def mine(command: str) -> str:
+        """Mine."""
+        return command
+
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
+            engine.add_tools(mine)
+            with pytest.raises(UsageError, match="no tool is called `run_command`"):
+                await engine.submit(agent(tools=["run_command"]), "go")
+
+    asyncio.run(story())
+
+
+def test_a_rule_sees_text_however_deep_it_is(tmp_path: Path) -> None:
+    sent: list[Any] = []
+
+    @treadle.tool
+    async def send(to: list[str], extra: dict[str, list[str]]) -> str:
+        """Send."""
+        sent.append((to, extra))
+        return "sent"
+
+    model = ScriptedModel(
+        ask(call("send", "c1", to=["x@evil.com"], extra={})),
+        ask(call("send", "c2", to=[], extra={"cc": ["y@evil.com"]})),
+        say("done"),
+    )
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            await engine.run(
+                agent(tools=[send], approvals={"rules": [{"tool": "send", "match": "*@evil.com", "do": "deny"}]}),
+                "go",
+            )
+
+    asyncio.run(story())
+    assert sent == []
+
+
+def test_edited_arguments_are_seen_by_hooks_and_rules(tmp_path: Path) -> None:
+    model = ScriptedModel(ask(call("post", "c1", letter="nice")), say("done"))
+    rules = [{"tool": "post", "match": "*evil*", "do": "deny"}]
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero = agent(tools=[post], approvals={"default": "ask", "rules": rules})
+            run_id = await engine.submit(hero, "go", **TERMINAL)
+            asked = await until(engine, run_id, "approval_requested")
+            assert isinstance(asked.data, ApprovalRequested)
+            await engine.decide(asked.data.approval_id, "approve", arguments={"letter": "evil"})
+            await engine.wait(run_id)
+            events = [event.data for event in await journal(engine, run_id)]
+        assert not [data for data in events if isinstance(data, ToolCallStart)]
+
+    asyncio.run(story())
+
+
+def test_calls_that_a_hook_leads_to_one_place_run_one_after_the_other(tmp_path: Path) -> None:
+    at_once: list[int] = []
+    running = 0
+
+    @treadle.tool(effect="write", paths=["path"])
+    async def write(path: str) -> str:
+        nonlocal running
+        running += 1
+        at_once.append(running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return path
+
+    class Lead(treadle.Hook):
+        async def before(self, call: HookedCall) -> Rewrite:
+            return Rewrite({"path": "same"})
+
+    model = ScriptedModel(ask(call("write", "c1", path="a"), call("write", "c2", path="b")), say("done"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            engine.add_hooks(Lead())
+            await engine.run(agent(tools=[write]), "go")
+
+    asyncio.run(story())
+    assert at_once == [1, 1]
+
+
+def test_an_approval_that_comes_too_late_is_refused() -> None:
+    async def story() -> None:
+        model = ScriptedModel(ask(call("post", "c1", letter="x")), say("went on"))
+        async with in_virtual_time(model) as engine:
+            hero = agent(tools=[post], approvals={"default": "ask", "expires": 60})
+            run_id = await engine.submit(hero, "go", **TERMINAL)
+            asked = await until(engine, run_id, "approval_requested")
+            assert isinstance(asked.data, ApprovalRequested)
+            assert asked.data.expires_at is not None
+            await asyncio.sleep(60)
+            with pytest.raises(InvalidState):
+                await engine.decide(asked.data.approval_id, "approve")
+            assert (await engine.wait(run_id)).text == "went on"
+
+    virtually(story())
+
+
+def test_a_person_who_says_no_is_not_a_failing_tool(tmp_path: Path) -> None:
+    steps = [ask(call("post", f"c{n}", letter=f"letter {n}")) for n in range(10)]
+
+    async def story() -> treadle.Result:
+        async with opened(tmp_path, ScriptedModel(*steps, say("I give up"))) as engine:
+            hero = agent(tools=[post], approvals={"default": "deny"}, limits={"stuck_steps": 20})
+            return await engine.run(hero, "go")
+
+    assert asyncio.run(story()).text == "I give up"
+
+
+@pytest.mark.parametrize("then", ["no steps left", "nothing", "a failure"])
+def test_an_answer_that_was_asked_about_goes_out_where_no_better_one_comes(tmp_path: Path, then: str) -> None:
+    more = {
+        "no steps left": (),
+        "nothing": (say(""), say("")),
+        "a failure": (Failure("auth", "no key", retryable=False),),
+    }[then]
+    model = ScriptedModel(say("I have sent the email to Bob."), *more)
+
+    async def story() -> treadle.Result:
+        async with opened(tmp_path, model) as engine:
+            return await engine.run(agent(limits={"max_steps": 1 if then == "no steps left" else 9}), "go")
+
+    result = asyncio.run(story())
+    assert (result.outcome, result.text) == ("completed", "I have sent the email to Bob.")
+    assert result.unverified_claim == result.text
+
+
+def test_results_of_two_runs_with_one_call_id_are_told_apart(tmp_path: Path) -> None:
+    @treadle.tool(effect="read")
+    async def big(letter: str) -> str:
+        """Be long."""
+        return letter * 300_000
+
+    model = ScriptedModel(
+        ask(call("big", "c1", letter="a")),
+        say("one"),
+        ask(call("big", "c1", letter="b")),
+        ask(call("recall", "c2", call_id="c1", start=1000, length=10)),
+        say("two"),
+    )
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero = agent(tools=[big, "recall"])
+            first = await engine.run(hero, "go")
+            await engine.run(hero, "again", session=first.session_id)
+
+    asyncio.run(story())
+    [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
+    assert told.content.startswith("aaaaaaaaaa\n")
