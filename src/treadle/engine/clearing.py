@@ -57,21 +57,24 @@ async def clear(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Rea
     """Those of the calls that may run now; and what is on record of the others."""
     ready: list[Ready] = []
     refused: list[EventData] = []
-
-    async def one_after_another() -> None:
-        for call in calls:
-            try:
-                ready.append(await _clear(call, log, deps))
-            except Refused as refusal:
-                refused.extend(refusal.events)
-
+    clearing = _clear_each(calls, ready, refused, log, deps)
     if deps.hooks:  # which may take their time: what was said is safe, and whoever wants it to stop is heard
         await log.flush()
-        if not await log.unless(_unwanted, one_after_another(), until=log.state.deadline):
+        if not await log.unless(_unwanted, clearing, until=log.state.deadline):
             return [], []
     else:
-        await one_after_another()
-    return _apart(ready, log), refused
+        await clearing
+    return (ready if len(ready) < 2 else _apart(ready, log)), refused
+
+
+async def _clear_each(
+    calls: tuple[Call, ...], ready: list[Ready], refused: list[EventData], log: Log, deps: Deps
+) -> None:
+    for call in calls:
+        try:
+            ready.append(await _clear(call, log, deps))
+        except Refused as refusal:
+            refused += refusal.events
 
 
 def _unwanted(state: RunState) -> bool:
@@ -80,7 +83,7 @@ def _unwanted(state: RunState) -> bool:
 
 def _apart(ready: list[Ready], log: Log) -> list[Ready]:
     """Those that may run side by side with the arguments they have now; the others have their turn after them."""
-    if len(ready) < 2 or all(item.start.arguments == item.call.use.arguments for item in ready):
+    if all(item.start.arguments == item.call.use.arguments for item in ready):
         return ready
     beside: list[Ready] = []
     for item in ready:
@@ -104,7 +107,9 @@ async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
         text, arguments = await _seen_by_hooks(call, tool, call.use.arguments, log, deps)
         if tool.spec.asks_a_person:
             raise _question(call, arguments, log, deps)
-        await _permitted(call, tool, arguments, text, log, deps)
+        subjects = _subjects(call, tool, arguments)
+        if subjects.caution is not None or not needs_no_ruling(log.state.agent.approvals):
+            await _permitted(call, tool, subjects, text, log, deps)
         return _ready(call, tool, text, arguments, log)
     edited = log.state.decisions[approval.approval_id].arguments
     if edited is None:
@@ -131,6 +136,9 @@ async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: Log, deps: Deps
     if changed is hooked:
         return text, arguments
     text = msgspec.json.encode(changed.arguments).decode()
+    if deps.vault.redactor.redact(text).names:
+        told = f"`{call.name}` was not run: a hook has put the value of a secret into its arguments."
+        raise Refused(HookBlocked(call.call_id, call.name, "the last that rewrote it", told))
     return text, _parsed(call, tool, text)
 
 
@@ -171,11 +179,9 @@ def _question(call: Call, arguments: Any, log: Log, deps: Deps) -> Refused:
     return Refused(ClarifyRequested(call.call_id, str(arguments.question), options, _expiry(log, deps)))
 
 
-async def _permitted(call: Call, tool: Tool, arguments: Any, text: str, log: Log, deps: Deps) -> None:
+async def _permitted(call: Call, tool: Tool, subjects: Subjects, text: str, log: Log, deps: Deps) -> None:
     """Return if the call may run now. Raises Refused with a denial, or with the question to a person."""
-    approvals, subjects = log.state.agent.approvals, _subjects(call, tool, arguments)
-    if needs_no_ruling(approvals) and subjects.caution is None:
-        return
+    approvals = log.state.agent.approvals
     ruling = rule_on(approvals, tool.spec, subjects)
     if ruling.verdict == "ask":
         ruling = rule_on(approvals, tool.spec, subjects, await deps.approvals.grants(log.origin.session_id))

@@ -1,9 +1,10 @@
 """Taking secrets out: of what a model says, while it says it and when it has; and of every event that is kept."""
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
+from treadle.domain import events as e
 from treadle.domain.events import EventData
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.ports.vault import Redactor, TextStream
@@ -15,9 +16,16 @@ TEXT, REASONING = -1, -2
 _encode = msgspec.json.Encoder().encode
 
 
+CLEAN: Final[frozenset[type[EventData]]] = frozenset((
+    e.RunStart, e.ModelResolved, e.StepStart, e.StepEnd, e.LlmRequest, e.LlmRetry, e.ToolCallStart, e.ToolCallEnd,
+    e.ResultTruncated, e.SecretUsed, e.Redacted, e.BreakerOpened, e.BreakerClosed,
+))  # fmt: skip
+"""Events whose texts are our own, or have been looked at when they were made."""
+
+
 def hide_in(data: EventData, redactor: Redactor) -> EventData:
     """The event without secrets, whoever put them into it: the last look before it is kept."""
-    if redactor.is_idle or not redactor.redact(_encode(data).decode()).names:
+    if type(data) in CLEAN or redactor.is_idle or not redactor.redact(_encode(data).decode()).names:
         return data
     return msgspec.convert(_hidden(msgspec.to_builtins(data), redactor), type(data))
 

@@ -14,7 +14,7 @@ from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.identity import Instant, RunId
 from treadle.engine.deps import Deps
-from treadle.engine.hiding import hide_in
+from treadle.engine.hiding import CLEAN, hide_in
 from treadle.engine.interruption import Interruption
 from treadle.ports.journal import ANY, Advance, Claim, Release
 
@@ -65,8 +65,11 @@ class Log:
         return state
 
     def _without_secrets(self, events: Sequence[EventData]) -> Sequence[EventData]:
-        redactor = self._deps.vault.redactor
-        return events if redactor.is_idle else [hide_in(data, redactor) for data in events]
+        for data in events:
+            if type(data) not in CLEAN:
+                redactor = self._deps.vault.redactor
+                return events if redactor.is_idle else [hide_in(each, redactor) for each in events]
+        return events
 
     async def intend(self, *intents: EventData) -> bool:
         """What is about to happen, committed before it does. False when something was delivered meanwhile: it is
