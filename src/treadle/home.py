@@ -25,6 +25,8 @@ DEFAULT_AGENT = "default"
 DEFAULT_LOOKS = ("read_file", "glob", "grep", "recall", "clarify")
 DEFAULT_ACTS = ("write_file", "edit_file", "bash", "web_fetch")
 """The tools of the default agent: those that it may use as it likes, and those that it asks for."""
+PRIVATE = ("*.ssh/*", "*.gnupg/*", "*.aws/*", "*.kube/*", "*.netrc", "*.env", "*.env.*", "*.pem", "*id_rsa*")
+"""What the default agent asks before it reads."""
 _ALLOWED_HEAD = (
     "# What this agent may do without asking, as you have answered. Remove an entry, and it asks again.\n"
 )
@@ -204,7 +206,10 @@ class Home(Struct, frozen=True):
 
 def _default_agent(model: str, provider: str | None = None) -> AgentSpec:
     """Looks at what is there without asking, and asks before it does anything else."""
-    rules = tuple([ApprovalRule(tool, "auto") for tool in DEFAULT_LOOKS])
+    rules = (
+        *(ApprovalRule(tool, "auto") for tool in DEFAULT_LOOKS),
+        *(ApprovalRule("read_file", "ask", pattern) for pattern in PRIVATE),
+    )
     approvals = Approvals(default="ask", rules=rules)
     return AgentSpec(DEFAULT_AGENT, model, provider, tools=(*DEFAULT_LOOKS, *DEFAULT_ACTS), approvals=approvals)
 

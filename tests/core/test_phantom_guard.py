@@ -1,23 +1,29 @@
 """Claims without deeds. The answers were written by people who had not seen the guard; on the second hundred it was
-measured before it was mended by them: 4 false alarms in 60 honest answers, 9 misses in 40 phantoms."""
+measured before it was mended by them: 4 false alarms in 60 honest answers, 9 misses in 40 phantoms. The third set
+is what a reviewer found, and more of its kind."""
 
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.core.story import Story, use
 from treadle.core.guards import phantom
+from treadle.core.sentences import claims_of
 from treadle.core.steps import CallModel, Finish
 from treadle.domain import events as e
 from treadle.domain.tools import Effect, ToolSpec
 
-ANSWERS: list[dict[str, Any]] = [
-    entry
-    for name in ("answers.yaml", "answers_unseen.yaml")
-    for entry in yaml.safe_load((Path(__file__).parent / name).read_text())
-]
+ANSWERS: dict[str, list[dict[str, Any]]] = {
+    name: yaml.safe_load((Path(__file__).parent / name).read_text())
+    for name in ("answers.yaml", "answers_unseen.yaml", "answers_more.yaml")
+}
+BLIND = ("answers.yaml", "answers_unseen.yaml")
 EFFECTS: tuple[tuple[str, Effect, str], ...] = (
     ("bash", "external", "Run a command."),
     ("write_file", "write", "Write a file."),
@@ -39,9 +45,9 @@ MOST_FALSE_ALARMS = 1
 MOST_MISSES = 3
 
 
-def judged(answer: str, done: list[str]) -> bool:
+def judged(answer: str, done: list[str], **agent: Any) -> bool:
     """Whether the guard takes the answer of a run that has done this for a phantom."""
-    story = Story(*TOOLS.values())
+    story = Story(*TOOLS.values(), **agent)
     if done:
         story.turn(*(use(name, n=number) for number, name in enumerate(done)))
     story.asks()
@@ -49,14 +55,19 @@ def judged(answer: str, done: list[str]) -> bool:
     return phantom.unverified(story.state) is not None
 
 
-def test_honest_answers_pass_and_phantoms_are_caught() -> None:
-    honest = [entry for entry in ANSWERS if not entry["phantom"]]
-    phantoms = [entry for entry in ANSWERS if entry["phantom"]]
-    assert len(honest) >= 100 <= len(phantoms)
-    alarms = [entry for entry in honest if judged(entry["answer"], entry["done"])]
-    misses = [entry for entry in phantoms if not judged(entry["answer"], entry["done"])]
-    assert len(alarms) <= MOST_FALSE_ALARMS, [entry["answer"] for entry in alarms]
-    assert len(misses) <= MOST_MISSES, [entry["answer"] for entry in misses]
+@pytest.mark.parametrize("names", [BLIND, ("answers_more.yaml",)], ids=["blind", "more"])
+def test_honest_answers_pass_and_phantoms_are_caught(names: tuple[str, ...]) -> None:
+    entries = [entry for name in names for entry in ANSWERS[name]]
+    wrong = [entry for entry in entries if judged(entry["answer"], entry["done"]) != entry["phantom"]]
+    alarms = [entry["answer"] for entry in wrong if not entry["phantom"]]
+    misses = [entry["answer"] for entry in wrong if entry["phantom"]]
+    assert len(alarms) <= MOST_FALSE_ALARMS, alarms
+    assert len(misses) <= MOST_MISSES, misses
+
+
+def test_there_are_enough_answers_of_both_kinds() -> None:
+    phantoms = [entry["phantom"] for name in BLIND for entry in ANSWERS[name]]
+    assert phantoms.count(False) >= 100 <= phantoms.count(True)
 
 
 def test_it_is_asked_once_and_then_delivered_with_the_claim_on_it() -> None:
@@ -100,3 +111,92 @@ def test_a_call_that_failed_bears_nothing_out() -> None:
 @pytest.mark.parametrize("done", [["bash"], ["send_email"]])
 def test_what_was_done_before_in_the_session_counts(done: list[str]) -> None:
     assert not judged("Yes, I sent the email.", done)
+
+
+# ── JSON ──
+
+TEXT_OUTPUT = {"type": "string"}
+
+
+def test_of_an_answer_in_json_the_strings_are_looked_at() -> None:
+    claim = "I sent the email to bob@example.com."
+    for value in ({"summary": claim}, {"a": {"b": [1, None, claim]}}, [claim]):
+        answer = msgspec.json.encode(value).decode()
+        assert judged(answer, [])
+        assert not judged(answer, ["send_email"])
+    assert judged(msgspec.json.encode(claim).decode(), [], output=TEXT_OUTPUT)
+
+
+def test_a_draft_in_one_string_does_not_hide_the_next() -> None:
+    assert judged('{"draft": "Hi Bob,\\nall is well.", "summary": "I sent the email to Bob."}', [])
+
+
+def test_a_label_in_json_is_no_claim() -> None:
+    assert not judged('{"status": "paid", "event": "refund issued"}', [])
+
+
+@pytest.mark.parametrize("answer", ["[" * 100_000, "{" * 100_000, '{"a": "sen', "[1, 2, 3]", "{}"])
+def test_json_that_is_broken_or_says_nothing_claims_nothing(answer: str) -> None:
+    assert not judged(answer, [])
+
+
+# ── Time ──
+
+SIZE = 100_000
+SHAPES = (
+    ("created", "\n"),
+    ("I created ", "a."),
+    ("", "I created the file, "),
+    ("created\n", "> a\n"),
+    ("created\n", "| a | b |\n"),
+    ("", "a"),
+    ("created ", "a"),
+    ("created ", "."),
+    ("created ", "\u201caaa"),
+    ("created \u201c", "a"),
+    ("created ", "a.+-"),
+    ("", "created, "),
+    ("created ", "dr. "),
+    ("created ", "# \n"),
+    ("", "sent. "),
+    ("created ", '"'),
+    ("created ", " "),
+)
+PIECES = [
+    *(head for head, _ in SHAPES if head),
+    *(unit for _, unit in SHAPES),
+    "```",
+    "is ",
+    "been ",
+    "I've ",
+    "? ",
+]
+
+
+def seconds_for(text: str) -> float:
+    """What it takes, at best, of the processor: other processes do not count."""
+
+    def once() -> float:
+        before = time.process_time()
+        claims_of(text)
+        return time.process_time() - before
+
+    return min(once() for _ in range(3))
+
+
+@pytest.mark.parametrize(("head", "unit"), SHAPES)
+@pytest.mark.parametrize("size", [8_000, SIZE])
+def test_no_shape_of_text_takes_long(head: str, unit: str, size: int) -> None:
+    assert seconds_for((head + unit * size)[:size]) < 0.05
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=60), st.integers(1, 20_000))
+def test_no_mixture_of_shapes_takes_long(pieces: list[str], size: int) -> None:
+    assert seconds_for(("".join(pieces) * size)[:size]) < 0.1
+
+
+def test_of_a_long_answer_both_ends_are_looked_at() -> None:
+    claim, filler = "I have sent the email to Bob.", "\n" + "All is well with the world. " * 4_000 + "\n"
+    assert [found.sentence for found in claims_of(claim + filler)] == [claim]
+    assert [found.sentence for found in claims_of(filler + claim)] == [claim]

@@ -2,228 +2,399 @@
 
 Words alone prove nothing. A claim is a sentence of the agent's own about a finished act of its own, on a thing
 outside the conversation. A plan, a question, a denial, a quotation, a report of what others did and a text written
-for the reader are none."""
+for the reader are none. It holds up the event loop, so that what is looked at is bounded, and every pass linear."""
 
 import re
+from collections.abc import Iterator
+from itertools import dropwhile, islice, pairwise
 from typing import Final, Literal
 
 from msgspec import Struct
 
 Act = Literal["send", "create", "change", "delete", "run", "arrange", "pay"]
+Telling = Literal["deed", "state"]
+"""I booked it; it is booked. A state may as well have been looked up."""
 
 
 class Claim(Struct, frozen=True):
     act: Act
     sentence: str
+    told_as: Telling = "deed"
 
+
+class Prose(Struct, frozen=True):
+    """What an answer says in the agent's own words, and whether it shows a text besides: code, or a quotation."""
+
+    sentences: list[str]
+    shows_text: bool
+
+
+_MOST_SENTENCES: Final = 400
+_LONGEST_SENTENCE: Final = 500
+_MOST_VERBS: Final = 12
 
 # ── Words ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _words(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def _nouns(words: str) -> frozenset[str]:
+    return _words(words) | {f"{word}s" for word in words.split()}
+
 
 VERBS: Final[dict[Act, str]] = {
     "send": """sent emailed e-mailed mailed messaged texted posted published tweeted notified forwarded
         submitted uploaded deployed pushed released replied shared pinged delivered told shipped""",
-    "create": """created written wrote saved added generated made stored recorded logged registered
-        opened filed initialized initialised cloned exported inserted put downloaded unpacked documented
-        implemented placed copied""",
-    "change": """updated edited modified changed fixed renamed moved replaced refactored configured
-        enabled disabled merged committed patched applied closed archived reset assigned upgraded
-        migrated formatted reverted rolled turned switched converted""",
+    "create": """created written wrote saved added generated made stored recorded logged registered opened filed
+        initialized initialised cloned exported inserted put downloaded unpacked documented implemented placed
+        copied""",
+    "change": """updated edited modified changed fixed renamed moved replaced refactored configured enabled
+        disabled merged committed patched applied closed archived reset assigned upgraded migrated formatted
+        reverted rolled turned switched converted""",
     "delete": "deleted removed dropped erased wiped purged revoked unsubscribed uninstalled cleared cleaned",
-    "run": """ran executed tested installed started restarted stopped compiled built launched killed
+    "run": """ran run executed tested installed started restarted stopped compiled built launched killed
         rebooted triggered""",
     "arrange": "scheduled booked reserved rescheduled cancelled canceled invited reminded declined set",
     "pay": "ordered purchased bought paid transferred refunded processed issued",
 }
-_ADVERBS = """just already also now then successfully since both safely finally permanently all gone
-    went ahead and even so together automatically"""
-_UNREAL = """not never cannot can't couldn't didn't haven't hasn't wasn't weren't isn't aren't won't
-    don't doesn't unable failed nothing no none nobody will would can could should shall may might must
-    if once when whenever until unless before after going want need plan about please assuming suppose
-    imagine supposed expected attempted tried would've they he she who whether how every any i'll we'll"""
+_ACT_OF: Final[dict[str, Act]] = {verb: act for act, verbs in VERBS.items() for verb in verbs.split()}
+_ADVERB = _words("""just already also now then successfully since both safely finally permanently all gone
+    went ahead and even so together automatically""")
+_UNREAL_WORD = _words("""not never cannot can't couldn't didn't haven't hasn't wasn't weren't isn't aren't won't
+    don't doesn't unable failed nothing no none nobody will would can could should shall may might must if once
+    when whenever until unless before after going want need plan about please assuming suppose imagine supposed
+    expected attempted tried would've they he she who whether how every any i'll we'll""")
 """Words before an act, in its clause, that make of it a plan, a condition, a failure or another's doing."""
-_REPORTED = """earlier previously yesterday originally according says said reports reported appears
-    seems suggests indicates usually typically often always"""
-_REPORTED_PHRASES = (
+_REPORT_WORD = _words("""earlier previously yesterday originally according says said reports reported appears
+    seems suggests indicates usually typically often always upstream""")
+_REPORTED_PHRASE = re.compile(
     r"for example|e\.g|how to|last \w+|back in|previous \w+|shows? (?:that|how)|by default|\bago\b"
     r"|in (?:19|20)\d\d"
 )
 """What makes of a sentence a report of something else than the work of now."""
-_OUTSIDE_NOUNS = """file folder directory directories repo repository repositories branch branches
-    commit request pr tag issue ticket task card record row entry entries column database index
-    migration account user event meeting appointment call calendar reminder alarm booking reservation
-    flight hotel room table order reorder lunch subscription payment invoice refund config configuration
-    setting preference address environment variable server service container pod process processes job
-    cron crontab pipeline build test suite script command query queries package dependency dependencies
-    module library libraries endpoint webhook channel page post website site email e-mail message
-    notification invitation invite newsletter tweet slack team customer client guest key token password
-    permission access log backup disk cache version release production staging inbox spreadsheet sheet
-    document doc note wiki workspace project app application bug fix change patch dataset data landing
-    proposal contract report minutes footer dockerfile linter money site"""
-_READER_NOUNS = """summary summaries list plan poem story stories outline example sentence paragraph
-    explanation overview comparison translation heading bullet haiku essay section word typo wording
-    tone title assumption calculation number answer suggestion idea option thoughts reasoning analysis
-    hint comment line limerick caption verse recipe itinerary bio tagline slogan question"""
-
-
-def _any_of(words: str, plural: bool = False) -> str:
-    ending = "s?" if plural else ""
-    return "|".join(re.escape(word) + ending for word in words.split())
-
-
-# ── Sentences ──────────────────────────────────────────────────────────────────────────────────────
-
-_LET_KNOW = r"let (?!me\b)(?:[\w'-]+ ){1,4}know"
-_VERB = re.compile(
-    r"\b(?:" + "|".join(f"(?P<{act}>{_any_of(verbs)})" for act, verbs in VERBS.items()) + rf"|{_LET_KNOW})\b",
-    re.IGNORECASE,
-)
-_CLAUSE_ENDS = re.compile(r"[;:()\u2014\u2013|]|, (?:but|so|and|which|because)\b|\b(?:but|because|while|so)\b")
-_OWN = re.compile(r".*\b(?:i|we)(?:['\u2019](?:ve|d)| have| had)?(?P<between>(?: [^\s]+)*) ?$", re.IGNORECASE)
-_ONLY_ADVERBS = re.compile(rf"^(?: (?:{_any_of(_ADVERBS)}))*$", re.IGNORECASE)
-_JOINED = re.compile(rf"(?:,| and| then|, and)(?: (?:{_any_of(_ADVERBS)}))*$", re.IGNORECASE)
-_PERFECT = re.compile(
-    rf"\b(?:has|have)(?: (?:{_any_of(_ADVERBS)}))* been(?: (?:{_any_of(_ADVERBS)}))* ?$", re.IGNORECASE
-)
-_NEWS = re.compile(
-    r"\b(?:is|are|was|were) (?:now|all|already|both|successfully)(?: (?:successfully|now))? ?$", re.IGNORECASE
-)
-_STATE = re.compile(r"\b(?:is|are) ?$", re.IGNORECASE)
-_DONE_STATES: Final = ("scheduled", "booked", "reserved", "set", "cancelled", "canceled")
-_BARE = re.compile(
-    r"^(?:(?:done|ok|okay|sure|great|all set|all done|yes|success|perfect)\W+)*(?:[\w`./#-]+ ){0,4}$", re.IGNORECASE
-)
-_FINITE = re.compile(
-    r"\b(?:is|are|was|were|be|been|has|have|had|do|does|did|the|a|an|your|their|this|these|those|each|all|any|get|got)\b",
-    re.IGNORECASE,
-)
-_UNREAL_WORD = re.compile(rf"\b(?:{_any_of(_UNREAL)})(?![\w'])", re.IGNORECASE)
-_CONDITION = re.compile(
-    r"^(?:if|once|when|whenever|until|unless|as soon as|to|for|make sure)\b[^,]*$", re.IGNORECASE
-)
-_REPORT = re.compile(rf"\b(?:{_any_of(_REPORTED)})\b|{_REPORTED_PHRASES}", re.IGNORECASE)
-_BY_OTHERS = re.compile(r"\bby (?!me\b|us\b|mail\b|email\b|adding|using|running)[\w@]+", re.IGNORECASE)
-_PLACE = (
-    r"\b[\w./-]+\.(?:py|js|ts|tsx|md|txt|json|ya?ml|csv|html|css|sh|sql|toml|rs|go|java|c|cpp|log|pdf|xlsx?|env)\b"
-    r"|[\w.+-]+@[\w-]+\.\w|(?:^|[\s`])(?:~|\.{0,2})/?[\w.-]+/[\w./-]*|\bline \d+"
-)
-_OUTSIDE = re.compile(
-    rf"\b(?:{_any_of(_OUTSIDE_NOUNS, plural=True)})\b|`[^`\n]+`|\$\d|#[a-z]|{_PLACE}", re.IGNORECASE
-)
-_PUT_SOMEWHERE = re.compile(rf"\b(?:to|in|into|at|as|on|called|named)\b[^.]*(?:{_PLACE}|\bfile\b)", re.IGNORECASE)
-_FOR_THE_READER = re.compile(
-    r"\b(?:(?:this|my) (?:answer|reply|response|message)"
-    rf"|(?:a|an|the|your|my|some|two|three|four|five|several|few|any|each|type) (?:[\w-]+ ){{0,3}}"
-    rf"(?:{_any_of(_READER_NOUNS, plural=True)}))\b",
-    re.IGNORECASE,
-)
+_OUTSIDE_NOUN = _nouns("""file folder directory directories repo repository repositories branch branches commit
+    request pr tag issue ticket task card record row entry entries column database index migration account user
+    event meeting appointment call calendar reminder alarm booking reservation flight hotel room table order
+    reorder lunch subscription payment invoice refund config configuration setting preference address
+    environment variable server service container pod process processes job cron crontab pipeline build test
+    suite script command query queries package dependency dependencies module library libraries endpoint webhook
+    channel page post website site email e-mail message notification invitation invite newsletter tweet slack
+    team customer client guest key token password permission access log backup disk cache version release
+    production staging inbox spreadsheet sheet document doc note wiki workspace project app application bug fix
+    change patch dataset data landing proposal contract report minutes footer dockerfile linter money thermostat
+    light timer lock""")
+_READER_NOUN = _nouns("""summary summaries list plan poem story stories outline example sentence paragraph
+    explanation overview comparison translation heading bullet haiku essay section word typo wording tone title
+    assumption calculation number answer suggestion idea option thoughts reasoning analysis hint comment line
+    limerick caption verse recipe itinerary bio tagline slogan question""")
+_TEXT_NOUN = _nouns("""script query queries message command email e-mail function code snippet program regex letter
+    post tweet class formula note reply response""")
+"""What is written in an answer as often as in a file."""
+_DETERMINER = _words("a an the your my some two three four five several few any each type")
+_OPENED_NOUN = _nouns("ticket issue pr request incident account case bug branch task channel")
+"""What comes to be when it is opened; others are only looked into."""
+_MONEY_NOUN = _nouns("refund payment order invoice transaction return cancellation purchase transfer")
+_FILE_ENDING = _words("""py js ts tsx md txt json yml yaml csv html css sh sql toml rs go java c cpp log pdf
+    xls xlsx env""")
+_SENT_WORD = _words("shared told replied set processed ordered released put delivered")
+"""Verbs of acts outside that are said of words too: I shared my thoughts, I set the tone."""
+_DONE_STATE = _words("scheduled booked reserved set cancelled canceled paid")
+_IDIOM = _words("""ran-into ran-out ran-across ran-through made-sure made-certain made-sense made-use set-aside
+    set-out turned-out stopped-at stopped-short stopped-because started-by started-with started-from moved-on
+    opened-with built-on built-upon added-up""")
+"""A verb and the word after it that make something else of it."""
+_LIKE_AN_ORDER = _words("set put reset run let")
+"""Verbs whose past is their imperative."""
+_OPENS_CONDITION = _words("if once when whenever until unless as to for make")
+_DOUBTS_WHAT_FOLLOWS = _words("if once whenever until unless whether how before")
+_FINITE = _words("""is are was were be been has have had do does did the a an your their this these those each
+    all any get got""")
+_OPENER = _words("done ok okay sure great all set yes success perfect")
+_SAYS_WHERE = _words("to in into at as on called named")
+_SORTED = _words("by alphabetically chronologically ascending descending")
 _ALWAYS_OUTSIDE: Final = ("send", "arrange", "pay")
 """Acts that are hardly ever done to a text of the conversation."""
-_ALSO_WITH_WORDS: Final = (
-    "shared",
-    "told",
-    "replied",
-    "set",
-    "processed",
-    "ordered",
-    "released",
-    "put",
-    "delivered",
-)
-"""Verbs of such acts that are said of words too: I shared my thoughts, I set the tone."""
-_HIS_OWN = re.compile(r"^ (?:it|them|everything|both|all of|your)\b", re.IGNORECASE)
-_TABLE_ROW = re.compile(r"^\s*\|(?!.*(?:\u2705|\u2714|done|complete)).*$", re.IGNORECASE | re.MULTILINE)
-_NO_OBJECT = re.compile(
-    r"^(?:$|[.,!;:]| (?:for|to|in|at|on|and|with|from|into|by|as|successfully|below)\b)", re.IGNORECASE
-)
-_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_QUOTED = re.compile(r"^\s*>.*$|[\u201c\"][^\u201d\"\n]{12,}[\u201d\"]", re.MULTILINE)
-_LETTER = re.compile(r"^\s*(?:dear|hi|hello|hey)\b.{0,60},\s*$|^\W*subject:", re.IGNORECASE | re.MULTILINE)
-_EMPHASIS = re.compile(r"\*\*|__")
-_BULLET = re.compile(r"^(?:\s*(?:[-*\u2022\u2705\u2714\ufe0f\u2611|]+|\d+[.)]))*\s*")
-_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?=[^\s])[^.!?\n]*)*[.!?]?")
-_WORD = re.compile(r"[a-z-]+")
-_ABBREVIATION = re.compile(r"\b(dr|mr|mrs|ms|prof|st|vs|approx)\.(?= )", re.IGNORECASE)
-_VERSE = re.compile(
-    r"(?:^(?!\s*[-*\u2022\d|]).{4,60}[,;]\s*\n){1,}(?:^(?!\s*[-*\u2022\d|]).{4,60}$\n?){1,}", re.MULTILINE
-)
-_NOTHING_DONE = re.compile(r"^ (?:no|nothing|none|zero)\b", re.IGNORECASE)
-_OBJECT_ENDS = re.compile(r"[,;:]| and | so | which ")
-_IN_VIEW = re.compile(r"\b(?:below|above|here(?:['\u2019]s| is| are)|as follows)\b", re.IGNORECASE)
-_EVERY_VERB = frozenset(" ".join(VERBS.values()).split())
 
 
-def claims_in(text: str) -> list[Claim]:
-    """The claims of an answer, in order."""
-    if _EVERY_VERB.isdisjoint(_WORD.findall(text.lower())):
-        return []  # most answers, at little cost
-    shows_text = "```" in text or bool(_QUOTED.search(text))
-    text = _ABBREVIATION.sub(r"\1", text)
-    plain = _EMPHASIS.sub("", _TABLE_ROW.sub("", _QUOTED.sub(" ", _FENCE.sub(" ", text))))
-    if (letter := _LETTER.search(plain)) is not None:
-        plain = plain[: letter.start()]  # what follows is a text for the reader to use
-    plain = _VERSE.sub("\n", plain)
-    found: list[Claim] = []
-    for match in _SENTENCE.finditer(plain):
-        sentence = _BULLET.sub("", match.group().strip())
-        found += _claims(sentence, shows_text)
-    return found
+# ── Words of a sentence ────────────────────────────────────────────────────────────────────────────
+
+_PLAIN_WORD = re.compile(r"[a-z-]+")
+_WORD = re.compile(r"[\w~./@+'-]+")
+_OBJECT_END = re.compile(r"[,;:]| and | so | which ")
+_OUTSIDE_SIGN = re.compile(r"`[^`]|\$\d|#[a-z]")
+
+
+class _Word(Struct, frozen=True):
+    text: str
+    start: int
+    end: int
+    is_place: bool
+
+
+class _Verb(Struct, frozen=True):
+    """A verb of an act, with what is said before and after it, and the words of the latter."""
+
+    act: Act
+    text: str
+    before: str
+    after: str
+    following: list[_Word]
+
+    @property
+    def object_length(self) -> int:
+        return len(_OBJECT_END.split(self.after, maxsplit=1)[0])
+
+
+class _Sentence(Struct, frozen=True):
+    said: str
+    """In small letters, with plain apostrophes, and with spaces around dashes."""
+    words: list[_Word]
+    vocabulary: frozenset[str]
+    has_place: bool
+    shows_text: bool
+
+
+def _read(sentence: str, shows_text: bool) -> _Sentence:
+    said = " ".join(sentence.lower().replace("\u2019", "'").replace("\u2014", " \u2014 ").split())
+    words = [_Word(_bare(one[0]), one.start(), one.end(), _is_place(one[0])) for one in _WORD.finditer(said)]
+    return _Sentence(said, words, _vocabulary(words), _has_place(words), shows_text)
+
+
+def _bare(word: str) -> str:
+    return word.strip("'./+-~")
+
+
+def _bare_words(text: str) -> list[str]:
+    return [_bare(word) for word in _WORD.findall(text)]
+
+
+def _is_place(word: str) -> bool:
+    """Whether it is a file, a path or an address."""
+    name, _, ending = word.rstrip("'.").rpartition(".")
+    user, _, host = word.rstrip("'.").partition("@")
+    return bool(name and ending in _FILE_ENDING) or bool(user and "." in host) or "/" in word[1:]
+
+
+def _verbs(said: str, words: list[_Word]) -> Iterator[_Verb]:
+    for at, word in enumerate(words):
+        last, act = at, _ACT_OF.get(word.text)
+        if word.text == "let" and (told := _told(words[at + 1 : at + 6])):
+            last, act = at + told, "send"
+        if act is not None:
+            yield _Verb(act, word.text, said[: word.start], said[words[last].end :], words[last + 1 :])
+
+
+def _told(words: list[_Word]) -> int:
+    """How many words it takes after `let` to `know`; 0 for `let me know`, and when there is none."""
+    texts = [word.text for word in words]
+    return texts.index("know") + 1 if "know" in texts[1:] and texts[0] not in ("me", "us") else 0
+
+
+def _vocabulary(words: list[_Word]) -> frozenset[str]:
+    """The words, without what marks a possessive, and the parts of those with hyphens."""
+    texts = [word.text.removesuffix("'s") for word in words]
+    return frozenset(texts).union(*(text.split("-") for text in texts if "-" in text))
+
+
+# ── Claims ─────────────────────────────────────────────────────────────────────────────────────────
+
+_CLAUSE_END = re.compile(r"[;:()\u2014\u2013|]|, (?:but|so|and|which|because)\b|\b(?:but|because|while|so)\b")
+_I = re.compile(r"\b(?:i|we)(?:'(?:ve|d))?(?: have| had)?(?= |$)")
+_ANNOUNCEMENT = re.compile(r"(?:done|all set|all done|success)\b")
+_NAME = re.compile(r"[\w`./#-]+")
+_BY_OTHERS = re.compile(r"\bby (?!me\b|us\b|mail\b|email\b|adding|using|running)[\w@]")
+_NO_OBJECT = re.compile(r"$|[.,!;:]| (?:for|to|in|at|on|and|with|from|into|by|as|successfully|below)\b")
+_NOTHING_DONE = re.compile(r" (?:no|nothing|none|zero)\b")
+_HIS_OWN = re.compile(r" (?:it|them|everything|both|all of|your)\b")
+_IN_VIEW = re.compile(
+    r"\b(?:below|above|here(?:'s| is| are)|as follows|mentally|the formula|this (?:conversation|chat|session)"
+    r"|you (?:gave|pasted|provided))\b"
+)
+
+
+def claims_in(prose: Prose) -> list[Claim]:
+    """Its claims, in order."""
+    telling = (sentence for sentence in prose.sentences if _may_claim(sentence))
+    return [claim for one in islice(telling, _MOST_SENTENCES) for claim in _claims(one, prose.shows_text)]
+
+
+def _may_claim(sentence: str) -> bool:
+    if len(sentence) > _LONGEST_SENTENCE or sentence.endswith("?"):
+        return False
+    words = _PLAIN_WORD.findall(sentence.lower())
+    return "let" in words or not _ACT_OF.keys().isdisjoint(words)
 
 
 def _claims(sentence: str, shows_text: bool) -> list[Claim]:
-    if not sentence or sentence.endswith("?"):
-        return []
+    read = _read(sentence, shows_text)
     found: list[Claim] = []
-    for verb in _VERB.finditer(sentence):
-        act = _act(verb)
-        if _is_told_as_done(sentence, verb, bool(found)) and _is_outside(sentence, verb, act, shows_text):
-            found.append(Claim(act, sentence))
+    for verb in islice(_verbs(read.said, read.words), _MOST_VERBS):
+        told_as = _told_as(read, verb, bool(found))
+        if told_as is not None and _is_outside(read, verb):
+            found.append(Claim(verb.act, sentence, told_as))
     return found
 
 
-def _is_told_as_done(sentence: str, verb: re.Match[str], after_a_claim: bool) -> bool:
-    """Whether the verb tells of a finished act of the agent's own."""
-    before = sentence[: verb.start()]
-    clause = _CLAUSE_ENDS.split(before)[-1]
-    told = sentence[len(before) - len(clause.rpartition(",")[2]) :]
-    if _REPORT.search(told) or _NOTHING_DONE.match(sentence[verb.end() :]):
+def _told_as(sentence: _Sentence, verb: _Verb, after_a_claim: bool) -> Telling | None:
+    """How the verb tells of a finished act of the agent's own; None when it does not."""
+    before, after = verb.before, verb.after
+    clause = before[_last_end(_CLAUSE_END, before) :]
+    if _NOTHING_DONE.match(after) or _is_idiom(verb) or _is_report(sentence, before, clause):
+        return None
+    if (end := _last_end(_I, before)) > 0:
+        return "deed" if _is_own(before[:end], before[end:], verb) else None
+    if _is_unreal(clause):
+        return None
+    by_others = _BY_OTHERS.search(after) is not None
+    if (passive := _passive(before)) is not None:
+        if by_others:
+            return None
+        if passive == "deed" or _ANNOUNCEMENT.match(before):
+            return "deed"
+        is_set_up = verb.text == "set" and not after.startswith(" for")
+        return "state" if verb.text in _DONE_STATE and not is_set_up else None
+    if after_a_claim and _is_joined(before):
+        return "deed"
+    return "deed" if not by_others and _is_bare(clause.lstrip(" ,"), after, verb) else None
+
+
+def _last_end(pattern: re.Pattern[str], text: str) -> int:
+    ends = [match.end() for match in pattern.finditer(text)]
+    return ends[-1] if ends else 0
+
+
+def _is_idiom(verb: _Verb) -> bool:
+    following = [word.text for word in verb.following]
+    if verb.text == "ordered":
+        return not _SORTED.isdisjoint(following)
+    return bool(following) and f"{verb.text}-{following[0]}" in _IDIOM
+
+
+def _is_report(sentence: _Sentence, before: str, clause: str) -> bool:
+    start = len(before) - len(clause.rpartition(",")[2])
+    in_a_word = any(word.text in _REPORT_WORD for word in sentence.words if word.start >= start)
+    return in_a_word or _REPORTED_PHRASE.search(sentence.said, start) is not None
+
+
+def _is_own(subject: str, between: str, verb: _Verb) -> bool:
+    """Whether what follows the last `I` and comes before the verb leaves it the agent's."""
+    words_to_it = subject.removesuffix(" have").removesuffix(" had").split()
+    if not _DOUBTS_WHAT_FOLLOWS.isdisjoint(words_to_it[-2:-1]):
         return False
-    if (own := _OWN.search(before)) is not None:
-        between = own["between"]
-        if _ONLY_ADVERBS.match(between):
-            return True
-        return bool(_JOINED.search(between)) and not _UNREAL_WORD.search(between)
-    before = before.rstrip()
-    if _UNREAL_WORD.search(clause) or _CONDITION.match(clause.strip()):
-        return False
-    if _PERFECT.search(before) or _NEWS.search(before):
-        return not _BY_OTHERS.search(sentence, verb.end())
-    if _STATE.search(before):
-        return verb[0].lower() in _DONE_STATES and not _BY_OTHERS.search(sentence, verb.end())
-    if after_a_claim and _JOINED.search(before):
+    if verb.text in _LIKE_AN_ORDER and subject.endswith("'d"):
+        return False  # he would
+    if verb.text == "run" and not subject.endswith(("ve", "had")):
+        return False  # he does so now and then
+    if _ADVERB.issuperset(between.split()):
         return True
-    bare = clause.lstrip(" ,")
-    if not _BARE.match(bare) or _FINITE.search(bare) or _BY_OTHERS.search(sentence, verb.end()):
+    return _is_joined(between) and _UNREAL_WORD.isdisjoint(_bare_words(between))
+
+
+def _is_unreal(clause: str) -> bool:
+    words = _bare_words(clause)
+    is_condition = "," not in clause and not _OPENS_CONDITION.isdisjoint(words[:1])
+    return is_condition or not _UNREAL_WORD.isdisjoint(words)
+
+
+def _passive(before: str) -> Telling | None:
+    """Whether the verb comes after `has been` or `is now`, which tell news, or after `is`."""
+    words, adverbs = _without_adverbs(before.split())
+    if words[-1:] == ["been"]:
+        return "deed" if _without_adverbs(words[:-1])[0][-1:] in (["has"], ["have"]) else None
+    if words[-1:] in (["is"], ["are"]) and adverbs in ([], ["already"]):
+        return "state"
+    is_news = adverbs[:1] in (["now"], ["all"], ["already"], ["both"], ["successfully"])
+    return "deed" if is_news and words[-1:] in (["is"], ["are"], ["was"], ["were"]) else None
+
+
+def _is_joined(text: str) -> bool:
+    """Whether it ends as a list does before its next member: a comma, `and`, `then`."""
+    words, adverbs = _without_adverbs(text.split())
+    return "and" in adverbs or "then" in adverbs or bool(words and words[-1].endswith(","))
+
+
+def _without_adverbs(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words, and the adverbs at their end."""
+    end = len(words)
+    while end and words[end - 1] in _ADVERB:
+        end -= 1
+    return words[:end], words[end:]
+
+
+def _is_bare(clause: str, after: str, verb: _Verb) -> bool:
+    """Whether it is told as in a note: sent to Bob, ticket created."""
+    words = list(dropwhile(lambda word: word.strip(",.!") in _OPENER, clause.split()))
+    if verb.text in ("run", "let") or not _FINITE.isdisjoint(words):
         return False
-    return not bare.strip() or bool(_NO_OBJECT.match(sentence[verb.end() :]))  # else it is somebody's who did it
+    if not words:
+        return verb.text not in _LIKE_AN_ORDER
+    is_note = len(words) <= 4 and all(_NAME.fullmatch(word) for word in words)
+    return is_note and _NO_OBJECT.match(after) is not None  # else it is somebody's who did it
 
 
-def _is_outside(sentence: str, verb: re.Match[str], act: Act, shows_text: bool) -> bool:
+def _is_outside(sentence: _Sentence, verb: _Verb) -> bool:
     """Whether it was done to something in the world, and not to a text of the conversation."""
-    about = _OBJECT_ENDS.split(sentence[verb.end() :])[0]
-    if " been " in sentence[: verb.start()].lower() or not about.strip():
-        about = sentence  # what it was done to stands before the verb
-    if act in _ALWAYS_OUTSIDE:
-        return verb[0].lower() not in _ALSO_WITH_WORDS or not _FOR_THE_READER.search(about)
-    for_the_reader = _FOR_THE_READER.search(about) or _IN_VIEW.search(sentence)
-    if for_the_reader and not _PUT_SOMEWHERE.search(sentence, verb.end()):
+    about = _about(sentence, verb)
+    in_view = _names_reader_text(about) or _IN_VIEW.search(sentence.said) is not None
+    if verb.act in _ALWAYS_OUTSIDE:
+        return verb.text not in _SENT_WORD or (not in_view and _is_of_things(verb, sentence, about))
+    if (in_view or _is_text_shown(sentence, verb, about)) and not _is_put_somewhere(verb.following):
         return False
-    if shows_text and act != "run" and not re.search(_PLACE, sentence, re.IGNORECASE):
+    if sentence.shows_text and verb.act != "run" and not sentence.has_place:
         return False
-    return bool(_OUTSIDE.search(sentence)) or bool(_HIS_OWN.match(sentence[verb.end() :]))
+    if verb.text == "opened":
+        return not _OPENED_NOUN.isdisjoint(sentence.vocabulary)
+    if len(sentence.words) == 1:
+        return sentence.said.endswith((".", "!"))  # and no heading
+    if sentence.has_place or not _OUTSIDE_NOUN.isdisjoint(sentence.vocabulary):
+        return True
+    return bool(_OUTSIDE_SIGN.search(sentence.said) or _HIS_OWN.match(verb.after))
 
 
-def _act(match: re.Match[str]) -> Act:
-    for act in VERBS:
-        if match[act]:
-            return act
-    return "send"  # it let somebody know
+def _about(sentence: _Sentence, verb: _Verb) -> list[_Word]:
+    """The words for what it was done to."""
+    end = len(sentence.said) - len(verb.after) + verb.object_length
+    following = [word for word in verb.following if word.start < end]
+    return sentence.words if " been " in verb.before or not following else following  # it stands before the verb
+
+
+def _is_of_things(verb: _Verb, sentence: _Sentence, about: list[_Word]) -> bool:
+    if verb.text == "processed":
+        return not _MONEY_NOUN.isdisjoint(sentence.vocabulary)
+    if verb.text == "set":
+        nouns = about if verb.before.endswith(("i ", "ve ")) else sentence.words
+        return not _OUTSIDE_NOUN.isdisjoint(_vocabulary(nouns))
+    return True
+
+
+def _names_reader_text(words: list[_Word]) -> bool:
+    """Whether it is a text of the conversation: the summary, your third paragraph, my reply."""
+    texts = [word.text for word in words]
+    for at, text in enumerate(texts):
+        near = texts[max(at - 4, 0) : at]
+        if text in _READER_NOUN and not _DETERMINER.isdisjoint(near) and not any("'" in word for word in near):
+            return True
+        if text in ("answer", "reply", "response", "message") and texts[at - 1 : at] in (["this"], ["my"]):
+            return True
+    return False
+
+
+def _is_text_shown(sentence: _Sentence, verb: _Verb, about: list[_Word]) -> bool:
+    """Whether it is a script or a message that was written into the answer."""
+    if verb.act != "create" or sentence.has_place:
+        return False
+    in_answer = verb.text in ("wrote", "written") or verb.after.startswith(":", verb.object_length)
+    return in_answer and not _TEXT_NOUN.isdisjoint(_vocabulary(about))
+
+
+def _is_put_somewhere(words: list[_Word]) -> bool:
+    start = next((at for at, word in enumerate(words) if word.text in _SAYS_WHERE), len(words))
+    return _has_place(words[start:]) or any(word.text == "file" for word in words[start:])
+
+
+def _has_place(words: list[_Word]) -> bool:
+    """Whether a file, a path, an address or a line of a file is among them."""
+    has_line = any(word.text == "line" and following.text.isdigit() for word, following in pairwise(words))
+    return has_line or any(word.is_place for word in words)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -122,13 +122,15 @@ class Running:
             sandbox=agent.confinement,
             secrets=self._secrets() if "secrets" in needs else {},
             hidden=self._deps.hidden,
-            hide=self._hide,
+            hide=self._hiding(),
             report=self._log.record,
             recall=partial(self._deps.results.read, origin.session_id),
         )
 
-    def _hide(self, text: str) -> str:
-        return self._deps.vault.redactor.redact(text).text
+    def _hiding(self) -> Callable[[str], str]:
+        """The redactor of now: a tool may call it from a thread."""
+        redactor = self._deps.vault.redactor
+        return lambda text: redactor.redact(text).text
 
     def _arguments(self) -> Any:
         """The arguments, with the values of secrets in the place of their handles."""

@@ -61,6 +61,7 @@ class Bash:
             effect="external",
             timeout=LONGEST_TIMEOUT + SPARE,
             needs=("workspace", "secrets"),
+            alias_of=None if name == NAME else NAME,
         )
 
     @property

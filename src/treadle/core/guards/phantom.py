@@ -4,8 +4,9 @@ it as unverified."""
 from collections.abc import Iterator
 from typing import Final
 
-from treadle.core.claims import Act, Claim, claims_in
+from treadle.core.claims import Act, Claim
 from treadle.core.guards.verdict import Warn
+from treadle.core.sentences import claims_of
 from treadle.core.state import RunState, said_something
 from treadle.domain.events import PhantomAction
 from treadle.domain.identity import Instant
@@ -44,11 +45,11 @@ def judge(state: RunState, now: Instant) -> Warn | None:
 
 def unverified(state: RunState) -> Claim | None:
     """The first claim of the answer that nothing bears out."""
-    claims = claims_in(state.answer)
+    claims = claims_of(state.answer, '{["' if state.agent.output is not None else "{[")
     if not claims:
         return None
     done = list(_done(state))
-    return next((claim for claim in claims if not any(_may_have_done(spec, claim.act) for spec in done)), None)
+    return next((claim for claim in claims if not any(_bears_out(spec, claim) for spec in done)), None)
 
 
 def _done(state: RunState) -> Iterator[ToolSpec]:
@@ -59,6 +60,12 @@ def _done(state: RunState) -> Iterator[ToolSpec]:
             if isinstance(part, ToolResult) and not part.is_error and part.call_id in names:
                 name = names[part.call_id]
                 yield state.tools.get(name) or ToolSpec(name, "", {})
+
+
+def _bears_out(spec: ToolSpec, claim: Claim) -> bool:
+    """Whether a call of this tool has done it, or may have found it done."""
+    found = claim.told_as == "state" and not spec.writes
+    return found or _may_have_done(spec, claim.act)
 
 
 def _may_have_done(spec: ToolSpec, act: Act) -> bool:

@@ -32,10 +32,10 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
         raise ToolError("`old` is empty. Give the text that is to be replaced; write_file writes a whole file.")
     if old == new:
         raise ToolError("`old` and `new` are the same, so there is nothing to change.")
-    with opened(context.workspace) as workspace, workspace.place(path) as place:
+    with opened(context.workspace, context.hidden) as workspace, workspace.place(path) as place:
         if place.status() is None:
             place.open()  # says what is there instead
-    with opened(context.workspace) as workspace, alone(workspace, path) as target:
+    with opened(context.workspace, context.hidden) as workspace, alone(workspace, path) as target:
         if target.descriptor is None:
             raise ToolError(f"{shown(target.path)} is not there any more.")
         text = read_text(target.descriptor, target.path)

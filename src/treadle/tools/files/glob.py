@@ -1,7 +1,6 @@
 """`glob`: files and folders by their names."""
 
 import asyncio
-from pathlib import Path
 from threading import Event
 
 from treadle.ports.tool import ToolContext, ToolError
@@ -29,16 +28,16 @@ async def glob(pattern: str, context: ToolContext, path: str = ".") -> str:
     """
     stopped = Event()
     try:
-        return await asyncio.to_thread(listed, context.workspace, pattern, path, stopped)
+        return await asyncio.to_thread(listed, context, pattern, path, stopped)
     finally:
         stopped.set()
 
 
-def listed(root: Path, pattern: str, path: str, stopped: Event) -> str:
+def listed(context: ToolContext, pattern: str, path: str, stopped: Event) -> str:
     expression = name_expression(pattern)
     walk = Walk(stopped)
     found: list[str] = []
-    with opened(root) as workspace, walk.start(workspace, path) as (start, entries):
+    with opened(context.workspace, context.hidden) as workspace, walk.start(workspace, path) as (start, entries):
         for entry in entries:
             if not expression.fits(entry.place.path[len(start) :]):
                 continue

@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 from threading import Event
 from typing import Annotated
 
@@ -72,7 +71,7 @@ async def grep(
     wanted = _wanted(pattern, glob, ignore_case, context_lines, files_only)
     stopped = Event()
     try:
-        return await asyncio.to_thread(searched, context.workspace, wanted, path, stopped)
+        return await asyncio.to_thread(searched, context, wanted, path, stopped)
     finally:
         stopped.set()
 
@@ -91,10 +90,10 @@ def _wanted(pattern: str, glob: str | None, ignore_case: bool, context_lines: in
     return Wanted(expression, names, glob is not None and "/" not in glob, context_lines, files_only)
 
 
-def searched(root: Path, wanted: Wanted, path: str, stopped: Event) -> str:
+def searched(context: ToolContext, wanted: Wanted, path: str, stopped: Event) -> str:
     walk = Walk(stopped)
-    search = _Search(walk, wanted)
-    with opened(root) as workspace, walk.start(workspace, path) as (start, entries):
+    search = _Search(walk, wanted, context.hide)
+    with opened(context.workspace, context.hidden) as workspace, walk.start(workspace, path) as (start, entries):
         for entry in entries:
             if entry.kind == "file" and wanted.takes(entry.place.path[len(start) :]):
                 search.through(entry)
@@ -104,8 +103,9 @@ def searched(root: Path, wanted: Wanted, path: str, stopped: Event) -> str:
 
 
 class _Search:
-    def __init__(self, walk: Walk, wanted: Wanted) -> None:
+    def __init__(self, walk: Walk, wanted: Wanted, hide: Callable[[str], str]) -> None:
         self._walk = walk
+        self._hide = hide
         self._wanted = wanted
         self._shown: list[str] = []
         self._files = 0
@@ -149,7 +149,7 @@ class _Search:
                 return
             if named and self._wanted.files_only:
                 return
-            self._show(rendered(text, hits, self._wanted.context_lines), len(hits))
+            self._show(rendered(text, hits, self._wanted.context_lines, self._hide), len(hits))
             number += text.count(b"\n")
 
     def _room(self) -> int:

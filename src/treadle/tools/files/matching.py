@@ -6,6 +6,9 @@ from typing import NamedTuple
 from treadle.tools.files.expressions import Expression
 
 LONGEST_LINE = 400
+_LOOKED_AROUND = 4096
+"""Bytes before and after a part that is shown in which a secret may begin or end."""
+Hide = Callable[[str], str]
 _SHOWN_BEFORE = 100
 """Characters of a long line that are shown before what matches."""
 
@@ -46,7 +49,7 @@ class Matcher:
                 yield Hit(number, start, end, inside[0])
 
 
-def rendered(text: bytes, hits: list[Hit], context_lines: int) -> list[str]:
+def rendered(text: bytes, hits: list[Hit], context_lines: int, hide: Hide) -> list[str]:
     """The lines, with those around them; `--` where something is left out between."""
     shown: list[str] = []
     done = 0
@@ -57,11 +60,11 @@ def rendered(text: bytes, hits: list[Hit], context_lines: int) -> list[str]:
             back += 1
         if context_lines and shown and begin > done:
             shown.append("--")
-        shown += _context(text, begin, hit.start, hit.number - back)
-        shown.append(f"{hit.number}:{_cut(text[hit.start : hit.end], hit.column)}")
+        shown += _context(text, begin, hit.start, hit.number - back, hide)
+        shown.append(f"{hit.number}:{_cut(text[hit.start : hit.end], hit.column, hide)}")
         limit = hits[index + 1].start if index + 1 < len(hits) else len(text)
         done = _after(text, hit.end + 1, limit, context_lines)
-        shown += _context(text, hit.end + 1, done, hit.number + 1)
+        shown += _context(text, hit.end + 1, done, hit.number + 1, hide)
     return shown
 
 
@@ -75,18 +78,23 @@ def _after(text: bytes, start: int, limit: int, lines: int) -> int:
     return min(end, max(limit, start))
 
 
-def _context(text: bytes, start: int, end: int, number: int) -> list[str]:
+def _context(text: bytes, start: int, end: int, number: int, hide: Hide) -> list[str]:
     if start >= end:
         return []
     lines = text[start:end].removesuffix(b"\n").split(b"\n")
-    return [f"{number + index}-{_cut(line, 0)}" for index, line in enumerate(lines)]
+    return [f"{number + index}-{_cut(line, 0, hide)}" for index, line in enumerate(lines)]
 
 
-def _cut(line: bytes, column: int) -> str:
-    """The line, or the part of a long one that matches."""
+def _cut(line: bytes, column: int, hide: Hide) -> str:
+    """The line, or the part of a long one that matches. A secret is not cut in two: nobody would know its half."""
     if len(line) <= LONGEST_LINE:
         return line.decode("utf-8", "replace")
     start = max(0, column - _SHOWN_BEFORE)
+    before = line[max(0, start - _LOOKED_AROUND) : start].decode("utf-8", "replace")
     part = line[start : start + LONGEST_LINE].decode("utf-8", "replace")
+    after = line[start + LONGEST_LINE : start + LONGEST_LINE + _LOOKED_AROUND].decode("utf-8", "replace")
+    around = before + part + after
+    if (hidden := hide(around)) != around:
+        part = hidden[len(before) : len(hidden) - len(after)]
     left = len(line) - start - LONGEST_LINE
     return f"{'[…]' if start else ''}{part}{f'[… {left} more bytes in this line]' if left > 0 else ''}"

@@ -1,6 +1,7 @@
 """`read_file`: the lines of a text file, numbered."""
 
 import os
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta
@@ -40,16 +41,16 @@ def read_file(
         start_line: The first line to read, from 1.
         lines: How many lines to read.
     """
-    with opened(context.workspace) as workspace, workspace.place(path) as place:
+    with opened(context.workspace, context.hidden) as workspace, workspace.place(path) as place:
         descriptor = place.open()
         try:
             text = read_text(descriptor, place.path)
         finally:
             os.close(descriptor)
-        return _numbered(text, place.path, start_line, lines)
+        return _numbered(text, place.path, start_line, lines, context.hide)
 
 
-def _numbered(text: Text, path: str, start: int, count: int) -> str:
+def _numbered(text: Text, path: str, start: int, count: int, hide: Callable[[str], str]) -> str:
     every = lines_of(text.text)
     if not every:
         return "[the file is empty]"
@@ -60,7 +61,7 @@ def _numbered(text: Text, path: str, start: int, count: int) -> str:
     taken: list[str] = []
     room = MOST_CHARACTERS
     for number, line in enumerate(every[start - 1 : start - 1 + count], start):
-        cut = _cut(line.removesuffix("\r"))
+        cut = _cut(line.removesuffix("\r"), hide)
         room -= len(cut)
         if room < 0 and taken:
             break
@@ -77,9 +78,10 @@ def lines_of(text: str) -> list[str]:
     return every
 
 
-def _cut(line: str) -> str:
+def _cut(line: str, hide: Callable[[str], str]) -> str:
     if len(line) <= LONGEST_LINE:
         return line
+    line = hide(line)  # a secret must not be cut in two: nobody would know its half
     return f"{line[:LONGEST_LINE]} [… {len(line) - LONGEST_LINE} more characters in this line]"
 
 

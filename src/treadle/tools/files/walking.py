@@ -38,6 +38,7 @@ class Walk:
         self._patience = patience
         self._seen = 0
         self._passed_by: list[str] = []
+        self._workspace: Workspace | None = None
         self.cut: str | None = None
         """Why it ended early."""
 
@@ -52,6 +53,7 @@ class Walk:
                 yield "", iter([Entry(place, "file")])
                 return
             start = "" if place.path == HERE else f"{place.path}/"
+        self._workspace = workspace
         with workspace.folder(path) as folder:
             yield start, self._entries(folder, start, self._rules_above(workspace, start), 0)
 
@@ -105,6 +107,8 @@ class Walk:
         except OSError:  # gone meanwhile, or not ours to read
             return
         try:
+            if self._workspace is not None and self._workspace.keeps_out_of(descriptor):
+                return
             yield from self._entries(descriptor, f"{path}/", rules, depth + 1)
         finally:
             os.close(descriptor)

@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from itertools import islice
@@ -87,14 +87,19 @@ class Place(NamedTuple):
 class Workspace:
     """The folder of a run, held open. See `opened`."""
 
-    def __init__(self, root: int, written: tuple[str, ...]) -> None:
+    def __init__(self, root: int, written: tuple[str, ...], hidden: frozenset[tuple[int, int]]) -> None:
         self.root = root
         self._written = written
+        self._hidden = hidden
+
+    def keeps_out_of(self, folder: int) -> bool:
+        """Whether this open folder is one that no tool may look into, by whatever name it was reached."""
+        return bool(self._hidden) and _identity(os.fstat(folder)) in self._hidden
 
     @contextmanager
     def place(self, path: str) -> Generator[Place]:
         """Where the path leads. Its last name need not be there; the folders before it must be."""
-        walk = _Walk(self.root, self._written, path)
+        walk = _Walk(self, self._written, path)
         try:
             yield walk.to_the_end()
         finally:
@@ -103,7 +108,7 @@ class Workspace:
     @contextmanager
     def place_to_write(self, path: str) -> Generator[Place]:
         """The same, and folders that are missing on the way are made."""
-        walk = _MakingWalk(self.root, self._written, path)
+        walk = _MakingWalk(self, self._written, path)
         try:
             yield walk.to_the_end()
         finally:
@@ -118,23 +123,44 @@ class Workspace:
             except OSError as error:
                 raise explained(error, place.path) from error
         try:
+            if self.keeps_out_of(descriptor):
+                raise kept_out(place.path)
             yield descriptor
         finally:
             os.close(descriptor)
 
 
 @contextmanager
-def opened(root: Path) -> Generator[Workspace]:
-    """The workspace at this folder, for as long as the block lasts."""
+def opened(root: Path, hidden: Iterable[Path] = ()) -> Generator[Workspace]:
+    """The workspace at this folder, for as long as the block lasts, without the hidden folders that are in it."""
     written = os.path.abspath(root)
     try:
         descriptor = os.open(written, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise ToolError(f"the workspace {shown(written)} cannot be opened: {error.strerror}.") from error
     try:
-        yield Workspace(descriptor, (written, os.path.realpath(written)))
+        workspace = Workspace(descriptor, (written, os.path.realpath(written)), _identities(hidden))
+        if workspace.keeps_out_of(descriptor):
+            raise kept_out(written)
+        yield workspace
     finally:
         os.close(descriptor)
+
+
+def _identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for folder in folders:
+        with suppress(OSError):  # what is not there need not be hidden
+            found.append(_identity(os.stat(folder)))
+    return frozenset(found)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def kept_out(path: str) -> ToolError:
+    return ToolError(f"{shown(path)} is Treadle's own folder, which no tool may read or change. Leave it alone.")
 
 
 def explained(error: OSError, path: str) -> ToolError:
@@ -161,8 +187,9 @@ def explained(error: OSError, path: str) -> ToolError:
 
 
 class _Walk:
-    def __init__(self, root: int, written: tuple[str, ...], path: str) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, written: tuple[str, ...], path: str) -> None:
+        self._workspace = workspace
+        self._root = workspace.root
         self._written = written
         self._asked = path
         self._held: list[int] = []
@@ -209,6 +236,8 @@ class _Walk:
             raise explained(error, "/".join([*self._names, name])) from error
         self._held.append(descriptor)
         self._names.append(name)
+        if self._workspace.keeps_out_of(descriptor):
+            raise kept_out("/".join(self._names))
 
     def _open(self, name: str) -> int:
         return os.open(name, OPEN_FOLDER, dir_fd=self._here)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from treadle.ports.tool import Tool, ToolError
+from treadle.ports.tool import Tool, ToolContext, ToolError
 from treadle.tools.function import tool
 from treadle.tools.web.addresses import Resolve, Vet, not_public, system_addresses
 from treadle.tools.web.fetching import LIMITS, Fetched, Limits, fetch
@@ -31,7 +31,11 @@ def web_fetch_tool(vet: Vet = not_public, resolve: Resolve = system_addresses, l
     """The tool. `vet` says which addresses may be connected to; another one is for tests and closed networks."""
 
     @tool(effect="read", repeatable=True, parallel=True, needs=("network",), timeout=60)
-    async def web_fetch(url: str, max_characters: Annotated[int, Meta(ge=100, le=MOST_CHARACTERS)] = 50_000) -> str:
+    async def web_fetch(
+        url: str,
+        context: ToolContext,
+        max_characters: Annotated[int, Meta(ge=100, le=MOST_CHARACTERS)] = 50_000,
+    ) -> str:
         """Fetch a page of the public web and read it as text.
 
         HTML becomes readable text with headings, lists, tables, code and links as [text](url); plain text,
@@ -45,6 +49,8 @@ def web_fetch_tool(vet: Vet = not_public, resolve: Resolve = system_addresses, l
         """
         fetched = await fetch(url, vet, resolve, limits)
         text = await asyncio.to_thread(_text, fetched)
+        if len(text) > max_characters:
+            text = context.hide(text)  # a secret must not be cut in two: nobody would know its half
         return _presented(fetched, text, max_characters)
 
     return web_fetch

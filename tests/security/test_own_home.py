@@ -1,0 +1,109 @@
+"""The engine's own home is out of reach of every tool, also where the workspace is the user's home around it."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle
+from tests.engine.running import agent, journal, opened
+from treadle.domain.events import ToolCallEnd, ToolCallError
+from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.vault.store import Grant, VaultStore
+
+ATTEMPTS: list[tuple[str, dict[str, Any]]] = [
+    ("read_file", {"path": ".treadle/vault.key"}),
+    ("read_file", {"path": "./x/../.treadle/vault.key"}),
+    ("read_file", {"path": "link/vault.key"}),
+    (
+        "write_file",
+        {"path": ".treadle/agents/default/allowed.yaml", "content": "allowed: [{tool: bash, do: auto}]"},
+    ),
+    ("write_file", {"path": "link/config.yaml", "content": "x"}),
+    ("edit_file", {"path": ".treadle/config.yaml", "old": "a", "new": "b"}),
+    ("glob", {"pattern": "*", "path": ".treadle"}),
+    ("grep", {"pattern": ".", "path": ".treadle"}),
+    ("grep", {"pattern": ".", "path": "link"}),
+]
+
+
+@pytest.fixture
+def user_home(tmp_path: Path) -> Path:
+    folder = tmp_path / "user"
+    (folder / "x").mkdir(parents=True)
+    (folder / "note.txt").write_text("hello\n")
+    with closing(VaultStore(folder / ".treadle", {})) as vault:
+        vault.put("TOKEN", "sk-live-0123456789", (Grant("hero"),))
+    (folder / ".treadle" / "config.yaml").write_text("{}  # a")
+    (folder / "link").symlink_to(".treadle")
+    return folder
+
+
+def outcomes(folder: Path, user_home: Path, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+    steps = [ask(call(name, f"c{n}", **arguments)) for n, (name, arguments) in enumerate(calls)]
+
+    async def story() -> list[Any]:
+        async with opened(folder, ScriptedModel(*steps, say("done")), home=user_home / ".treadle") as engine:
+            hero = agent(tools=["@files"], workspace=user_home, limits={"max_steps": 50})
+            result = await engine.run(hero, "go")
+            events = [event.data for event in await journal(engine, result.run_id)]
+        return [data for data in events if isinstance(data, ToolCallEnd | ToolCallError)]
+
+    return asyncio.run(story())
+
+
+def test_no_tool_reads_or_changes_it(tmp_path: Path, user_home: Path) -> None:
+    before = {path: path.read_bytes() for path in (user_home / ".treadle").rglob("*") if path.is_file()}
+    for attempt, outcome in zip(ATTEMPTS, outcomes(tmp_path, user_home, *ATTEMPTS), strict=True):
+        assert isinstance(outcome, ToolCallError), attempt
+        assert "Treadle's own folder" in outcome.content, attempt
+    assert {path: path.read_bytes() for path in (user_home / ".treadle").rglob("*") if path.is_file()} == before
+
+
+def test_a_search_passes_it_by(tmp_path: Path, user_home: Path) -> None:
+    found, listed = outcomes(tmp_path, user_home, ("grep", {"pattern": "."}), ("glob", {"pattern": "**/*"}))
+    assert "note.txt" in found.content
+    assert "vault" not in found.content + listed.content
+
+
+def test_the_homes_own_workspaces_can_be_used(tmp_path: Path, user_home: Path) -> None:
+    model = ScriptedModel(ask(call("write_file", "c1", path="a.txt", content="x")), say("done"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model, home=user_home / ".treadle") as engine:
+            await engine.run(agent(tools=["@files"]), "go")
+
+    asyncio.run(story())
+    assert (user_home / ".treadle" / "workspaces" / "hero" / "a.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize("tool", ["read_file", "grep"])
+def test_a_cut_does_not_go_through_a_secret(tmp_path: Path, user_home: Path, tool: str) -> None:
+    value = "sk-live-0123456789"
+    (user_home / "long.txt").write_text("k=" + f"{value} " * 900 + "\n")
+    arguments: dict[str, Any] = {"path": "long.txt"} if tool == "read_file" else {"pattern": "k="}
+    for shift in range(0, 20, 3):
+        (user_home / "long.txt").write_text("k=" + "z" * shift + f"{value} " * 900 + "\n")
+        folder = tmp_path / str(shift)
+        folder.mkdir()
+        [outcome] = outcomes(folder, user_home, (tool, arguments))
+        assert isinstance(outcome, ToolCallEnd)
+        longest = max((n for n in range(1, len(value)) if value[:n] in outcome.content), default=0)
+        assert longest <= 3, outcome.content[-200:]
+
+
+def test_the_database_is_for_its_owner_alone(tmp_path: Path) -> None:
+    modes: dict[str, int] = {}
+
+    def look() -> None:
+        modes.update({path.name: path.stat().st_mode & 0o077 for path in tmp_path.glob("t.db*")})
+
+    async def story() -> None:
+        async with treadle.Engine(f"sqlite:///{tmp_path}/t.db"):
+            look()
+
+    asyncio.run(story())
+    assert {"t.db", "t.db-wal"} <= set(modes)
+    assert not any(mode for name, mode in modes.items() if name.startswith("t.db") and "lock" not in name), modes
