@@ -8,6 +8,8 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, NamedTuple
 
+from treadle.home import Home
+
 Process = Popen[bytes]
 
 COMMAND = Path(sys.executable).with_name("treadle")
@@ -43,6 +45,8 @@ class Shell:
     def __init__(self, home: Path, url: str = "http://127.0.0.1:9/v1") -> None:
         self.home = home
         self.url = url
+        self.cwd: Path | None = None
+        """Where the commands are started; None: where the tests are."""
         self.environment = {"PATH": os.environ["PATH"], "TREADLE_HOME": str(home), "HOME": str(home.parent)}
 
     def configure(self) -> "Shell":
@@ -53,6 +57,15 @@ class Shell:
         self.write("agents/default/config.yaml", f"name: default\nmodel: fake/m\n{READY_AT_ONCE}\n")
         return self
 
+    def configure_careful(self) -> "Shell":
+        """A provider `fake`, and the default agent with the tools and the approvals that Treadle gives it."""
+        self.configure()
+        made = self.home / "agents" / "default" / "config.yaml"
+        made.unlink()
+        Home(self.home).agent("default")
+        made.write_text(f"{made.read_text()}\n{READY_AT_ONCE}\n")
+        return self
+
     def write(self, name: str, text: str) -> Path:
         path = self.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +73,9 @@ class Shell:
         return path
 
     def start(self, *arguments: str | bytes) -> Process:
-        return Popen([COMMAND, *arguments], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.environment)
+        return Popen(
+            [COMMAND, *arguments], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.environment, cwd=self.cwd
+        )
 
     def start_pipe(self, arguments: str, reader: str) -> Process:
         """The command with its standard output read by another."""

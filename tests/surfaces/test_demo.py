@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def test_the_run_that_is_killed_goes_on_and_does_nothing_twice(tmp_path: Path) -> None:
-    program = f"from pathlib import Path; from treadle.surfaces.demo import survive; survive(Path({str(tmp_path)!r}))"
+    program = "import sys, pathlib; from treadle.surfaces import demo; demo.survive(pathlib.Path(sys.argv[1]))"
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, str(tmp_path)],
         env={"PATH": os.environ["PATH"], "TREADLE_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,

@@ -6,7 +6,7 @@ import pytest
 
 from treadle.domain import events as e
 from treadle.domain.envelope import Event, Origin
-from treadle.domain.identity import AgentId, EventId, RunId, SessionId
+from treadle.domain.identity import AgentId, ApprovalId, EventId, RunId, SessionId
 from treadle.domain.messages import Text
 from treadle.domain.runs import Metrics, Usage
 from treadle.surfaces.cli.printing import Transcript
@@ -93,6 +93,34 @@ def test_calls_are_told_on_standard_error(capsys: pytest.CaptureFixture[str]) ->
         capsys.readouterr().err
         == '· add {"a": 2}\n  add: ␛[2J5 more · 3 ms\n  add timeout: No result within 120 s.\n'
     )
+
+
+def test_a_line_says_once_what_failed_and_which_secret_was_used(capsys: pytest.CaptureFixture[str]) -> None:
+    used = e.SecretUsed("TOKEN", "web_fetch", "c")
+    shown(
+        io.StringIO(),
+        e.ToolCallError("c", "add", "failed", "`add` failed: ValueError: no."),
+        e.ToolCallError("c", "add", "invalid_arguments", "`add` was not run: `a` must be int."),
+        used,
+        used,
+        e.SecretUsed("TOKEN", "web_fetch", "d"),
+    )
+    assert capsys.readouterr().err.splitlines() == [
+        "  add failed: ValueError: no.",
+        "  add invalid arguments: `a` must be int.",
+        "  web_fetch uses the secret TOKEN",
+        "  web_fetch uses the secret TOKEN",
+    ]
+
+
+def test_what_runs_is_shown_with_what_is_not_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    shown(io.StringIO(), e.ToolCallStart("c", "bash", '{"command": "ls\u200b"}', "k"))
+    assert capsys.readouterr().err == '· bash {"command": "ls<U+200B>"}\n'
+
+
+def test_a_note_on_a_denial_is_quoted_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    shown(io.StringIO(), e.ApprovalDecided(ApprovalId("apr_1"), "deny", note="no " * 50))
+    assert capsys.readouterr().err == f"  denied: “{('no ' * 50).strip()}”\n"
 
 
 def test_a_terminal_is_told_nothing_that_it_would_obey() -> None:

@@ -1,20 +1,37 @@
 """What happens around a model's words, as one short line for a person, or none."""
 
+from collections.abc import Iterator
+
 from treadle.domain import events as e
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.cli.calls import in_words
+from treadle.surfaces.cli.terminal import cut, one_line, revealed
 
 WIDTH = 100
+NARROW, WIDE = WIDTH, 1000
+"""How much of a call is shown: in a file one line, on a terminal as many as it takes, within reason."""
+NOBODY = "nobody can answer"
+"""In what the model is told when a call needs an approval and there is nobody to ask."""
+REMEDY = "to have such calls run: answer with `treadle run --yes`, or run it at a terminal"
 
 
-def activity(data: e.EventData) -> str | None:
+def denial(error: e.ToolCallError, arguments: str | None) -> Iterator[str]:
+    """The lines for a call that was denied: all of the reason, what was denied, and the remedy."""
+    what = f" ({in_words(arguments, WIDE)})" if arguments else ""
+    yield f"  {error.name} denied{what}: {one_line(_without_name(error.name, error.content))}"
+    if NOBODY in error.content:
+        yield f"  {REMEDY}"
+
+
+def activity(data: e.EventData, width: int = NARROW) -> str | None:
     """The line for an event. Most have none: a quiet terminal shows what matters."""
     match data:
         case e.ToolCallStart(name=name, arguments=arguments):
-            return f"· {name} {one_line(arguments, WIDTH)}"
+            return f"· {name} {cut(revealed(' '.join(arguments.split())), width)}"
         case e.ToolCallEnd(name=name, content=content, duration_ms=duration_ms):
             return f"  {name}: {one_line(content, WIDTH) or '(nothing)'} · {duration_ms} ms"
         case e.ToolCallError(name=name, kind=kind, content=content):
-            return f"  {name} {kind}: {one_line(content, WIDTH)}"
+            said = one_line(_without_name(name, content), None if kind == "denied" else WIDTH)
+            return f"  {name} {kind.replace('_', ' ')}: {said}"
         case e.ToolCallBlocked(name=name, guard=guard, content=content):
             return f"  {name} blocked by the {guard} guard: {one_line(content, WIDTH)}"
         case e.LlmFallback(to=to, reason=reason):
@@ -31,6 +48,13 @@ def activity(data: e.EventData) -> str | None:
             return _permitted(data) or _guarded(data)
 
 
+def _without_name(name: str, content: str) -> str:
+    """What the model is told of a call, without the beginning that its line has already."""
+    for beginning in ("failed: ", "was not run: ", "was not run. "):
+        content = content.removeprefix(f"`{name}` {beginning}")
+    return content
+
+
 def _permitted(data: e.EventData) -> str | None:
     """The line for what people, hooks, the sandbox and the vault had to do with a call."""
     match data:
@@ -38,7 +62,7 @@ def _permitted(data: e.EventData) -> str | None:
             return f"  {name} blocked by the hook {hook}: {one_line(content, WIDTH)}"
         case e.ApprovalDecided(decision=decision, note=note):
             decided = "approved" if decision == "approve" else "denied"
-            return f"  {decided}: {one_line(note, WIDTH)}" if note else f"  {decided}"
+            return f"  {decided}: “{one_line(note)}”" if note else f"  {decided}"
         case e.ApprovalExpired(approval_id=approval_id):
             return f"  {approval_id} has expired"
         case e.ResultTruncated(length=length, shown=shown):

@@ -53,7 +53,7 @@ def _whole(value: Any) -> Any:
     """A struct with all its fields, those with default values too."""
     if isinstance(value, msgspec.Struct):
         return {name: _whole(item) for name, item in msgspec.structs.asdict(value).items()}
-    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+    return [_whole(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
 
 def _print_json(value: Any) -> None:

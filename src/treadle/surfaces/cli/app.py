@@ -1,12 +1,15 @@
 """What can be typed: the commands, their arguments and their help. Each imports its work when it is called."""
 
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from treadle import __version__
 from treadle.surfaces.cli.vault_app import vault_app
+
+if TYPE_CHECKING:
+    from treadle.domain.events import Decision
 
 app = typer.Typer(
     help="Treadle runs agents: durable, guarded, observable.",
@@ -38,6 +41,19 @@ BaseUrl = Annotated[
     ),
 ]
 
+Yes = Annotated[
+    bool | None,
+    typer.Option("--yes/--no", help="Answer every approval so; without it you are asked, at a terminal."),
+]
+FurtherYes = Annotated[
+    bool | None,
+    typer.Option("--yes/--no", help="Answer every further approval so; without it you are asked, at a terminal."),
+]
+
+
+def _decision(yes: bool | None) -> "Decision | None":
+    return None if yes is None else "approve" if yes else "deny"
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -68,10 +84,7 @@ def run(
         str | None, typer.Option(metavar="SESSION", help="Go on in this session instead of a new one.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print every event as JSON, one per line.")] = False,
-    yes: Annotated[
-        bool | None,
-        typer.Option("--yes/--no", help="Answer every approval so; without it you are asked, at a terminal."),
-    ] = None,
+    yes: Yes = None,
 ) -> None:
     """Run an agent on one message and stream the answer.
 
@@ -80,8 +93,7 @@ def run(
     from treadle.surfaces.cli import process
     from treadle.surfaces.cli import run as command
 
-    decision = None if yes is None else "approve" if yes else "deny"
-    request = command.Request(message, agent, model, base_url, session, json, decision)
+    request = command.Request(message, agent, model, base_url, session, json, _decision(yes))
     process.perform(partial(command.run, request))
 
 
@@ -118,13 +130,13 @@ def show_events(
 
 
 @runs_app.command("resume")
-def resume_run(run_id: RunArgument, base_url: BaseUrl = None, json: Json = False) -> None:
+def resume_run(run_id: RunArgument, base_url: BaseUrl = None, yes: FurtherYes = None, json: Json = False) -> None:
     """Go on with an interrupted run, or follow one that is under way, to its end.
 
     The exit codes are those of `treadle run`."""
     from treadle.surfaces.cli import process, runs
 
-    process.perform(partial(runs.resume_run, run_id, base_url, json))
+    process.perform(partial(runs.resume_run, run_id, runs.Going(json, base_url, _decision(yes))))
 
 
 @runs_app.command("answer")
@@ -132,12 +144,15 @@ def answer_run(
     run_id: RunArgument,
     call_id: Annotated[str, typer.Argument(metavar="CALL", help="The id of the question, as the run showed it.")],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Your answer.")],
+    base_url: BaseUrl = None,
+    yes: FurtherYes = None,
     json: Json = False,
 ) -> None:
     """Answer what an agent has asked, and go on with its run."""
     from treadle.surfaces.cli import process, runs
 
-    process.perform(partial(runs.answer_run, run_id, call_id, text, json))
+    going = runs.Going(json, base_url, _decision(yes))
+    process.perform(partial(runs.answer_run, run_id, call_id, text, going))
 
 
 @runs_app.command("cancel")
@@ -174,23 +189,34 @@ def approve(
         bool, typer.Option("--session", help="Do not ask about such calls again in this session.")
     ] = False,
     note: Note = "",
+    base_url: BaseUrl = None,
+    yes: FurtherYes = None,
     json: Json = False,
 ) -> None:
     """Let a call run, and go on with its run."""
     from treadle.service import Answer
     from treadle.surfaces.cli import approvals, process
+    from treadle.surfaces.cli.runs import Going
 
     answer = Answer("approve", arguments, note, "command line", "session" if session else "once")
-    process.perform(partial(approvals.decide, approval_id, answer, json))
+    process.perform(partial(approvals.decide, approval_id, answer, Going(json, base_url, _decision(yes))))
 
 
 @approvals_app.command("deny")
-def deny(approval_id: ApprovalArgument, note: Note = "", json: Json = False) -> None:
+def deny(
+    approval_id: ApprovalArgument,
+    note: Note = "",
+    base_url: BaseUrl = None,
+    yes: FurtherYes = None,
+    json: Json = False,
+) -> None:
     """Refuse a call, and go on with its run without it."""
     from treadle.service import Answer
     from treadle.surfaces.cli import approvals, process
+    from treadle.surfaces.cli.runs import Going
 
-    process.perform(partial(approvals.decide, approval_id, Answer("deny", None, note, "command line"), json))
+    answer = Answer("deny", None, note, "command line")
+    process.perform(partial(approvals.decide, approval_id, answer, Going(json, base_url, _decision(yes))))
 
 
 @agents_app.command("list")

@@ -7,18 +7,23 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from treadle.app import Engine
 from treadle.assembly import observe
+from treadle.domain.errors import UsageError
 from treadle.domain.identity import ApprovalId
 from treadle.home import Home
 from treadle.ports.approvals import ApprovalRecord
 from treadle.service import Answer
-from treadle.surfaces.cli.asking import arguments_in_words
+from treadle.surfaces.cli.calls import in_words, remembered, shown
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.runs import follow
+from treadle.surfaces.cli.runs import Going
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import inert, one_line
+from treadle.surfaces.cli.terminal import columns, one_line, revealed_line
+
+MOST_ARGUMENTS = 60
+"""So many characters of the arguments stand in the list."""
+UNBROKEN = 2**31
+"""The width of a file, whose lines are never broken."""
 
 
 class ApprovalView(Struct, frozen=True):
@@ -42,7 +47,7 @@ async def list_approvals(json: bool) -> int:
         for view in views:
             _print_json(view)
     elif views:
-        head = ("APPROVAL", "REQUESTED", "TOOL", "ARGUMENTS", "WHY", "RUN")
+        head = ("APPROVAL", "TOOL", "ARGUMENTS", "WHY", "REQUESTED", "RUN")
         print_table(head, [_row(view) for view in views])
     else:
         note("nothing waits for an approval")
@@ -58,19 +63,27 @@ async def show_approval(approval_id: str, json: bool) -> int:
     for name, value in msgspec.structs.asdict(view).items():
         if value is not None and name != "arguments":
             print(f"{name.replace('_', ' '):<13} {one_line(str(value))}")
-    print(f"\n{inert(view.arguments)}")
+    print()
+    for line in shown(view.arguments, columns() if sys.stdout.isatty() else UNBROKEN).lines:
+        print(line)
     return 0
 
 
-async def decide(approval_id: str, answer: Answer, json: bool) -> int:
+async def decide(approval_id: str, answer: Answer, going: Going) -> int:
     """Decide it and go on with its run, which is followed to its end or to the next thing it waits for."""
     home = Home.from_environment(os.environ)
-    engine = Engine(home=home)
     with Stop() as stop:
-        async with engine:
+        async with going.engine(home) as engine:
             record = await engine.service.approval(ApprovalId(approval_id))
+            if answer.remember == "session" and record.pattern is None and record.decision is None:
+                raise UsageError(
+                    f"Nothing can be remembered for {record.approval_id}: there is no rule that would match such "
+                    f"calls of `{record.tool}` and no others. Approve it without --session."
+                )
             since = await engine.service.decide(record.approval_id, answer)
-            following = follow(engine, home, stop, json)
+            if answer.remember == "session" and record.pattern is not None:
+                note(f"without asking in this session: {remembered(record.tool, record.pattern)}")
+            following = going.follow(engine, home, stop, "your decision")
             return await following.run(record.origin.run_id, after=since, since=since)
 
 
@@ -90,7 +103,8 @@ def _view(record: ApprovalRecord) -> ApprovalView:
 
 def _row(view: ApprovalView) -> tuple[str, ...]:
     requested = view.requested_at.astimezone().strftime("%Y-%m-%d %H:%M")
-    return view.approval_id, requested, view.tool, arguments_in_words(view.arguments), view.reason, view.run_id
+    arguments = in_words(view.arguments, MOST_ARGUMENTS)
+    return view.approval_id, view.tool, arguments, revealed_line(view.reason), requested, view.run_id
 
 
 def _print_json(view: ApprovalView) -> None:

@@ -16,10 +16,8 @@ from treadle.ports.journal import RunRecord
 from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.printing import Printer
 from treadle.surfaces.cli.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, Stop
+from treadle.surfaces.cli.waiting import FOR_AN_ANSWER, PARKED, questions_of
 
-PARKED = ("interrupted", "unavailable", "approval", "answer")
-"""What a run waits for that does not come by itself."""
-FOR_AN_ANSWER = ("approval", "answer")
 LOOK_SECONDS = 0.05
 
 
@@ -32,24 +30,34 @@ class Following(Struct, frozen=True):
     asking: Asking
     resume_options: str = ""
     """What `treadle runs resume` must be given to go on with this run."""
+    recorded: str = ""
+    """What is in the journal already, also when the run cannot go on now."""
 
     async def run(self, run_id: RunId, after: int = 0, since: int = 0) -> int:
         """Show the events after `after` and return the exit code. A wait counts only if it began after `since`."""
         interrupting = asyncio.create_task(self._interrupt_when_asked(run_id))
         code = None
         try:
-            if not await self.asking.settle(run_id):  # what it has asked before
+            if not await self._settle(run_id):  # what it has asked before
                 return await self._left_waiting(run_id)
             async with aclosing(self.engine.events(run_id, after)) as events:
                 async for event in events:
                     code = self._show(event) or code
                     if (ended := self._ended(event, since)) is not None:
                         return code or ended
-                    if _asks(event) and event.sequence > since and not await self.asking.settle(run_id):
+                    if _asks(event) and event.sequence > since and not await self._settle(run_id):
                         return code or await self._left_waiting(run_id)
             return FAILED
         finally:
             interrupting.cancel()
+
+    async def _settle(self, run_id: RunId) -> bool:
+        """Have answered what the run asks. Ctrl-C meanwhile leaves the question for later, and the run as it is."""
+        with self.stop.asking():
+            settled = await self.asking.settle(run_id)
+        if settled and self.stop.unanswered.is_set():  # it came when the last answer had been given
+            self.stop.asked.set()
+        return settled
 
     def _show(self, event: Event) -> int | None:
         """Print an event. When nobody reads any more, park the run, so that it does not go on unseen."""
@@ -76,20 +84,18 @@ class Following(Struct, frozen=True):
                 self.printer.note(f"interrupted; go on with: {resume}, or: {new_message}")
                 return self.stop.exit_code
             case RunWaiting("unavailable", detail) if event.sequence > since:
-                self.printer.note(f"treadle: {event.run_id} cannot go on: {detail.rstrip('.')}. Then: {resume}")
+                recorded = f"{self.recorded} is recorded, and " if self.recorded else ""
+                said = detail.rstrip(".")
+                self.printer.note(f"treadle: {recorded}{event.run_id} cannot go on: {said}. Then: {resume}")
                 return FAILED
             case _:
                 return None
 
     async def _left_waiting(self, run_id: RunId) -> int:
         """Say what the run waits for and how to answer it, and leave it."""
-        for approval in await self.engine.service.approvals(run_id):
-            how = f"treadle approvals approve {approval.approval_id} (or deny)"
-            self.printer.note(f"treadle: {run_id} waits for an approval of `{approval.tool}`: {how}")
-        for question in await self.engine.service.questions(run_id):
-            how = f'treadle runs answer {run_id} {question.call_id} "…"'
-            self.printer.note(f"treadle: {run_id} waits for an answer to “{question.question}”: {how}")
-        return NEEDS_AN_ANSWER
+        for line in await questions_of(self.engine.service, run_id, self.resume_options):
+            self.printer.note(f"treadle: {run_id} waits for {line}")
+        return self.stop.exit_code if self.stop.is_terminated else NEEDS_AN_ANSWER
 
     async def _interrupt_when_asked(self, run_id: RunId) -> None:
         await self.stop.asked.wait()
@@ -109,7 +115,7 @@ class Following(Struct, frozen=True):
     async def see_off_others(self, run_id: RunId) -> None:
         """Wait while other runs are being worked on, unless asked to stop."""
         others = [run for run in _taken_up(await self.engine.service.unfinished()) if run != run_id]
-        if others and self.engine.busy and not self.stop.asked.is_set():
+        if others and self.engine.busy and not self.stop.is_heard:
             self.printer.note(f"waiting for {', '.join(others)} (Ctrl-C leaves it for later)")
             await self._until_idle()
 

@@ -1,6 +1,5 @@
 """Events, printed: for people, with the words on standard output and the rest on standard error, or as JSON."""
 
-import os
 import sys
 from typing import Protocol, TextIO
 
@@ -12,12 +11,14 @@ from treadle.domain.events import (
     LlmResponse,
     LlmRetry,
     RunEnd,
+    SecretUsed,
     StepEnd,
     Token,
+    ToolCallError,
 )
-from treadle.domain.messages import Text
-from treadle.surfaces.cli.activity import activity
-from treadle.surfaces.cli.terminal import columns, inert, one_line
+from treadle.domain.messages import Text, ToolUse
+from treadle.surfaces.cli.activity import NARROW, WIDE, activity, denial
+from treadle.surfaces.cli.terminal import columns, inert, is_terminal, likes_colour, one_line
 
 SHORT = 16
 """A reply no longer than this may be one of the words for silence; only the end of the run tells."""
@@ -34,9 +35,12 @@ class Printer(Protocol):
 def note(line: str) -> None:
     """One line on standard error, quieter than the words of the model where colours are welcome."""
     line = inert(line.replace("\n", " "))
-    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
-        line = f"\x1b[2m{line}\x1b[0m"
-    print(line, file=sys.stderr, flush=True)
+    print(f"\x1b[2m{line}\x1b[0m" if likes_colour(sys.stderr) else line, file=sys.stderr, flush=True)
+
+
+def say(line: str) -> None:
+    """One line on standard error that somebody must read: as bright as the words of the model."""
+    print(inert(line.replace("\n", " ")), file=sys.stderr, flush=True)
 
 
 class JsonLines:
@@ -79,6 +83,10 @@ class Transcript:
         """Whether what is held is the end of its reply."""
         self._mid_line = False
         self._failure = ""
+        self._calls: dict[str, str] = {}
+        """The arguments that the model wrote, by call."""
+        self._secrets: set[SecretUsed] = set()
+        """Those whose use was told."""
 
     def show(self, event: Event) -> None:
         match event.data:
@@ -92,6 +100,7 @@ class Transcript:
             case LlmRetry(delay_ms=delay_ms):
                 self.note(f"{self._failure} Trying again in {delay_ms / 1000:.1f} s.")
             case LlmResponse(parts=parts):
+                self._calls |= {part.call_id: part.arguments for part in parts if isinstance(part, ToolUse)}
                 self._replied("".join(part.text for part in parts if isinstance(part, Text)))
             case RunEnd(outcome="silent"):
                 self._forget()
@@ -130,7 +139,18 @@ class Transcript:
         if self._whole:
             self._print_held()
             self._break_line()
-        if line := activity(data):
+        match data:
+            case ToolCallError(kind="denied"):
+                for line in denial(data, self._calls.get(data.call_id)):
+                    self.note(line)
+                return
+            case SecretUsed() if data in self._secrets:
+                return
+            case SecretUsed():
+                self._secrets.add(data)
+            case _:
+                pass
+        if line := activity(data, WIDE if is_terminal() else NARROW):
             self.note(line)
 
     def _forget(self) -> None:

@@ -6,7 +6,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -81,6 +82,9 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
+        self.unanswered = asyncio.Event()
+        """A stop that came while somebody was asked something: it leaves the question, not the run."""
+        self._is_asking = False
         self._signal = signal.SIGINT
 
     @property
@@ -98,8 +102,28 @@ class Stop:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().remove_signal_handler(number)
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody wants to leave: the run, or the question."""
+        return self.asked.is_set() or self.unanswered.is_set()
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the process was told to end, by no person at the terminal."""
+        return self._signal == signal.SIGTERM
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """While somebody is asked something."""
+        self._is_asking = True
+        try:
+            yield
+        finally:
+            self._is_asking = False
+
     def _hear(self, number: signal.Signals) -> None:
-        if self.asked.is_set():
+        heard = self.unanswered if self._is_asking else self.asked
+        if heard.is_set():
             os._exit(128 + number)
         self._signal = number
-        self.asked.set()
+        heard.set()

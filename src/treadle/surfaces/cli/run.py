@@ -21,7 +21,9 @@ from treadle.surfaces.cli.following import Following
 from treadle.surfaces.cli.printing import JsonLines, Printer, Transcript, note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.prompt import Prompt
+from treadle.surfaces.cli.waiting import endpoint_option
 
+_ALL = 2**31
 _MOST_BYTES = 4 * MESSAGE_LIMIT + 1  # of standard input: more cannot be a message
 
 
@@ -47,10 +49,9 @@ async def _run(request: Request, message: str) -> int:
     home = Home.from_environment(os.environ)
     agent = _agent(home, request)
     engine = Engine(home=home)
-    options = ""
+    options = endpoint_option(request.base_url)
     if request.base_url is not None:
         agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, request.base_url))
-        options = f" --base-url {request.base_url}"
     engine.models.local.notice = note
     with Stop() as stop:
         async with engine:
@@ -60,6 +61,8 @@ async def _run(request: Request, message: str) -> int:
             if stop.asked.is_set():
                 return stop.exit_code
             known = {record.origin.run_id: record.sequence for record in await engine.service.unfinished()}
+            if request.session and not await _is_known(engine, request.session):
+                out.note(f"a new session {request.session} begins")
             can_answer = prompt is not None or request.decision is not None
             run_id = await engine.submit(
                 agent,
@@ -73,6 +76,10 @@ async def _run(request: Request, message: str) -> int:
             code = await following.run(run_id, after=seen, since=seen)
             await following.see_off_others(run_id)
             return code
+
+
+async def _is_known(engine: Engine, session: str) -> bool:
+    return any(record.origin.session_id == session for record in await engine.service.runs(_ALL))
 
 
 def prompt_for(stop: Stop, json: bool) -> Prompt | None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,7 @@ from treadle.app import Engine
 from treadle.assembly import observe
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import (
+    Decision,
     MessageSteered,
     ResumeRequested,
     RunEnd,
@@ -26,15 +28,18 @@ from treadle.home import Home
 from treadle.ports.journal import RunRecord
 from treadle.service import Service
 from treadle.surfaces.cli.asking import Asking
-from treadle.surfaces.cli.following import FOR_AN_ANSWER, LOOK_SECONDS, PARKED, Following
+from treadle.surfaces.cli.following import LOOK_SECONDS, Following
 from treadle.surfaces.cli.printing import EventLines, JsonLines, note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.run import add_endpoint, printer, prompt_for
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import inert, one_line
+from treadle.surfaces.cli.waiting import FOR_AN_ANSWER, PARKED, endpoint_option, explained
 
 FOLLOW_SECONDS = 0.25
 """How often the journal is looked at for a run that another process works on."""
+FIRST_EVENTS = 8
+"""Among so many is the message of a run."""
 
 
 class RunView(Struct, frozen=True):
@@ -73,10 +78,11 @@ async def show_run(run_id: str, json: bool) -> int:
         record = await service.run(RunId(run_id))
         view = await _view(service, record)
         end = None if record.outcome is None else (await service.wait(record.origin.run_id))[1]
+        waits = await explained(service, record, Home.from_environment(os.environ))
     if json:
-        _print_json(msgspec.to_builtins(view) | {"result": msgspec.to_builtins(end)})
+        _print_json(msgspec.to_builtins(view) | {"waits": waits, "result": msgspec.to_builtins(end)})
     else:
-        _print_run(view, end)
+        _print_run(view, waits, end)
     return 0
 
 
@@ -109,8 +115,11 @@ async def _view(service: Service, record: RunRecord) -> RunView:
                     agent = spec.name
                 case UserMessage(message=said):
                     message = said.text
-                case _:
                     break
+                case _ if event.sequence >= FIRST_EVENTS:
+                    break
+                case _:
+                    pass
     return RunView(
         record.origin.run_id,
         record.origin.session_id,
@@ -127,18 +136,34 @@ async def _view(service: Service, record: RunRecord) -> RunView:
 # ── Acting ──
 
 
-async def resume_run(run_id: str, base_url: str | None, json: bool) -> int:
+class Going(Struct, frozen=True):
+    """How a command goes on with a run."""
+
+    json: bool = False
+    base_url: str | None = None
+    decision: Decision | None = None
+    """The answer to every approval that is still to come."""
+
+    def engine(self, home: Home) -> Engine:
+        engine = Engine(home=home)
+        if self.base_url is not None:
+            add_endpoint(engine, self.base_url)
+        return engine
+
+    def follow(self, engine: Engine, home: Home, stop: Stop, recorded: str = "") -> Following:
+        """How a run is followed from here, and who answers what it asks."""
+        out = printer(self.json)
+        asking = Asking(engine, home, out, prompt_for(stop, self.json), self.decision)
+        return Following(engine, out, stop, asking, endpoint_option(self.base_url), recorded)
+
+
+async def resume_run(run_id: str, going: Going) -> int:
     home = Home.from_environment(os.environ)
-    engine = Engine(home=home)
-    options = ""
-    if base_url is not None:
-        add_endpoint(engine, base_url)
-        options = f" --base-url {base_url}"
     with Stop() as stop:
-        async with engine:
+        async with going.engine(home) as engine:
             record = await engine.service.run(RunId(run_id))
             await _refuse_behind_parked(engine, record)
-            following = follow(engine, home, stop, json, options)
+            following = going.follow(engine, home, stop)
             await following.announce(record.origin.run_id)
             since = record.sequence
             if record.waiting_for not in FOR_AN_ANSWER and await _waits_for_somebody(engine, record):
@@ -148,20 +173,14 @@ async def resume_run(run_id: str, base_url: str | None, json: bool) -> int:
             return code
 
 
-def follow(engine: Engine, home: Home, stop: Stop, json: bool, options: str = "") -> Following:
-    """How a run is followed from here, and who answers what it asks."""
-    out = printer(json)
-    return Following(engine, out, stop, Asking(engine, home, out, prompt_for(stop, json)), options)
-
-
-async def answer_run(run_id: str, call_id: str, text: str, json: bool) -> int:
+async def answer_run(run_id: str, call_id: str, text: str, going: Going) -> int:
     """Answer a question, and go on with the run."""
     home = Home.from_environment(os.environ)
-    engine = Engine(home=home)
     with Stop() as stop:
-        async with engine:
+        async with going.engine(home) as engine:
             since = await engine.answer(run_id, call_id, text)
-            return await follow(engine, home, stop, json).run(RunId(run_id), after=since, since=since)
+            following = going.follow(engine, home, stop, "your answer")
+            return await following.run(RunId(run_id), after=since, since=since)
 
 
 async def cancel_run(run_id: str, json: bool) -> int:
@@ -223,10 +242,12 @@ def _row(view: RunView) -> tuple[str, ...]:
     return view.run_id, created, view.status, outcome, view.agent, view.message
 
 
-def _print_run(view: RunView, result: RunEnd | None) -> None:
+def _print_run(view: RunView, waits: Sequence[str], result: RunEnd | None) -> None:
     for name, value in msgspec.structs.asdict(view).items():
         if value is not None:
             print(f"{name.replace('_', ' '):<12} {one_line(str(value))}")
+    for line in waits:
+        print(f"{'waits for':<12} {line}")
     if result is None:
         return
     for name in ("reason", "next"):

@@ -1,17 +1,32 @@
-"""Text that others wrote, made harmless for a terminal: it can be read, and it can do nothing."""
+"""Text that others wrote, made harmless for a terminal: it can be read, and it can do nothing.
 
+`inert` is for prose: what a terminal would obey is shown, and what languages need is left alone. `revealed` is for
+what somebody decides about: there every character that is not seen is shown by its number."""
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import cache
 from shutil import get_terminal_size
+from typing import TextIO
+from unicodedata import category, east_asian_width
 
 _PICTURES = 0x2400  # where Unicode has the pictures of the control characters: ␛ for ESC
 _DELETE = 0x7F
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _KEPT = (ord("\n"), ord("\t"))
+TAB = 8
 
 _INERT: dict[int, str] = {
     **{code: chr(_PICTURES + code) for code in range(0x20) if code not in _KEPT},
     _DELETE: "␡",
     **{code: f"<U+{code:04X}>" for code in (*range(0x80, 0xA0), *_BIDI, 0x2028, 0x2029)},
 }
+_UNSEEN_CATEGORIES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
+_UNSEEN = frozenset((
+    0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0,  # joiners and fillers that count as letters
+    *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0),  # variation selectors
+))  # fmt: skip
 
 
 def inert(text: str) -> str:
@@ -20,12 +35,89 @@ def inert(text: str) -> str:
     return text.translate(_INERT)
 
 
+def revealed(text: str) -> str:
+    """Inert, and with every character that is not seen as what it is: <U+200B>. Plain spaces, tabs and line breaks
+    stay."""
+    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+
+
+def unseen(text: str) -> int:
+    """How many characters of a text are not seen."""
+    return sum(map(is_unseen, text))
+
+
+@cache
+def is_unseen(character: str) -> bool:
+    if character in " \n\t":
+        return False
+    kind = category(character)
+    return kind in _UNSEEN_CATEGORIES or kind == "Zs" or ord(character) in _UNSEEN
+
+
+@cache
+def _shown(character: str) -> str:
+    return f"<U+{ord(character):04X}>" if is_unseen(character) else character
+
+
+# ── Lines ──
+
+
 def one_line(text: str, width: int | None = None) -> str:
     """Inert, on one line, and cut to a width where one is given."""
-    line = inert(" ".join(text.split()))
+    return cut(inert(" ".join(text.split())), width)
+
+
+def revealed_line(text: str, width: int | None = None) -> str:
+    """Revealed, on one line with its line breaks as ⏎, and cut to a width where one is given."""
+    return cut(revealed(text).replace("\n", "⏎").replace("\t", " "), width)
+
+
+def cut(line: str, width: int | None) -> str:
     return line if width is None or len(line) <= width else f"{line[: max(0, width - 1)]}…"
+
+
+def pieces(line: str, width: int) -> Iterator[str]:
+    """The parts of a line that each fit into a width when they are revealed; at least one."""
+    begin = used = 0
+    for index, character in enumerate(line):
+        wide = _columns(character)
+        if used + wide > width and index > begin:
+            yield line[begin:index]
+            begin, used = index, 0
+        used += wide
+    yield line[begin:]
+
+
+@cache
+def _columns(character: str) -> int:
+    """At most so many columns does a character take."""
+    if character == "\t":
+        return TAB
+    shown = _shown(character)
+    return len(shown) if len(shown) > 1 else 2 if east_asian_width(character) in "WF" else 1
+
+
+# ── The terminal ──
 
 
 def columns() -> int:
     """How many characters a line of this terminal holds."""
     return get_terminal_size().columns
+
+
+def size_of(stream: TextIO) -> os.terminal_size:
+    """The columns and lines of the terminal that a stream goes to."""
+    try:
+        size = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return get_terminal_size()
+    return size if size.columns > 0 and size.lines > 0 else get_terminal_size()
+
+
+def likes_colour(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def is_terminal() -> bool:
+    """Whether notes go to a terminal, which wraps long lines."""
+    return sys.stderr.isatty()

@@ -1,0 +1,176 @@
+"""A call that somebody decides about, as it is shown: the decoded values that will run, whole, and nothing of it
+hidden."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+from msgspec import Struct
+
+from treadle.surfaces.cli.terminal import pieces, revealed, revealed_line, unseen
+
+MARGIN, FURTHER = "  │ ", "  ┆ "
+"""Before a line of what the model wrote, and before the rest of one that is too long for the terminal. Nothing of
+it can pass for a line of Treadle's own."""
+SHORT = 60
+"""A value with no more characters than this stands beside its name."""
+LEAST_WIDTH, LEAST_ROWS = 20, 9
+
+
+class Row(Struct, frozen=True):
+    """A line on the terminal, and how many characters of the call it holds."""
+
+    text: str
+    characters: int = 0
+
+
+class Shown(Struct, frozen=True):
+    """What is printed of a call."""
+
+    lines: list[str]
+    is_whole: bool
+    """False: the middle is left out."""
+
+
+class Decoded(Struct, frozen=True):
+    """The arguments of a call as its tool gets them, and what is odd about how they were written."""
+
+    values: dict[str, Any] | None
+    """None: they are no JSON object."""
+    repeated: tuple[str, ...] = ()
+    """Names that are given more than once in one object."""
+
+
+def decode(arguments: str) -> Decoded:
+    repeated: dict[str, None] = {}
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for name, value in found:
+            if name in made:
+                repeated[name] = None
+            made[name] = value
+        return made
+
+    try:
+        values = json.loads(arguments.strip() or "{}", object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        return Decoded(None)
+    return Decoded(cast("dict[str, Any]", values) if isinstance(values, dict) else None, tuple(repeated))
+
+
+def quoted(text: str, columns: int) -> list[str]:
+    """What an agent says to somebody: its lines, each with a margin."""
+    return [row.text for row in _margined(text, _width(columns))]
+
+
+def shown(arguments: str, columns: int, rows: int | None = None) -> Shown:
+    """The lines for a call; of a call that needs more than `rows`, its head and its tail."""
+    width = _width(columns)
+    decoded = decode(arguments)
+    whole = list(_rows(arguments, decoded, width))
+    most = None if rows is None else max(LEAST_ROWS, rows)
+    if most is None or len(whole) <= most:
+        return Shown([row.text for row in whole] + _warnings(arguments, decoded), True)
+    tail = most // 2
+    head = most - tail - 1
+    left_out = whole[head:-tail]
+    characters = sum(row.characters for row in left_out)
+    gap = f"  ┄ {characters} characters on {len(left_out)} lines are not shown here; v shows them ┄"
+    lines = [*(row.text for row in whole[:head]), gap, *(row.text for row in whole[-tail:])]
+    return Shown(lines + _warnings(arguments, decoded), False)
+
+
+def _width(columns: int) -> int:
+    return max(LEAST_WIDTH, columns - len(MARGIN) - 1)
+
+
+def _rows(arguments: str, decoded: Decoded, width: int) -> Iterator[Row]:
+    if decoded.values is None:
+        yield Row(f"  the arguments, which are no JSON object ({len(arguments)} characters):")
+        yield from _margined(arguments, width)
+        return
+    if not decoded.values:
+        yield Row("  (no arguments)")
+    texts = {name: _text(value) for name, value in decoded.values.items()}
+    for name, text in texts.items():
+        if _is_short(text):
+            yield from _margined(f"{name}: {text}", width)
+    for name, text in texts.items():
+        if not _is_short(text):
+            lines = text.count("\n") + 1
+            size = f"{len(text)} characters" + (f", {lines} lines" if lines > 1 else "")
+            yield Row(f"  {revealed_line(name, width)} ({size}):")
+            yield from _margined(text, width)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= SHORT and "\n" not in text
+
+
+def _margined(text: str, width: int) -> Iterator[Row]:
+    for line in text.split("\n"):
+        margin = MARGIN
+        for piece in pieces(line, width):
+            yield Row(margin + revealed(piece), len(piece))
+            margin = FURTHER
+
+
+def _warnings(arguments: str, decoded: Decoded) -> list[str]:
+    said = [
+        f"  ! the arguments name `{revealed_line(name, SHORT)}` twice; the last one counts"
+        for name in decoded.repeated
+    ]
+    texts = [arguments] if decoded.values is None else list(_texts_in(decoded.values))
+    if hidden := sum(map(unseen, texts)):
+        characters = "character that is" if hidden == 1 else "characters that are"
+        said.append(f"  ! it has {hidden} {characters} not seen as such; shown above as <U+…>")
+    return said
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for name, item in cast("dict[str, Any]", value).items():
+                yield name
+                yield from _texts_in(item)
+        case list():
+            for item in cast("list[Any]", value):
+                yield from _texts_in(item)
+        case _:
+            pass
+
+
+# ── On one line ──
+
+
+def in_words(arguments: str, width: int | None = None) -> str:
+    """The arguments on one line: the value alone where there is one, else each with its name; short ones first."""
+    values = decode(arguments).values
+    if values is None:
+        return revealed_line(arguments, width)
+    texts = {name: _text(value) for name, value in values.items()}
+    if len(texts) == 1:
+        return revealed_line(next(iter(texts.values())), width)
+    ordered = sorted(texts.items(), key=lambda item: not _is_short(item[1]))
+    return revealed_line(", ".join(f"{name}: {text}" for name, text in ordered), width)
+
+
+def readable_json(arguments: str) -> str:
+    """The arguments as JSON on one line, to be copied and changed; what is not seen is escaped."""
+    values = decode(arguments).values
+    if values is None:
+        return revealed_line(arguments)
+    text = json.dumps(values, ensure_ascii=False)
+    return "".join(json.dumps(character)[1:-1] if unseen(character) else character for character in text)
+
+
+def remembered(tool: str, pattern: str) -> str:
+    """What a pattern stands for, in words."""
+    return f"every `{tool}`" if pattern == "*" else f"`{tool}` with `{revealed_line(pattern)}`"

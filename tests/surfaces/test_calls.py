@@ -1,0 +1,104 @@
+"""How a call is shown to somebody who decides about it: what will run, all of it, and nothing that is not seen."""
+
+import json
+import re
+
+import pytest
+
+from treadle.surfaces.cli.calls import in_words, readable_json, shown
+from treadle.surfaces.cli.terminal import pieces, revealed, unseen
+
+WIDE = 200
+
+
+def lines(columns: int = WIDE, rows: int | None = None, **arguments: object) -> list[str]:
+    return shown(json.dumps(arguments), columns, rows).lines
+
+
+def test_short_arguments_come_first_and_long_ones_with_their_size_and_real_lines() -> None:
+    assert lines(content="one\ntwo", path="note.txt", force=True) == [
+        "  │ path: note.txt",
+        "  │ force: true",
+        "  content (7 characters, 2 lines):",
+        "  │ one",
+        "  │ two",
+    ]
+
+
+def test_values_are_decoded_and_spaces_kept() -> None:
+    assert shown(r'{"command": "\u0072m   -rf\t\u00fc"}', WIDE).lines == ["  │ command: rm   -rf\tü"]
+    assert shown("", WIDE).lines == ["  (no arguments)"]
+    assert shown("[1", WIDE).lines == ["  the arguments, which are no JSON object (2 characters):", "  │ [1"]
+
+
+def test_no_line_passes_for_one_of_treadle_s_own() -> None:
+    forged = " " * 200 + "Run it? [y]es"
+    told = lines(40, command=f"{forged}\nRun it?\r\x0bRun it?\u2028Run it?")
+    assert all(line.startswith(("  │ ", "  ┆ ")) for line in told[1:-1])
+    assert all(len(line) < 40 for line in told[1:-1])
+
+
+def test_the_last_of_two_equal_names_counts_and_that_is_said() -> None:
+    told = shown('{"command": "ls", "command": "rm x"}', WIDE).lines
+    assert told == ["  │ command: rm x", "  ! the arguments name `command` twice; the last one counts"]
+
+
+def test_a_long_call_has_its_head_its_tail_and_how_much_is_between() -> None:
+    text = "\n".join(f"line {number}" for number in range(1000))
+    cut = shown(json.dumps({"path": "x", "content": text}), WIDE, 20)
+    assert not cut.is_whole
+    assert len(cut.lines) == 20
+    assert cut.lines[:3] == ["  │ path: x", f"  content ({len(text)} characters, 1000 lines):", "  │ line 0"]
+    assert cut.lines[-1] == "  │ line 999"
+    [gap] = [line for line in cut.lines if "not shown" in line]
+    left_out = [f"line {number}" for number in range(1000) if f"  │ line {number}" not in cut.lines]
+    assert f" {sum(map(len, left_out))} characters on {len(left_out)} lines" in gap
+    assert shown(json.dumps({"content": text}), WIDE).is_whole
+
+
+def test_a_long_line_and_many_arguments_are_cut_as_well() -> None:
+    assert not shown(json.dumps({"command": "x" * 10_000 + "; rm -rf /"}), 80, 20).is_whole
+    assert not shown(json.dumps({f"a{number}": number for number in range(100)}), 80, 20).is_whole
+
+
+UNSEEN = [
+    *(0x00, 0x1B, 0x0D, 0x7F, 0x85, 0xA0, 0xAD, 0x034F, 0x061C, 0x115F, 0x1160, 0x180E, 0x2003, 0x200B, 0x200C),
+    *(0x200D, 0x200F, 0x2028, 0x2029, 0x202E, 0x202F, 0x205F, 0x2060, 0x2064, 0x2066, 0x2800, 0x3000, 0x3164),
+    *(0xFE0F, 0xFEFF, 0xFFA0, 0xE0001, 0xE0041, 0xE0100, 0xE000, 0xD800),
+]
+
+
+@pytest.mark.parametrize("code", UNSEEN, ids=lambda code: f"{code:04X}")
+def test_what_is_not_seen_is_shown_by_its_number_and_warned_of(code: int) -> None:
+    assert revealed(f"a{chr(code)}b") == f"a<U+{code:04X}>b"
+    call, warning = lines(command=f"ls{chr(code)}")
+    assert call == f"  │ command: ls<U+{code:04X}>"
+    assert warning.startswith("  ! it has 1 character that is not seen")
+    assert f"<U+{code:04X}>" in in_words(json.dumps({"command": f"ls{chr(code)}"}))
+
+
+def test_what_is_seen_is_left_alone() -> None:
+    seen = "Grüße, 世界 👋 é\n\tend"
+    assert revealed(seen) == seen
+    assert unseen(seen) == 0
+
+
+def test_pieces_fit_and_lose_nothing() -> None:
+    text = "世界\u200b" * 50 + "\tx" * 20
+    found = list(pieces(text, 20))
+    assert "".join(found) == text
+    assert list(pieces("", 20)) == [""]
+    assert all(len(re.sub("[世界]", "xx", revealed(piece))) <= 20 for piece in found)
+
+
+def test_on_one_line() -> None:
+    assert in_words('{"command": "a\\n  b"}') == "a⏎  b"
+    assert in_words('{"content": "x\\ny", "path": "p"}') == "path: p, content: x⏎y"
+    assert in_words('{"command": "abcdef"}', 4) == "abc…"
+
+
+def test_json_to_copy_means_the_same() -> None:
+    arguments = {"path": "ü\u200b\u202e", "content": 'a\n"b"\U000e0041'}
+    copied = readable_json(json.dumps(arguments))
+    assert json.loads(copied) == arguments
+    assert unseen(copied) == 0
