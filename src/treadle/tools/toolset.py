@@ -58,7 +58,7 @@ def wrap(tool: Tool, *wrappers: Wrapper) -> Tool:
     return tool
 
 
-class _Around:
+class Around:
     """A tool that is another one in most ways."""
 
     def __init__(self, tool: Tool) -> None:
@@ -78,7 +78,7 @@ class _Around:
         return await self._tool.run(arguments, context)
 
 
-class _Named(_Around):
+class _Named(Around):
     def __init__(self, tool: Tool, name: str) -> None:
         super().__init__(tool)
         self._spec = msgspec.structs.replace(tool.spec, name=name)
@@ -88,7 +88,7 @@ class _Named(_Around):
         return self._spec
 
 
-class _Wrapped(_Around):
+class _Wrapped(Around):
     def __init__(self, tool: Tool, wrapper: Wrapper) -> None:
         super().__init__(tool)
         self._wrapper = wrapper
