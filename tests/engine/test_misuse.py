@@ -197,7 +197,8 @@ def test_a_wrong_decision_is_refused_and_the_right_one_still_counts(tmp_path: Pa
             asked = await until(engine, run_id, "approval_requested")
             assert isinstance(asked.data, ApprovalRequested)
             with pytest.raises((UsageError, TypeError)):
-                await engine.decide(asked.data.approval_id, **{"decision": "approve", **wrong})
+                answer: dict[str, Any] = {"decision": "approve", **wrong}
+                await engine.decide(asked.data.approval_id, **answer)
             await engine.decide(asked.data.approval_id, "approve")
             assert (await engine.wait(run_id)).text == "done"
 
