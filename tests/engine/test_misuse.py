@@ -196,8 +196,8 @@ def test_a_wrong_decision_is_refused_and_the_right_one_still_counts(tmp_path: Pa
             run_id = await engine.submit(agent(tools=[post], approvals={"default": "ask"}), "go", **TERMINAL)
             asked = await until(engine, run_id, "approval_requested")
             assert isinstance(asked.data, ApprovalRequested)
+            answer: dict[str, Any] = {"decision": "approve", **wrong}
             with pytest.raises((UsageError, TypeError)):
-                answer: dict[str, Any] = {"decision": "approve", **wrong}
                 await engine.decide(asked.data.approval_id, **answer)
             await engine.decide(asked.data.approval_id, "approve")
             assert (await engine.wait(run_id)).text == "done"
