@@ -119,11 +119,11 @@ def test_a_fallback_that_is_not_to_be_had_is_passed_over(tmp_path: Path, monkeyp
     asyncio.run(story())
 
 
-def test_text_that_was_shown_before_a_fallback_is_void(tmp_path: Path) -> None:
+def test_text_that_was_shown_before_a_fallback_is_void() -> None:
     first = ScriptedModel(Failure("server", "broke", False, text="half an", next_model=True))
 
     async def story() -> None:
-        async with opened(tmp_path, first) as engine:
+        async with in_virtual_time(first) as engine:
             add_fallbacks(engine, ScriptedModel(say("all of it")))
             shown = [
                 (event.type, getattr(event.data, "attempt", 0), getattr(event.data, "text", ""))
@@ -134,7 +134,7 @@ def test_text_that_was_shown_before_a_fallback_is_void(tmp_path: Path) -> None:
         assert "".join(text for _, _, text in shown[:reset]) == "half an"
         assert "".join(text for _, _, text in shown[reset:]) == "all of it"
 
-    asyncio.run(story())
+    virtually(story())
 
 
 def test_a_resumed_run_goes_on_with_its_fallback(tmp_path: Path) -> None:

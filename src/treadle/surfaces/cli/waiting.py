@@ -1,6 +1,5 @@
 """What a run waits for, and what to type so that it goes on."""
 
-import os
 import shlex
 
 from treadle.domain.agents import AgentSpec
@@ -8,7 +7,6 @@ from treadle.domain.errors import ConfigError
 from treadle.domain.events import RunWaiting
 from treadle.domain.identity import RunId
 from treadle.home import Home
-from treadle.models.presets import presets
 from treadle.ports.journal import RunRecord
 from treadle.service import Service
 from treadle.surfaces.cli.calls import in_words
@@ -19,7 +17,6 @@ PARKED = ("interrupted", "unavailable", "approval", "answer")
 FOR_AN_ANSWER = ("approval", "answer")
 MOST = 300
 """How many characters of a call are shown with it."""
-WITHOUT_ENDPOINT = ("local",)
 
 
 def endpoint_option(base_url: str | None) -> str:
@@ -30,10 +27,12 @@ def endpoint_option(base_url: str | None) -> str:
 def likely_option(agent: AgentSpec, home: Home) -> str:
     """The same for a run that was seen in the journal only, which has the name of its provider and no address."""
     try:
-        known = {*home.config().providers, *presets(os.environ), *WITHOUT_ENDPOINT}
+        known = home.config().providers
     except ConfigError:  # the command that goes on will say so
         return ""
-    return "" if agent.provider is None or agent.provider in known else " --base-url URL"
+    provider = agent.provider or ""
+    is_address = ":" in provider or "." in provider  # as an endpoint is called that no setting names
+    return " --base-url URL" if is_address and provider not in known else ""
 
 
 async def questions_of(service: Service, run_id: RunId, options: str) -> list[str]:
