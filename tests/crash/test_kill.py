@@ -15,6 +15,8 @@ from tests.surfaces.shell import Shell, finish
 
 ROUNDS = 20
 KILLS = 10
+OF_NOTE = 4
+"""Events after which a process has got on: more than that it took the run up."""
 
 PLUGIN = """
 import asyncio, os
@@ -94,15 +96,29 @@ async def kill_at_random(shell: Shell, chance: random.Random) -> None:
     """Start a run, kill it, take it up, kill it again; begin another when one gets to its end meanwhile."""
     kills = 0
     while kills < KILLS:
-        found = unfinished(shell)
+        found, known = unfinished(shell), written(shell)
         process = shell.start("runs", "resume", found[0]) if found else shell.start("run", "append the lines")
         waiting = asyncio.create_task(asyncio.to_thread(process.wait))
-        done, _ = await asyncio.wait((waiting,), timeout=0.3 + 0.7 * chance.random())
+        await at_work(shell, known, waiting)
+        done, _ = await asyncio.wait((waiting,), timeout=0.6 * chance.random())
         if not done:
             process.kill()
             kills += 1
         await waiting
         await finish(process)
+
+
+async def at_work(shell: Shell, known: int, waiting: "asyncio.Task[int]") -> None:
+    """Wait until the process is at work: one that is killed before it gets anywhere each time is quarantined."""
+    give_up = asyncio.get_running_loop().time() + 10
+    while (  # noqa: ASYNC110 -- another process writes
+        written(shell) < known + OF_NOTE and not waiting.done() and asyncio.get_running_loop().time() < give_up
+    ):
+        await asyncio.sleep(0.02)
+
+
+def written(shell: Shell) -> int:
+    return sum(count for (count,) in query(shell, "SELECT count(*) FROM events"))
 
 
 def unfinished(shell: Shell) -> list[str]:
