@@ -75,6 +75,24 @@ def test_only_the_workspace_can_be_written(run: Run, workspace: Path, tmp_path: 
     assert not (tmp_path / "x").exists()
 
 
+def test_no_setting_of_the_kernel_can_be_written(run: Run) -> None:
+    """One of them names a program that the kernel starts, as root and outside. Nothing is written here."""
+    look = """
+import os
+found = [os.path.join(top, name) for top, _, names in os.walk('/proc') for name in names
+         if not top.split('/')[2:3] or not top.split('/')[2].isdigit()]
+print([path for path in found if not path.startswith(('/proc/self', '/proc/thread-self'))
+       and os.access(path, os.W_OK)])
+try:
+    os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)
+except OSError as error:
+    print(type(error).__name__, open('/proc/sys/kernel/ostype').read(), end='')
+"""
+    output = asyncio.run(run(f"python3 - <<'E'\n{look}E")).output
+    assert output.splitlines()[0] == "[]"
+    assert output.splitlines()[-1].endswith("Error Linux")
+
+
 def test_links_that_lead_out_lead_nowhere(run: Run, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("canary")
     (workspace / "link").symlink_to(tmp_path)

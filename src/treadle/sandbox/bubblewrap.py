@@ -41,6 +41,13 @@ ETC_FILES = (
 """What programs need of /etc. Keys, hashes of passwords and the settings of services are not among it. Files are
 copied, which takes a third of the time of binding them."""
 KEYS = ("/etc/ssl/private", "/etc/pki/tls/private")
+KERNEL = (
+    "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/asound",
+    "/proc/driver", "/proc/mtrr", "/proc/pressure", "/proc/scsi", "/proc/tty", "/proc/dynamic_debug",
+    "/proc/latency_stats", "/proc/timer_stats",
+)  # fmt: skip
+"""Settings of the kernel itself, which whoever runs as root could write to without any capability: one of them
+names a program that it starts outside of any sandbox. Bubblewrap leaves out /proc/sys where it cannot tell."""
 SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".netrc",
     ".git-credentials", ".npmrc", ".pypirc", ".password-store", ".mozilla", ".local/share/keyrings",
@@ -155,6 +162,7 @@ def _copies(places: Sequence[str], features: Features) -> list[_Mount]:
 def _own(features: Features, limits: Limits) -> list[_Mount]:
     return [
         _Mount("/proc", ("--proc", "/proc")),
+        *(_Mount(place, ("--ro-bind", place, place)) for place in KERNEL if os.path.exists(place)),
         _Mount("/dev", ("--dev", "/dev")),
         _Mount("/dev/shm", _room("/dev/shm", features, limits.shared_memory)),
         _Mount("/tmp", _room("/tmp", features, limits.temporary)),

@@ -32,9 +32,13 @@ def forms_of(value: str) -> Mapping[str, bool]:
     """Every text that gives a secret away, and whether white space may break it."""
     forms: dict[str, bool] = dict.fromkeys(_texts(value), False)
     for text in dict.fromkeys((value, value.strip())):
+        if len(text) < SHORTEST:
+            continue  # what so little becomes is found in texts of no consequence
         for encoded in _encodings(text.encode("utf-8", "surrogatepass")):
             if len(encoded) >= SHORTEST:
                 forms[encoded] = forms.get(encoded, False) or len(encoded) >= SHORTEST_BROKEN
+    if len(value) >= SHORTEST_BROKEN and not any(map(str.isspace, value)):
+        forms[value] = True  # as `fold` or a narrow column breaks it
     body = _pem_body(value)
     if len(body) >= SHORTEST_BROKEN:
         forms[body] = True
@@ -57,8 +61,12 @@ def _texts(value: str) -> Iterator[str]:
 
 def _escapes(text: str) -> Iterator[str]:
     yield text
-    plain = _json(text, "", ascii_only=False)
+    plain, in_ascii = _json(text, "", ascii_only=False), _json(text, "", ascii_only=True)
     yield from chain(_json_forms(text), _json_forms(plain), _url_forms(text), _html_forms(text), _shell_forms(text))
+    yield from dict.fromkeys(_json(form, "", ascii_only=False) for form in (in_ascii, _json(plain, "", False)))
+    yield text.replace('"', '""')  # CSV
+    yield text.replace("'", "''")  # YAML, SQL
+    yield from (quote(quote(text, safe=safe, errors="surrogatepass"), safe="") for safe in _UNRESERVED)
 
 
 def _json_forms(text: str) -> Iterator[str]:
@@ -112,8 +120,15 @@ def _shell_forms(text: str) -> Iterator[str]:
 
 
 def _encodings(value: bytes) -> Iterator[str]:
-    yield value.hex()
-    yield value.hex().upper()
+    for digits in (value.hex(), value.hex().upper()):
+        pairs = [digits[at : at + 2] for at in range(0, len(digits), 2)]
+        yield digits
+        yield ":".join(pairs)
+        yield "".join(f"\\x{pair}" for pair in pairs)
+        yield ",".join(f"0x{pair}" for pair in pairs)  # as `xxd -i`, when white space is left out
+    yield ",".join(map(str, value))
+    in_base32 = base64.b32encode(value).decode()
+    yield from (in_base32, in_base32.rstrip("="), in_base32.lower())
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         whole = encode(value).decode()
         for form in (whole, whole.rstrip("="), *(_inner(encode(b"\0" * n + value), n, value) for n in range(3))):

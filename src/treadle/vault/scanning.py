@@ -177,8 +177,8 @@ class BrokenReading:
             if len(form.text) > left:
                 is_open = is_open or (taken < room and form.text.startswith(self._dense[head.start :]))
             elif self._dense.startswith(form.text, head.start):
-                end = _end_of(text, place.start, len(form.text))
-                if end - place.start <= room:
+                end = _end_of(text, place.start, len(form.text), place.start + room)
+                if end is not None:
                     finds.append(Find(place.start, end, form))
                     break
         return is_open
@@ -208,13 +208,14 @@ def _density(text: str) -> int:
     return sum(map(len, text.split()))
 
 
-def _end_of(text: str, start: int, size: int) -> int:
-    """Where so many characters from `start` on end, white space not counted."""
-    for word in _WORD.finditer(text, start):
+def _end_of(text: str, start: int, size: int, limit: int) -> int | None:
+    """Where so many characters from `start` on end, white space not counted. None: not before the limit, and no
+    further is looked: a word may be as long as the text."""
+    for word in _WORD.finditer(text, start, limit):
         if len(word[0]) >= size:
             return word.start() + size
         size -= len(word[0])
-    return len(text)
+    return None
 
 
 def _start_of(text: str, size: int) -> int:

@@ -1,5 +1,6 @@
 """What a line is taken to do: every command in it, or the reason why nobody can tell."""
 
+import time
 from fnmatch import fnmatchcase
 
 import pytest
@@ -27,7 +28,18 @@ UNDERSTOOD = {
     "cat <<'E'\n$(a)\nE": ["cat"],
     "cat <<< $(a)": ["a", "cat"],
     "x=$(a); echo ${x:-$(b)}": ["a", "b", "echo ${x:-$(b)}"],
-    "[[ -n $(a) ]] && echo $((1 + $(b)))": ["a", "b", "echo $((1 + $(b)))"],
+    "[[ -n $(a) && $# -eq 0 ]]; n=1; echo $((n + 1))": ["a", "echo $((n + 1))"],
+    "i=0; while [ $i -lt 3 ]; do a $i; i=$((i + 1)); done": ["a $i"],
+    "for i in {1..5} $(seq 3); do ((n += i)); done": ["seq 3"],
+    "for ((i = 0; i < 3; i++)); do a ${x[i]} ${#x[@]} ${!x[@]}; done": ["a ${x[i]} ${#x[@]} ${!x[@]}"],
+    "set -euo pipefail; shopt -s nullglob; test -v x": ["set -euo pipefail", "shopt -s nullglob", "test -v x"],
+    "a \\\n  b": ["a b"],
+    "bash -o pipefail -c a; bash -co pipefail b": ["a", "b"],
+    "timeout -vk 1 5 a; env -iu X b; nice -5 c": ["a", "b", "c"],
+    "curl -so /dev/null -XPOST x; tar xzf x -C y": ["curl -so /dev/null -XPOST x", "tar xzf x -C y"],
+    "git config user.name x; git config --get a.b": ["git config user.name x", "git config --get a.b"],
+    "sed -ne '/a/,/b/p;$!d' -e '1{s/x/y/gI;}' x": ["sed -ne /a/,/b/p;$!d -e 1{s/x/y/gI;} x"],
+    "NODE_ENV=test a; CONFIG=1; FOO=1 b": ["a", "b"],
     "'r'm \"a b\" c\\ d $'\\x65'": ["rm a b c d e"],
     "/usr/bin/rm x; /bin/../bin/rm y; ./rm z": ["rm x", "rm y", "./rm z"],
     "bash -c 'a; b'": ["a", "b"],
@@ -107,6 +119,44 @@ def test_understood(line: str) -> None:
         "echo \"${y:-`rm x`}\"", "echo ${y:-`rm x`}", "cat <<E\n`rm x`\nE", "echo ${y/`rm x`/z}",
         "[[ x =~ `rm x` ]]",
         "echo ${y:-<(rm x)}",
+        # what arithmetic and names evaluate again
+        "a='x[$(rm)]'; echo $((a))", "a='x[$(rm)]'; ((a))", "let 'a[$(rm)]=1'", "echo $(( $(rm) ))",
+        "test -v 'a[$(rm)]'", "[[ -v 'a[$(rm)]' ]]", "[ -v $x ]", "[[ 'a[$(rm)]' -eq 1 ]]", "[[ $a -gt 1 ]]",
+        "printf -v 'a[$(rm)]' x", "read 'a[$(rm)]' <<< x", "unset 'a[$(rm)]'", "declare -i a='x[$(rm)]'",
+        "declare 'a[$(rm)]=1'", "declare -a a='($(rm))'", "declare -n r=x; r=1", "echo ${!x}", "echo ${y:x}",
+        "x[y]=1", "x=([y]=1)", "echo ${x[y]}", "x['$(rm)']=1", "for ((i = x; i; )); do :; done", "echo $[x]",
+        "read k < f; echo $((k))", "for i in *; do echo $((i)); done", "bash -c 'echo $(($1))' x y",
+        "env i=x bash -c '((i++))'", "z=(1); declare z=\"$f\"", "wait -p 'a[$(rm)]' -n", "OPTIND='x[$(rm)]'",
+        "cat <<E\n$((i))\nE",
+        # texts that builtins run
+        "mapfile -C rm -c 1 a <<< x", "compgen -C rm", "compgen -W '$(rm)'", "coproc X { rm; }",
+        "set -o history -H\n: rm\n!:1", "set -k; ls PATH=x", "shopt -s expand_aliases",
+        # what the grammar misreads
+        "r\\\nm x", "! ! rm x", "time ! rm x", "echo `echo \\`rm\\``", "echo \"${x:-'$(rm)'}\"",
+        "nohup $\"rm\" x", "eval </dev/null rm x", "env >/dev/null rm x", "timeout 5 2>/dev/null rm x",
+        # what is read and run
+        "exec < f; bash", "exec 0< f; sh", "bash 0<<< rm", "echo rm | bash +e", "echo rm | bash -o pipefail",
+        "echo rm | bash //dev/stdin", "exec 5< f; bash /dev/fd/5", "echo 1 | python3 -X dev",
+        "echo 1 | python3 -E -", "echo 1 | script",
+        # options of those that run others
+        "timeout --kill 1 5 rm", "env --s='rm x'", "env -u X -Srm", "nice --adj 5 rm", "stdbuf --out L rm",
+        "find x -exec {} \\;", "find . -exec sh -c 'rm {}' \\;", "script -ccmd x", "su --session-command=rm",
+        "unshare rm", "setarch x rm", "prlimit rm", "strace -o '|rm' ls",
+        # options that run programs, and that may be hidden
+        "git --git-dir x -c a=b log", "git ls-remote --exec=rm .", "git ls-remote --upload=rm .",
+        "git clone -qurm . x", "git rebase --ex=rm x", "git -C . bisect run rm", "git --no-pager difftool -x rm",
+        "git config alias.x '!rm'", "git config core.fsmonitor rm", "git log --output=x",
+        "tar cIf rm x y", "tar cf x --use-comp=rm y", "tar xf x --to-com=rm", "tar cf x *", "split --filter=rm x",
+        "apt-get -o APT::Update::Pre-Invoke::=rm update", "gcc -wrapper rm x.c", "wget --use-askpass=rm x",
+        "npm test --script-shell=x", "cargo test --config x", "kubectl get --kubeconfig=x pods", "curl -sSLo x y",
+        "sort \"$f\"", "git log $x", "find . \"$x\" rm \\;", "printf $x 'a[$(rm)]' y",
+        # scripts of sed
+        "sed 1erm x", "sed s,a,rm,e x", "sed 's/a/rm/e;p' x", "sed '/a/!e rm' x", "sed '1{e rm\n}' x",
+        "sed '$e rm' x", "sed -f f x", "sed -n -e p -e erm x", "sed 's/a/b/\nerm' x", "sed sxaxrmxe x",
+        "sed 's/a/b/w f' x", "sed '\\,a,erm' x", "sed --expression='e rm' x", "sed s/a/$x/ y", "awk \"$x\"",
+        # variables that programs are told by
+        "CLOUDSDK_PYTHON=x gcloud y", "GH_PAGER=x gh pr list", "PYTEST_ADDOPTS=x pytest",
+        "env HTTPS_PROXY=x curl y",
         # syntax
         "echo 'x", "a &&", "(a", "cat <<E\nx", "a )", "if a; then b", "echo \x1b[2J", "echo a\rb",
         "echo \u202ex", "\"\" x",
@@ -140,6 +190,13 @@ def test_a_command_cannot_be_hidden(line: str, hidden: str) -> None:
     assert hidden in commands_of(line).commands
 
 
+@each("line", ["a|" * 40_000 + "b", ":" + "(){ " * 24_000, "a;" * 50_000, "[[ (" * 25_000])
+def test_no_line_takes_long(line: str) -> None:
+    began = time.monotonic()
+    assert commands_of(line).opaque is not None
+    assert time.monotonic() - began < 10  # it was twenty seconds and more
+
+
 def test_nesting_without_end_is_given_up() -> None:
     assert commands_of("env " * 500 + "ls").opaque is not None
     assert commands_of("$(" * 3000 + ")" * 3000).opaque is not None
@@ -162,6 +219,17 @@ def test_nesting_without_end_is_given_up() -> None:
         ("python x.py", None),
         ("timeout 5 ls -l", None),
         ("git 'st*' x", None),
+        # no more than was asked for
+        ("rm -rf build", "rm -rf build"),
+        ("docker run --rm x ls", "docker run --rm x ls"),
+        ("docker ps -a", "docker ps *"),
+        ("make test", "make test"),
+        ("uv run python x.py", "uv run python x.py"),
+        ("npx eslint .", None),
+        ("sqlite3 x.db .tables", None),
+        ("sed -n 1p x", None),
+        ("mytool build --fast", "mytool build --fast"),
+        ("gh api repos/x", "gh api repos/x"),
     ],
 )
 def test_what_is_offered_for_always(line: str, pattern: str | None) -> None:

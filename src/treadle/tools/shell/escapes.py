@@ -1,11 +1,16 @@
 """Commands that change the shell they run in, or whose options make other programs run."""
 
+import posixpath
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 
+from treadle.tools.shell import git, sedding
 from treadle.tools.shell.calls import Call
+from treadle.tools.shell.naming import may_be_an_option
+from treadle.tools.shell.options import ALSO, DANGEROUS
 from treadle.tools.shell.words import Word
-from treadle.tools.shell.wrappers import SHELLS
+from treadle.tools.shell.wrappers import SHELLS, operands_of_shell
 
 _OF_THE_SHELL: Mapping[str, str] = {
     "source": "runs a file in this shell",
@@ -16,11 +21,34 @@ _OF_THE_SHELL: Mapping[str, str] = {
     "enable": "changes the shell's own commands",
     "bind": "runs a text later",
     "complete": "runs a text later",
+    "compgen": "runs a text",
     "fc": "runs earlier commands again",
 }
+_RUNS_ANOTHER = frozenset(
+    {
+        "unshare", "nsenter", "setpriv", "setarch", "linux32", "linux64", "i386", "i686", "x86_64", "uname26",
+        "prlimit", "choom", "sg", "newgrp", "ssh-agent", "run-parts", "capsh", "catchsegv", "ltrace", "valgrind",
+        "perf", "faketime", "proxychains", "proxychains4", "torsocks", "tsocks", "rlwrap", "eatmydata",
+        "fakechroot", "firejail", "bwrap", "numactl", "cgexec", "systemd-run", "systemd-inhibit",
+        "dbus-run-session", "dbus-launch", "xvfb-run", "gosu", "su-exec", "tini", "dumb-init", "setuidgid",
+        "softlimit", "chpst",
+        "hyperfine", "entr", "at", "batch", "start-stop-daemon", "daemonize", "daemon", "expect", "socat", "pkexec",
+        "runcon", "sem", "lxc-attach", "lxc-execute", "machinectl", "inotifywait", "direnv", "sshpass", "autossh",
+    }
+)  # fmt: skip
+"""Programs that run what their words name, and that are not looked into."""
+_FED_PROGRAMS = re.compile(r"/dev/(stdin|fd/[0-9]+)|/proc/[^/]+/(task/[^/]+/)?fd/[0-9]+|-")
+_HARMLESS_SET = re.compile(r"[-+][euxvfCbhETn]+")
+_HARMLESS_SET_NAMES = frozenset(
+    {"errexit", "nounset", "pipefail", "xtrace", "verbose", "noglob", "noclobber", "errtrace", "functrace"}
+)
+_HARMLESS_SHOPT = frozenset(
+    {"nullglob", "globstar", "dotglob", "nocaseglob", "failglob", "extglob", "inherit_errexit", "lastpipe",
+     "nocasematch", "-s", "-u", "-q", "-p"}
+)  # fmt: skip
 _INTERPRETERS = frozenset({"python", "python3", "perl", "ruby", "node", "php", "lua", "Rscript", "osascript"})
-_STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _RUN_TEXT = ("-c", "-e", "-m", "-r", "-E", "-p", "--eval", "--print", "-V", "--version", "-h", "--help")
+_PYTHON = re.compile(r"python[0-9.]*")
 SUBCOMMANDS = frozenset(
     {
         "git", "docker", "podman", "npm", "pnpm", "yarn", "pip", "pip3", "cargo", "go", "kubectl", "systemctl",
@@ -28,32 +56,6 @@ SUBCOMMANDS = frozenset(
     }
 )  # fmt: skip
 """Programs whose first word says what they do."""
-_OPTIONS: Mapping[str, re.Pattern[str]] = {
-    "git": re.compile(
-        r"^( -C \S+| -\S+)*? (-c|--exec-path|--config-env)([= ]|$)| --(upload-pack|receive-pack|extcmd)"
-        r"|^ (bisect run|submodule foreach|filter-branch|difftool|mergetool)\b|^ rebase .*(-x|--exec)"
-        r"|^ grep .*(-O|--open-files-in-pager)|ext::"
-    ),
-    "tar": re.compile(
-        r" (--checkpoint-action|--to-command|--use-compress-program|--rsh-command|-I|--info-script|-F)"
-    ),
-    "rsync": re.compile(r" (-e|--rsh|--rsync-path)"),
-    "scp": re.compile(r" -[oS]"),
-    "sftp": re.compile(r" -[oS]"),
-    "ssh": re.compile(r"(?i)(ProxyCommand|LocalCommand|KnownHostsCommand)| -F"),
-    "awk": re.compile(r"system\s*\(|\||getline| -f|print.*>"),
-    "sed": re.compile(r"(^| |[;/0-9}'])[ew]( |$)|/[a-zA-Z0-9]*[ew][a-zA-Z0-9]*( |$)| (-i|--in-place)"),
-    "sort": re.compile(r" (--compress-program|-o|--output)"),
-    "rg": re.compile(r" --(pre|hostname-bin)"),
-    "fd": re.compile(r" (-x|-X|--exec)"),
-    "man": re.compile(r" (-P|--pager|-H|--html)"),
-    "zip": re.compile(r" (-TT|--unzip-command)"),
-    "make": re.compile(r" (SHELL|MAKEFLAGS|--eval)\b"),
-    "tee": re.compile(r" [^-]"),
-    "hash": re.compile(r" -p"),
-}
-"""With these a program runs others or writes where it otherwise would not."""
-_ALSO = {"gawk": "awk", "mawk": "awk", "nawk": "awk", "gsed": "sed", "gmake": "make", "fdfind": "fd"}
 
 
 def escape_of(call: Call, words: tuple[Word, ...]) -> str | None:
@@ -61,24 +63,97 @@ def escape_of(call: Call, words: tuple[Word, ...]) -> str | None:
     program = call.program
     if (why := _OF_THE_SHELL.get(program)) is not None:
         return f"`{program}` {why}"
-    if call.fed and _reads_its_program(call):
+    if program in _RUNS_ANOTHER:
+        return f"`{program}` runs another program"
+    if _reads_its_program(call):
         return f"`{program}` runs what it reads"
     if program in SUBCOMMANDS and _comes_from_elsewhere(words):
         return f"what `{program}` does comes from an expansion"
-    options = _OPTIONS.get(_ALSO.get(program, program))
-    if options is not None and options.search(f" {' '.join(call.arguments)}"):
+    if _by_options(program, call.arguments):
         return f"`{program}` can run other programs or write files with these options"
+    if _options_are_hidden(program, words):
+        return f"what `{program}` does comes from an expansion"
     return None
 
 
+def _options_are_hidden(program: str, words: tuple[Word, ...]) -> bool:
+    """Whether an expansion may turn out to be an option that would be asked about."""
+    name = ALSO.get(program, program)
+    rest = words[1:]
+    if name in ("sed", "gsed", "awk"):
+        return any(word.dynamic for before, word in pairwise(words) if before.text != "-v")
+    if name == "git":
+        verb = next((word.text for word in rest if not word.text.startswith("-")), "")
+        if verb in git.WITHOUT_ESCAPES:
+            return False
+    elif name == "find":
+        rest = tuple(word for before, word in pairwise(words) if not before.text.startswith("-"))
+    elif name not in DANGEROUS:
+        return False
+    end = next((index for index, word in enumerate(rest) if word.text == "--"), len(rest))
+    return any(may_be_an_option(word) for word in rest[:end])
+
+
+def _by_options(program: str, arguments: tuple[str, ...]) -> bool:
+    match program:
+        case "git":
+            return git.does_more(arguments)
+        case "sed" | "gsed":
+            return not sedding.only_prints(arguments)
+        case "set":
+            return not all(_sets_harmlessly(arguments, index) for index in range(len(arguments)))
+        case "shopt":
+            return not _HARMLESS_SHOPT.issuperset(arguments)
+        case "mapfile" | "readarray":
+            return any(word.startswith("-") and "C" in word for word in arguments)
+        case _:
+            options = DANGEROUS.get(ALSO.get(program, program))
+            return options is not None and options.is_in(arguments)
+
+
+def _sets_harmlessly(arguments: tuple[str, ...], index: int) -> bool:
+    """Words for `set`. Of what follows `--` nothing is an option."""
+    word = arguments[index]
+    if "--" in arguments[:index] or word == "--":
+        return True
+    if index and arguments[index - 1].endswith("o") and arguments[index - 1][0] in "-+":
+        return word in _HARMLESS_SET_NAMES
+    return _HARMLESS_SET.fullmatch(word.removesuffix("o") if word[0] in "-+" else word) is not None or word in (
+        "-o", "+o"
+    )  # fmt: skip
+
+
 def _reads_its_program(call: Call) -> bool:
-    """A shell or an interpreter with nothing else to run than its standard input."""
+    """A shell or an interpreter with nothing else to run than what it reads."""
     if call.program in SHELLS:
-        return "-s" in call.options or not call.operands or call.operands[0] in _STANDARD_INPUT
-    if call.program in _INTERPRETERS or re.fullmatch(r"python[0-9.]+", call.program):
+        operands = operands_of_shell(call.arguments)
+        return (call.fed and not operands) or bool(operands and _is_fed(operands[0]))
+    if _PYTHON.fullmatch(call.program):
+        return _python_reads(call)
+    if call.program in _INTERPRETERS:
         runs_text = any(word.startswith(_RUN_TEXT) for word in call.options)
-        return not runs_text and (not call.operands or call.operands[0] in _STANDARD_INPUT)
-    return False
+        return call.fed and not runs_text and (not call.operands or _is_fed(call.operands[0]))
+    return call.fed and call.program in ("script", "su", "runuser")
+
+
+def _is_fed(path: str) -> bool:
+    plain = posixpath.normpath(path).replace("//", "/")
+    return _FED_PROGRAMS.fullmatch(plain) is not None
+
+
+def _python_reads(call: Call) -> bool:
+    rest = list(call.arguments)
+    while rest and rest[0].startswith("-") and len(rest[0]) > 1:
+        letters = rest.pop(0)
+        if letters.startswith(("--", "-h", "-V")):
+            return False
+        if "i" in letters and call.fed:
+            return True
+        if "c" in letters or "m" in letters:
+            return False
+        if letters[-1] in "WX":
+            del rest[:1]
+    return (call.fed and not rest) or bool(rest and _is_fed(rest[0]) and (call.fed or rest[0] != "-"))
 
 
 def _comes_from_elsewhere(words: tuple[Word, ...]) -> bool:

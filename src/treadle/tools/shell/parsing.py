@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import time
 from collections.abc import Callable, Mapping
 from functools import cache
 
@@ -10,6 +11,8 @@ from tree_sitter import Language, Node, Parser
 
 from treadle.tools.shell.calls import Call, Context, Parsed, Unwrapped
 from treadle.tools.shell.escapes import escape_of
+from treadle.tools.shell.evaluating import Evaluation
+from treadle.tools.shell.naming import evaluated_name, put_by
 from treadle.tools.shell.variables import assigned_by, trusted_variable
 from treadle.tools.shell.words import Word, literal, word_of
 from treadle.tools.shell.wrappers import unwrap
@@ -17,9 +20,20 @@ from treadle.tools.shell.wrappers import unwrap
 DEEPEST = 60
 """How deep commands may be nested before nobody looks any further."""
 MOST_CALLS = 500
+PATIENCE = 0.5
+"""Seconds. On hostile lines the grammar takes time that grows with the square of their length."""
+_SHORT = 4000
+_PIECE = 1024
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"})
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Characters that do something else than they show."""
+_JOINED = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
+"""A word that goes on in the next line: the grammar takes it for two."""
+_NO_PROGRAM = re.compile(
+    r"[-+=].*|[0-9]+|.*\{\}.*|[!{}]|\[\[|\]\]|(?:if|then|elif|else|fi|for|in|do|done|while|until|case|esac|select|function)",
+    re.DOTALL,
+)
+"""What stands where a program should, when the grammar has misread a line."""
 _HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _CLOSES = frozenset({">&-", "<&-"})
@@ -55,6 +69,7 @@ def commands_of(line: str) -> Parsed:
         reader.read(line, Context())
     except RecursionError:
         reader.note("the line is nested too deep to be understood")
+    reader.note(reader.evaluation.left_over())
     return Parsed(tuple(reader.calls), reader.opaque)
 
 
@@ -67,6 +82,7 @@ class _Reader:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.opaque: str | None = None
+        self.evaluation = Evaluation()
         self._visitors: Mapping[str, Callable[[Node, Context], None]] = {
             "command": self._command,
             "pipeline": self._pipeline,
@@ -88,18 +104,29 @@ class _Reader:
     def read(self, text: str, context: Context) -> None:
         if _UNSEEN.search(text):
             self.note("the line holds characters that are not seen")
+        if _JOINED.search(text):
+            self.note("a word goes on in the next line")
         if context.depth > DEEPEST or len(self.calls) > MOST_CALLS:
             self.note("the line is nested too deep to be understood")
             return
         source = text.encode("utf-8", "surrogatepass")
+        if len(source) > _SHORT and not _is_quick(source):
+            self.note("the line takes too long to be understood")
+            return
         root = Parser(_grammar()).parse(source).root_node
         if root.has_error or root.start_byte > _blank(source) or _unfinished_text(root):
             self.note("the shell's syntax is not understood")
         self._visit(root, context)
 
     def _visit(self, node: Node, context: Context) -> None:
+        if len(self.calls) > MOST_CALLS:
+            self.note("the line has more commands than anybody would read")
+            return
         if node.type not in _LITERAL and _hides_a_command(node):
             self.note("a substitution stands where it is not understood")
+        self.note(self.evaluation.look(node))
+        if _is_translated(node):
+            self.note("a text is translated")
         if not node.is_named or node.type in _LEAVES:
             return
         visit = self._visitors.get(node.type)
@@ -151,19 +178,20 @@ class _Reader:
                 self.note(f"it writes to a file, `{target.text}`")
             if target.text.startswith(("/dev/tcp/", "/dev/udp/")):
                 self.note("it opens a connection")
-        if not targets and operator not in _CLOSES:
-            self.note("a redirection is not understood")
+        if len(targets) > 1 or (not targets and operator not in _CLOSES):
+            self.note("a redirection is not understood")  # words of the command may follow it
         self._children(node, context)
 
     def _assignment(self, node: Node, context: Context) -> None:
         name = node.child_by_field_name("name")
         if name is not None and name.type == "subscript":
             name = name.child_by_field_name("name")
-        self._sets(word_of(name).text if name is not None else "")
+        before_a_command = node.parent is not None and node.parent.type == "command"
+        self._sets(word_of(name).text if name is not None else "", before_a_command)
         self._children(node, context)
 
-    def _sets(self, name: str) -> None:
-        if not name or not trusted_variable(name):
+    def _sets(self, name: str, exported: bool = False) -> None:
+        if not name or not trusted_variable(name, exported):
             self.note(f"`{name}` changes what other programs do")
 
     def _for(self, node: Node, context: Context) -> None:
@@ -184,7 +212,8 @@ class _Reader:
 
     def _command(self, node: Node, context: Context) -> None:
         name = node.child_by_field_name("name")
-        words = [word_of(child) for child in node.children_by_field_name("argument")]
+        arguments = node.children_by_field_name("argument")
+        words = [word_of(child) for child in arguments if not _is_descriptor(child)]
         fed = context.fed or any(_reads(child) for child in node.children)
         self._children(node, context)
         if name is None:
@@ -202,6 +231,10 @@ class _Reader:
         """Take up a command, and all that it runs in turn."""
         words = (_named(words[0]), *words[1:])
         program = words[0]
+        if _NO_PROGRAM.fullmatch(program.text):
+            self.note(f"`{program.text}` stands where a program should")
+        if program.text == "exec" and context.fed:
+            self.note("`exec` changes what later commands read")
         if not program.is_known or not program.text or _UNSEEN.search(program.text) or "\n" in program.text:
             self.note("the name of a command comes from an expansion or a pattern")
         if any(word.is_brace for word in words):
@@ -209,7 +242,8 @@ class _Reader:
         for variable in assigned_by(words):
             if variable.dynamic:
                 self.note(f"`{program.text}` sets a variable whose name comes from an expansion")
-            self._sets(re.split(r"[+=\[]", variable.text)[0] or "-")
+            self._sets(re.split(r"[+=\[]", variable.text)[0] or "-", _exports(words))
+        self.note(evaluated_name(words) or put_by(words, self.evaluation))
         unwrapped = unwrap(words)
         self.note(unwrapped.opaque)
         call = Call(tuple(word.text for word in words), context.fed, context.fed_by, context.within)
@@ -227,6 +261,20 @@ class _Reader:
                 self.note("the line is nested too deep to be understood")
             elif inner.words:
                 self.add(inner.words, deeper)
+
+
+def _is_quick(source: bytes) -> bool:
+    """Whether the grammar gets to the end in time. It cannot be stopped, but told that the text is over."""
+    give_up = time.monotonic() + PATIENCE
+    cut = False
+
+    def piece(offset: int, point: object) -> bytes:
+        nonlocal cut
+        cut = cut or time.monotonic() > give_up
+        return b"" if cut else source[offset : offset + _PIECE]
+
+    Parser(_grammar()).parse(piece)
+    return not cut
 
 
 def _blank(source: bytes) -> int:
@@ -263,11 +311,36 @@ def _hides_a_command(node: Node) -> bool:
     return found.search(bytes(own + text[at:])) is not None
 
 
+def _is_translated(node: Node) -> bool:
+    """Whether this is the `$` of `$"text"`, which the grammar does not always take as one."""
+    if node.end_byte - node.start_byte != 1 or node.text != b"$":
+        return False
+    following = node.next_sibling
+    return following is not None and following.type == "string" and following.start_byte == node.end_byte
+
+
 def _reads(node: Node) -> bool:
     """Whether a redirection gives a command something to read."""
     if node.type == "file_redirect":
         return any(child.type in ("<", "<&", "<>") for child in node.children)
     return node.type in ("heredoc_redirect", "herestring_redirect")
+
+
+def _exports(words: tuple[Word, ...]) -> bool:
+    return words[0].text == "export" or any(word.text.startswith("-") and "x" in word.text for word in words)
+
+
+def _is_descriptor(argument: Node) -> bool:
+    """Whether a number is what a redirection is of, as in `bash 0<x`: the grammar takes it for a word."""
+    if not (argument.text or b"").isdigit():
+        return False
+    node: Node | None = argument
+    following = None
+    while node is not None and following is None:
+        following, node = node.next_sibling, node.parent
+    return (
+        following is not None and following.type.endswith("_redirect") and following.start_byte == argument.end_byte
+    )
 
 
 def _is_harmless(target: Word, operator: str) -> bool:

@@ -163,10 +163,11 @@ TERMINAL_RULES = (
         ("tmux", "screen", "byobu", "mc", "ranger", "nnn", "lazygit", "tig", "ncdu", "fzf", "dialog", "whiptail"),
         "draws on a terminal; use commands that print and end",
         ("tmux", "screen -r", "tig"),
-        ("tmux ls", "tmux kill-server", "screen -ls", "cat x | fzf --filter y", "tmux -V"),
+        ("tmux ls", "tmux kill-server", "screen -ls", "screen -dmS x ./serve", "cat x | fzf --filter y", "tmux -V"),
         lambda call: not (
             _asks_only(call)
-            or call.has("-ls", "--filter")
+            or call.has("--filter")
+            or (call.program == "screen" and ("-ls" in call.options or (call.has("-d") and call.has("-m"))))
             or (call.program == "tmux" and call.operands[:1] not in ((), ("attach",), ("a",), ("attach-session",)))
         ),
     ),

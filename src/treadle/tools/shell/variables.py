@@ -1,5 +1,6 @@
 """Variables that change what other programs do: where they are found, what they load, which programs they run."""
 
+import re
 from collections.abc import Iterable
 
 from treadle.tools.shell.words import Word
@@ -13,7 +14,8 @@ _NAMES = frozenset(
         "CC", "CXX", "LD", "CPP", "RUSTC", "RUSTFLAGS", "CLASSPATH", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS",
         "JDK_JAVA_OPTIONS", "MAVEN_OPTS", "GRADLE_OPTS", "RIPGREP_CONFIG_PATH", "CURL_HOME", "WGETRC", "INPUTRC",
         "EXINIT", "VIMINIT", "AWKPATH", "AWKLIBPATH", "PHPRC", "DOCKER_HOST", "KUBECONFIG", "ANSIBLE_CONFIG",
-        "GOFLAGS", "HISTFILE",
+        "GOFLAGS", "HISTFILE", "RANDOM", "SRANDOM", "OPTIND", "SECONDS", "HISTCMD", "HISTSIZE", "LINENO", "TMOUT",
+        "MAKEFILES", "PSQLRC", "ZDOTDIR", "OPENSSL_CONF",
     }
 )  # fmt: skip
 _BEGINNINGS = (
@@ -22,9 +24,31 @@ _BEGINNINGS = (
 )  # fmt: skip
 
 
-def trusted_variable(name: str) -> bool:
-    """Whether setting it changes nothing but what is said about it."""
-    return name not in _NAMES and not name.startswith(_BEGINNINGS)
+_SAYS_ONLY = frozenset(
+    {
+        "NODE_ENV", "NODE_NO_WARNINGS", "NPM_TOKEN", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
+        "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONWARNINGS", "CARGO_TERM_COLOR",
+        "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
+        "GIT_COMMITTER_DATE", "GIT_TERMINAL_PROMPT", "PIP_NO_INPUT", "PIP_DISABLE_PIP_VERSION_CHECK",
+        "UV_NO_PROGRESS",
+    }
+)  # fmt: skip
+_TELLING = re.compile(
+    r"PAGER|EDITOR|BROWSER|SHELL|COMMAND|CMD|PROG|RSH|OPTS?$|OPTIONS?|ARGS?$|FLAGS|PATH|CONF|RC$|RC_|_HOME|_DIR$|PRELOAD"
+    r"|PLUGIN|MODULE|PYTHON|LIBRARY|INIT|STARTUP|WRAPPER|HOOK|ASKPASS|EXEC|TOOL|COMPILER|LOADER|PROFILE|PROXY|LINKER"
+    r"|ENGINE|PROVIDER|SCRIPT|INCLUDE|OVERRIDES|_SSH$|^(AS|AR|NM|FC|YACC|LEX|HG|ZIP|UNZIP|GZIP|MANOPT|ZIPOPT|XZ_OPT)$"
+)
+"""Nobody knows every variable of every program; those that name programs, files or options are called alike."""
+
+
+def trusted_variable(name: str, exported: bool = False) -> bool:
+    """Whether setting it changes nothing but what is said about it. `exported`: other programs get to see it."""
+    if name in _SAYS_ONLY:
+        return True
+    if name in _NAMES or name.startswith(_BEGINNINGS):
+        return False
+    named_so = name.upper() if name.lower().endswith("_proxy") else name
+    return not (exported and named_so.isupper() and _TELLING.search(named_so))
 
 
 def assigned_by(words: tuple[Word, ...]) -> Iterable[Word]:

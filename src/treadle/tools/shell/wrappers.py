@@ -1,13 +1,13 @@
 """Programs that run what they are given: `sudo`, `env`, `xargs`, `find -exec`, `bash -c`, ... and what that is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
 from treadle.tools.shell.calls import Inner, Unwrapped
 from treadle.tools.shell.variables import trusted_variable
-from treadle.tools.shell.words import Word
+from treadle.tools.shell.words import Word, literal
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "fish", "rbash", "mksh"})
 
@@ -15,8 +15,12 @@ SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "fish", "rbash", 
 class Wrapper(Struct, frozen=True):
     """How a program's own options end and the command that it runs begins."""
 
-    valued: tuple[str, ...] = ()
-    """Options whose value is the next word."""
+    flags: str = ""
+    """Letters of options without a value."""
+    valued: str = ""
+    """Letters of options whose value follows, in the same word or as the next."""
+    long_flags: tuple[str, ...] = ()
+    long_valued: tuple[str, ...] = ()
     operands: int = 0
     """Words of its own before the command."""
     keep: bool = False
@@ -26,46 +30,86 @@ class Wrapper(Struct, frozen=True):
     why: str | None = None
     """Why what it runs cannot be known from the line."""
 
+    def taken(self, word: str) -> int | None:
+        """How many words an option takes; None for one that is not known."""
+        if word.startswith("--"):
+            name, equals, _ = word.partition("=")
+            if name in self.long_valued:
+                return 1 if equals else 2
+            return 1 if name in self.long_flags else None
+        for index, letter in enumerate(word[1:], 1):
+            if letter in self.valued:
+                return 2 if index == len(word) - 1 else 1
+            if letter not in self.flags:
+                return None
+        return 1
+
 
 WRAPPERS: Mapping[str, Wrapper] = {
-    "env": Wrapper(("-u", "--unset", "-C", "--chdir")),
-    "sudo": Wrapper(("-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T", "-U", "-r", "-t"), keep=True),
-    "doas": Wrapper(("-u", "-C"), keep=True),
-    "nice": Wrapper(("-n", "--adjustment")),
-    "ionice": Wrapper(("-c", "-n")),
-    "chrt": Wrapper(operands=1),
-    "taskset": Wrapper(operands=1),
+    "env": Wrapper(
+        "i0v",
+        "uC",
+        ("--ignore-environment", "--null", "--debug", "--block-signal", "--default-signal", "--ignore-signal",
+         "--list-signal-handling"),
+        ("--unset", "--chdir"),
+    ),
+    "sudo": Wrapper(
+        "AbBEHiKknPSs",
+        "ughpCDRTUrt",
+        ("--non-interactive", "--preserve-env", "--set-home", "--stdin", "--background", "--askpass", "--login",
+         "--shell", "--reset-timestamp"),
+        ("--user", "--group", "--host", "--prompt", "--close-from", "--chdir", "--chroot", "--command-timeout"),
+        keep=True,
+    ),
+    "doas": Wrapper("nL", "uC", keep=True),
+    "nice": Wrapper("0123456789", "n", (), ("--adjustment",)),
+    "ionice": Wrapper("t", "cn", ("--ignore",), ("--class", "--classdata")),
+    "chrt": Wrapper("obfridavR", "TPD", ("--other", "--batch", "--fifo", "--rr", "--idle"), operands=1),
+    "taskset": Wrapper("ac", "", ("--cpu-list", "--all-tasks"), operands=1),
     "nohup": Wrapper(),
-    "setsid": Wrapper(),
-    "timeout": Wrapper(("-k", "-s", "--kill-after", "--signal"), operands=1),
-    "time": Wrapper(("-f", "-o")),
-    "stdbuf": Wrapper(("-i", "-o", "-e")),
-    "command": Wrapper(),
+    "setsid": Wrapper("cfw", "", ("--ctty", "--fork", "--wait")),
+    "timeout": Wrapper(
+        "v", "ks", ("--foreground", "--preserve-status", "--verbose"), ("--kill-after", "--signal"), operands=1
+    ),
+    "time": Wrapper("pavq", "fo", ("--portability", "--append", "--verbose"), ("--format", "--output")),
+    "stdbuf": Wrapper("", "ioe", (), ("--input", "--output", "--error")),
+    "command": Wrapper("p"),
     "builtin": Wrapper(),
-    "exec": Wrapper(("-a",)),
-    "coproc": Wrapper(),
+    "exec": Wrapper("cl", "a"),
+    "coproc": Wrapper(why="`coproc` may give its command a name, and goes on in the background"),
     "busybox": Wrapper(),
     "toybox": Wrapper(),
-    "fakeroot": Wrapper(),
-    "unbuffer": Wrapper(),
-    "chronic": Wrapper(),
-    "strace": Wrapper(("-o", "-e", "-s", "-p", "-P", "-u", "-E"), keep=True),
-    "chroot": Wrapper(operands=1, keep=True),
+    "fakeroot": Wrapper("uvh", "lisb"),
+    "unbuffer": Wrapper("p"),
+    "chronic": Wrapper("ve"),
+    "strace": Wrapper("fFcCdDiknqrtTvVwxyzZ", "oespPuEaIOSbX", keep=True),
+    "chroot": Wrapper("", "", ("--skip-chdir",), ("--groups", "--userspec"), operands=1, keep=True),
     "xargs": Wrapper(
-        ("-I", "-n", "-P", "-L", "-s", "-d", "-E", "-a", "--max-args", "--max-procs", "--delimiter", "--arg-file"),
+        "0rtpxoile",
+        "InPLsdEa",
+        ("--null", "--no-run-if-empty", "--verbose", "--interactive", "--exit", "--replace", "--max-lines"),
+        ("--max-args", "--max-procs", "--delimiter", "--arg-file", "--max-chars"),
         keep=True,
         why="`xargs` adds words to a command that nobody has seen",
     ),
     "parallel": Wrapper(
-        ("-j", "--jobs", "-n", "-N", "-S"), keep=True, why="`parallel` adds words to a command that nobody has seen"
+        "kv0q",
+        "jnNS",
+        ("--keep-order", "--dry-run", "--null"),
+        ("--jobs",),
+        keep=True,
+        why="`parallel` adds words to a command that nobody has seen",
     ),
-    "watch": Wrapper(("-n", "--interval"), keep=True, joins=True),
-    "ssh": Wrapper(
-        ("-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R", "-S",
-         "-W", "-w"),
-        operands=1,
+    "watch": Wrapper(
+        "bcdegtxpwC",
+        "nqs",
+        ("--beep", "--color", "--differences", "--errexit", "--chgexit", "--no-title", "--exec", "--precise"),
+        ("--interval",),
         keep=True,
         joins=True,
+    ),
+    "ssh": Wrapper(
+        "46AaCfGgKkMNnqsTtVvXxYy", "BbcDEeFIiJLlmOoPpQRSWw", operands=1, keep=True, joins=True
     ),
 }  # fmt: skip
 
@@ -83,17 +127,21 @@ def unwrap(words: tuple[Word, ...]) -> Unwrapped:
 
 def _of_wrapper(words: tuple[Word, ...], wrapper: Wrapper) -> Unwrapped:
     program, rest = words[0].text, list(words[1:])
-    operands = wrapper.operands
+    operands, options = wrapper.operands, True
     while rest:
         word = rest[0]
         if not word.is_known:
             return Unwrapped(opaque=f"what `{program}` runs comes from an expansion")
-        if word.text == "--":
+        if options and word.text == "--":
             rest.pop(0)
-        elif word.text.startswith("-") and len(word.text) > 1:
-            del rest[: 2 if word.text in wrapper.valued else 1]
+            options = False
+        elif options and word.text.startswith("-") and (len(word.text) > 1 or program == "env"):
+            taken = wrapper.taken(word.text)
+            if taken is None:
+                return Unwrapped(opaque=f"the option `{word.text}` of `{program}` is not known")
+            del rest[:taken]
         elif program in ("env", "sudo", "doas") and "=" in word.text:
-            if not trusted_variable(word.text.partition("=")[0]):
+            if not trusted_variable(word.text.partition("=")[0], exported=True):
                 return Unwrapped(opaque=f"`{word.text.partition('=')[0]}` changes what other programs do")
             rest.pop(0)
         elif operands:
@@ -118,19 +166,35 @@ def _of_text(words: list[Word], program: str, keep: bool) -> Unwrapped:
 # ── Those with ways of their own ──
 
 
+def operands_of_shell(arguments: Sequence[str]) -> list[str]:
+    """What is left once its options are gone; nothing where it reads its commands."""
+    _, reads, rest = _split([literal(word) for word in arguments])
+    return [] if reads else [word.text for word in rest]
+
+
+def _split(rest: list[Word]) -> tuple[bool, bool, list[Word]]:
+    """Whether a shell takes a text, whether it reads its commands, and its operands."""
+    takes_text = reads = False
+    while rest and rest[0].text[:1] in ("-", "+"):
+        option = rest.pop(0).text
+        if option in ("-", "--"):
+            break
+        if option.startswith("--"):
+            continue
+        takes_text = takes_text or (option.startswith("-") and "c" in option)
+        reads = reads or (option.startswith("-") and "s" in option)
+        del rest[: option.count("o") + option.count("O")]
+    return takes_text, reads and not takes_text, rest
+
+
 def _of_shell(words: tuple[Word, ...]) -> Unwrapped:
     program = words[0].text
-    takes_text, rest = False, list(words[1:])
-    while rest and rest[0].text[:1] in ("-", "+") and len(rest[0].text) > 1:
-        option = rest.pop(0).text
-        if option in ("--rcfile", "--init-file"):
-            return Unwrapped(opaque=f"`{program} {option}` runs a file first")
-        if option in ("-o", "+o", "-O", "+O"):
-            del rest[:1]
-        elif not option.startswith("--") and "c" in option:
-            takes_text = True
-    if rest and not rest[0].is_known:
-        return Unwrapped(opaque=f"what `{program}` runs comes from an expansion")
+    takes_text, _, rest = _split(list(words[1:]))
+    for word in words[1:]:
+        if not word.is_known and not (takes_text and rest and word in rest[1:]):
+            return Unwrapped(opaque=f"what `{program}` runs comes from an expansion")
+        if word.text.startswith(("--rc", "--init", "--command")) or (program == "fish" and "C" in word.text):
+            return Unwrapped(opaque=f"`{program} {word.text}` runs a file or a text first")
     if takes_text:
         return Unwrapped((Inner(text=rest[0].text),), keep=False) if rest else Unwrapped()
     return Unwrapped()
@@ -139,11 +203,12 @@ def _of_shell(words: tuple[Word, ...]) -> Unwrapped:
 def _of_env(words: tuple[Word, ...]) -> Unwrapped:
     """`env -S 'text'` splits a text into the words of a command."""
     for index, word in enumerate(words[1:], 1):
-        if word.text.startswith("-") and not word.text.startswith("--") and "S" in word.text:
+        short = word.text.startswith("-") and not word.text.startswith("--")
+        if short and "S" in word.text:
             text = [word.after(word.text.index("S") + 1), *words[index + 1 :]]
         elif word.text.startswith("--split-string"):
             text = [word.after(len("--split-string=")), *words[index + 1 :]]
-        elif word.text.startswith("-") or "=" in word.text:
+        elif "=" in word.text or (word.text.startswith("-") and WRAPPERS["env"].taken(word.text) == 1):
             continue
         else:
             break
@@ -156,13 +221,17 @@ def _of_env(words: tuple[Word, ...]) -> Unwrapped:
 
 def _of_command(words: tuple[Word, ...]) -> Unwrapped:
     """`command -v NAME` only says where it is."""
-    if len(words) > 1 and words[1].text in ("-v", "-V"):
-        return Unwrapped()
+    for word in words[1:]:
+        if not word.text.startswith("-") or word.text == "--":
+            break
+        if set(word.text[1:]) & {"v", "V"}:
+            return Unwrapped()
     return _of_wrapper(words, WRAPPERS["command"])
 
 
 def _of_eval(words: tuple[Word, ...]) -> Unwrapped:
-    return _of_text(list(words[1:]), "eval", keep=False) if len(words) > 1 else Unwrapped()
+    rest = list(words[2:] if len(words) > 1 and words[1].text == "--" else words[1:])
+    return _of_text(rest, "eval", keep=False) if rest else Unwrapped()
 
 
 def _of_find(words: tuple[Word, ...]) -> Unwrapped:
@@ -170,13 +239,15 @@ def _of_find(words: tuple[Word, ...]) -> Unwrapped:
     command: list[Word] | None = None
     if any(word.splits for word in words):
         return Unwrapped(opaque="what `find` does comes from an expansion")
-    for word in words[1:]:
+    for before, word in pairwise(words):
         if command is None:
             if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
                 command = []
             elif word.text in ("-fprint", "-fprint0", "-fprintf", "-fls"):
                 return Unwrapped(opaque=f"`find {word.text}` writes to a file")
-        elif word.text in (";", "+"):
+        elif word.text == ";" or (word.text == "+" and before.text == "{}"):
+            if _puts_names_into_a_text(command):
+                return Unwrapped(opaque="`find` puts the names of files into a text that is run")
             if command:
                 inner.append(Inner(tuple(command)))
             command = None
@@ -185,18 +256,36 @@ def _of_find(words: tuple[Word, ...]) -> Unwrapped:
     return Unwrapped(tuple(inner)) if command is None else Unwrapped(tuple(inner), opaque="`find -exec` has no end")
 
 
+def _puts_names_into_a_text(command: list[Word]) -> bool:
+    return any("{}" in word.text and word.text != "{}" and " " in word.text for word in command)
+
+
 def _of_text_option(words: tuple[Word, ...]) -> Unwrapped:
     """`su -c 'text'`, `script -c 'text'`, `flock FILE -c 'text'`."""
-    for word, following in pairwise(words):
-        if word.text in ("-c", "--command"):
-            return _of_text([following], words[0].text, keep=True)
+    program = words[0].text
+    for index, word in enumerate(words[1:], 1):
+        if word.text.startswith("--") and any(
+            name.startswith(word.text.partition("=")[0]) for name in ("--command", "--session-command", "--shell")
+        ):
+            is_plain = word.text == "--command"
+        elif word.text.startswith("-") and set(word.text[1:]) & {"c", "s"}:
+            is_plain = word.text.endswith("c") and word.text.count("c") == 1 and "s" not in word.text
+        elif program == "runuser" and word.text.startswith("-") and "u" in word.text:
+            is_plain = False
+        else:
+            continue
+        if not is_plain or index + 1 >= len(words):
+            return Unwrapped(opaque=f"what `{program} {word.text}` runs is not looked at")
+        return _of_text([words[index + 1]], program, keep=True)
     return Unwrapped()
 
 
 def _of_flock(words: tuple[Word, ...]) -> Unwrapped:
     if any(word.text in ("-c", "--command") for word in words):
         return _of_text_option(words)
-    return _of_wrapper(words, Wrapper(("-w", "--timeout", "-E"), operands=1))
+    long_flags = ("--shared", "--exclusive", "--nonblock", "--close", "--verbose", "--no-fork")
+    long_valued = ("--timeout", "--wait", "--conflict-exit-code")
+    return _of_wrapper(words, Wrapper("sexnuoFv", "wE", long_flags, long_valued, operands=1))
 
 
 _SPECIAL: Mapping[str, Callable[[tuple[Word, ...]], Unwrapped]] = {

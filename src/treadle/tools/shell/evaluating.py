@@ -1,0 +1,196 @@
+"""Texts that bash evaluates a second time, and that may hold commands then: arithmetic, subscripts, names.
+
+In arithmetic a variable stands for its text, and that text is arithmetic again: `n='a[$(rm x)]'; echo $((n))` runs
+`rm`. So a variable is trusted there only where all that the line puts into it are numbers."""
+
+import re
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from treadle.tools.shell.words import Word, word_of
+
+_NUMBER = re.compile(r"[-+]?(?:0[xX][0-9A-Fa-f]+|[0-9]+#[0-9A-Za-z]+|[0-9]+)?")
+_RANGE = re.compile(r"\{-?[0-9]+\.\.-?[0-9]+(?:\.\.-?[0-9]+)?\}|\$\(seq(?: -?[0-9]+)+\)")
+_COUNT = re.compile(r"\$\{#[A-Za-z_][A-Za-z0-9_]*(?:\[[@*]\])?\}|\$[#?$!]|\$\{[#?$!]\}")
+"""Expansions that are always numbers."""
+_NAME_IN_ARITHMETIC = re.compile(r"\$\{([A-Za-z_]\w*)\}|\$?\b([A-Za-z_]\w*)", re.ASCII)
+_LITERAL_NUMBER = re.compile(r"\b(?:0[xX][0-9A-Fa-f]+|[0-9]+#[0-9A-Za-z]+|[0-9]+)\b")
+_OPERATORS = re.compile(r"[-+*/%<>=!&|^~?:,;()\[\]\s]*")
+_PUT_BY_ARITHMETIC = re.compile(
+    r"\b([A-Za-z_]\w*)\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)", re.ASCII
+)
+_ALWAYS_NUMBERS = frozenset(
+    {
+        "BASHPID", "COLUMNS", "EPOCHSECONDS", "EUID", "LINENO", "LINES", "PPID", "RANDOM", "SECONDS", "SHLVL",
+        "SRANDOM", "UID",
+    }
+)  # fmt: skip
+_COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[(?:[0-9]+|[@*])\])?")
+_KEYS_OR_NAMES = re.compile(r"\$\{![A-Za-z_][A-Za-z0-9_]*(?:\[[@*]\]|[@*])\}")
+_ELEMENT = re.compile(r"\[([^\]]*)\]\+?=", re.DOTALL)
+_RUNS = re.compile(rb"\$\(|`")
+
+AGAIN = "arithmetic evaluates a text that is not in the line"
+A_NAME = "the name of a variable is evaluated, and may hold a command"
+
+
+class Evaluation:
+    """What one line puts into variables, and which of them it evaluates."""
+
+    def __init__(self) -> None:
+        self._only_numbers: dict[str, bool] = {}
+        self._used: set[str] = set()
+        self._arrays: set[str] = set()
+        self._from_texts: set[str] = set()
+
+    def left_over(self) -> str | None:
+        """At the end of the line: whether a variable is evaluated that may hold anything."""
+        if self._arrays & self._from_texts:
+            return "a text becomes the elements of an array, and is evaluated"
+        unknown = sorted(name for name in self._used - _ALWAYS_NUMBERS if not self._only_numbers.get(name, False))
+        return f"{AGAIN}: that of `{unknown[0]}`" if unknown else None
+
+    def puts(self, name: str, is_number: bool) -> None:
+        self._only_numbers[name] = self._only_numbers.get(name, True) and is_number
+
+    def declares(self, name: str, from_text: bool) -> None:
+        """A builtin sets it, to a text that comes from an expansion or not."""
+        if from_text:
+            self._from_texts.add(name)
+
+    def look(self, node: Node) -> str | None:
+        """Take note of a node; why the line cannot be told, if that is so."""
+        match node.type:
+            case "compound_statement" if _text(node).startswith("(("):
+                return self.arithmetic(_text(node)[2:-2])
+            case "arithmetic_expansion":
+                text = _text(node)
+                return self.arithmetic(text[3:-2] if text.startswith("$((") else text[2:-1])
+            case "c_style_for_statement":
+                return self._loop(node)
+            case "expansion":
+                return self._expansion(node)
+            case "subscript":
+                index = _text(node).partition("[")[2][:-1]
+                return None if index in ("@", "*") else self.arithmetic(index)
+            case "array":
+                return self._array(node)
+            case "test_command":
+                return self._test(node)
+            case "variable_assignment":
+                self._assignment(node)
+            case "for_statement":
+                self._for(node)
+            case "command_substitution" if _text(node).startswith("$(("):
+                return self.arithmetic(_text(node)[3:-2])
+            case "command_substitution" if _text(node).startswith("`") and "\\" in _text(node):
+                return "backquotes stand within backquotes"
+            case _:
+                pass
+        return None
+
+    def arithmetic(self, text: str) -> str | None:
+        """An expression. Its variables are looked at when the line has ended."""
+        text = _COUNT.sub(" 1 ", text)
+        for found in _PUT_BY_ARITHMETIC.finditer(text):
+            self.puts(found[1] or found[2], is_number=True)
+        text = _LITERAL_NUMBER.sub(" ", text).replace("$((", "((")
+        for found in _NAME_IN_ARITHMETIC.finditer(text):
+            self._used.add(found[1] or found[2])
+        rest = _NAME_IN_ARITHMETIC.sub(" ", text).replace('"', "")
+        return None if _OPERATORS.fullmatch(rest) else AGAIN
+
+    # ── Nodes ──
+
+    def _loop(self, node: Node) -> str | None:
+        body = node.child_by_field_name("body")
+        end = body.start_byte - node.start_byte if body else None
+        header = (node.text or b"")[:end].decode("utf-8", "replace")
+        return self.arithmetic(header.partition("((")[2].rpartition("))")[0])
+
+    def _expansion(self, node: Node) -> str | None:
+        text = _text(node)
+        if text.startswith("${!") and not _KEYS_OR_NAMES.fullmatch(text):
+            return A_NAME
+        if any(_RUNS.search(part.text or b"") for part in _within(node, "raw_string", "ansi_c_string")):
+            return "quotes within an expansion may not quote"
+        colon = next((child for child in node.children if child.type == ":"), None)
+        if colon is None:
+            return None
+        return self.arithmetic((node.text or b"")[colon.end_byte - node.start_byte : -1].decode("utf-8", "replace"))
+
+    def _array(self, node: Node) -> str | None:
+        for child in node.children:
+            text = _text(child)
+            if text.startswith("["):
+                found = _ELEMENT.match(text)
+                why = AGAIN if found is None else self.arithmetic(found[1])
+                if why is not None:
+                    return why
+        return None
+
+    def _test(self, node: Node) -> str | None:
+        evaluates = _text(node).startswith("[[")
+        for part in _within(node, "binary_expression", "unary_expression"):
+            operator = part.child_by_field_name("operator")
+            sign = _text(operator) if operator is not None else ""
+            operands = [child for child in part.children if child.is_named and child.type != "test_operator"]
+            if sign in ("-v", "-R") and not all(is_plain_name(word_of(operand)) for operand in operands):
+                return A_NAME
+            if evaluates and sign in _COMPARES_NUMBERS:
+                for operand in operands:
+                    if why := self.arithmetic(_text(operand)):
+                        return why
+        return None
+
+    def _assignment(self, node: Node) -> None:
+        if node.parent is not None and node.parent.type == "c_style_for_statement":
+            return
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is not None:
+            plain, subscript, _ = _text(name).partition("[")
+            self.puts(plain, value is None or _is_number(value))
+            if subscript or (value is not None and value.type == "array"):
+                self._arrays.add(plain)
+
+    def _for(self, node: Node) -> None:
+        variable = node.child_by_field_name("variable")
+        values = node.children_by_field_name("value")
+        numbers = bool(values) and all(_is_number(value) for value in values)
+        self.puts(_text(variable) if variable is not None else "", numbers)
+
+
+def is_plain_name(word: Word) -> bool:
+    """Whether it names a variable, or an element by its number, and nothing in it is evaluated."""
+    return not word.dynamic and _PLAIN_NAME.fullmatch(word.text) is not None
+
+
+def holds_numbers(word: Word) -> bool:
+    return not word.dynamic and _NUMBER.fullmatch(word.text) is not None
+
+
+def _is_number(value: Node) -> bool:
+    if value.type == "array":
+        return all(_is_number(child) for child in value.children if child.is_named)
+    if value.type == "arithmetic_expansion":
+        return True
+    text = _text(value)
+    if _COUNT.fullmatch(text.strip('"')) or _RANGE.fullmatch(text.strip('"')):
+        return True
+    return holds_numbers(word_of(value))
+
+
+def _within(node: Node, *kinds: str) -> Iterator[Node]:
+    pending = list(node.children)
+    while pending:
+        found = pending.pop()
+        if found.type in kinds:
+            yield found
+        if found.type not in ("command_substitution", "process_substitution"):
+            pending += found.children
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")

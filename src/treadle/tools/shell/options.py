@@ -1,0 +1,125 @@
+"""Options with which a program runs others, or writes where it otherwise would not."""
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+
+class Dangerous(Struct, frozen=True):
+    short: str = ""
+    """Letters, also among others: `-xf`."""
+    valued: str = ""
+    """Letters after which the rest of a word is a value."""
+    long: tuple[str, ...] = ()
+    """Also shortened, as most programs accept them: `--to-com`."""
+    bundled: bool = False
+    """The first word holds letters without a dash, as in `tar xf`."""
+    text: re.Pattern[str] | None = None
+    """Anything else, in all its words."""
+
+    def is_in(self, arguments: tuple[str, ...]) -> bool:
+        if self.text is not None and self.text.search(f" {' '.join(arguments)}"):
+            return True
+        if self.bundled and arguments and self._has(f"-{arguments[0].lstrip('-')}"):
+            return True
+        return any(self._has(word) for word in arguments)
+
+    def _has(self, word: str) -> bool:
+        if word.startswith("--"):
+            name = word.partition("=")[0]
+            return len(name) > 2 and any(option.startswith(name) for option in self.long)
+        if not word.startswith("-"):
+            return False
+        before = word[1:]
+        for index, letter in enumerate(before):
+            if letter in self.valued and letter not in self.short:
+                before = before[:index]
+                break
+        return any(letter in before for letter in self.short)
+
+
+_COMPILER = Dangerous(text=re.compile(r" (-wrapper|-B|-fplugin|-specs|--specs|-load|@)"))
+_APT = Dangerous("oc", "t", ("--option", "--config-file"))
+_KUBERNETES = Dangerous(long=("--kubeconfig", "--post-renderer"))
+_PACKAGES = Dangerous(long=("--script-shell", "--node-options", "--userconfig", "--globalconfig", "--shell"))
+DANGEROUS: Mapping[str, Dangerous] = {
+    "tar": Dangerous(
+        "IF",
+        "fCTXVgKNbHL",
+        ("--checkpoint-action", "--to-command", "--use-compress-program", "--rsh-command", "--info-script",
+         "--new-volume-script", "--rmt-command"),
+        bundled=True,
+    ),
+    "rsync": Dangerous("e", "fMTB", ("--rsh", "--rsync-path"), text=re.compile(r" (-M|--remote-option)")),
+    "scp": Dangerous("oSFD", "cilP"),
+    "sftp": Dangerous("oSFDb", "cilPR"),
+    "ssh": Dangerous(
+        "FI",
+        "bcDEeiJLlmOopQRSWwBP",
+        text=re.compile(r"(?i)(ProxyCommand|LocalCommand|KnownHostsCommand|PKCS11Pro)"),
+    ),
+    "awk": Dangerous(
+        "filE",
+        "Fv",
+        ("--file", "--exec", "--include", "--load", "--dump-variables", "--profile", "--pretty-print"),
+        text=re.compile(r"system\s*\(|(?<!\|)\|(?!\|)|getline|@\w+\s*[(\"]|print.*>", re.DOTALL),
+    ),
+    "sort": Dangerous("o", "ktST", ("--compress-program", "--output")),
+    "rg": Dangerous(long=("--pre", "--hostname-bin")),
+    "fd": Dangerous("xX", "edtEcj", ("--exec", "--exec-batch")),
+    "man": Dangerous("PHC", "kfeLMmsrRp", ("--pager", "--html", "--config-file", "--browser")),
+    "zip": Dangerous(text=re.compile(r" (-\w*TT|--unzip-command)")),
+    "make": Dangerous("E", "fCIjloW", ("--eval",), text=re.compile(r" (\.?SHELL\w*|MAKEFLAGS|MAKE|\w+:?:?=.*\$)")),
+    "split": Dangerous(long=("--filter",)),
+    "tee": Dangerous(text=re.compile(r" [^-]| --? ")),
+    "hash": Dangerous("p"),
+    "apt": _APT,
+    "apt-get": _APT,
+    "apt-cache": _APT,
+    "wget": Dangerous("e", "OoaPUtTwQDARIXiBl", ("--use-askpass", "--execute", "--config")),
+    "curl": Dangerous(
+        "KOD",
+        "AbcCdeEFhHmoPQrtTuUwxXyYz",
+        ("--config", "--remote-name", "--remote-name-all", "--dump-header", "--engine", "--cookie-jar"),
+        text=re.compile(r" (-\w*o|--output)(?!\w)(?![= ]?(/dev/null|-)( |$))| -\w*o\w"),
+    ),
+    "gcc": _COMPILER,
+    "g++": _COMPILER,
+    "cc": _COMPILER,
+    "c++": _COMPILER,
+    "cpp": _COMPILER,
+    "clang": _COMPILER,
+    "clang++": _COMPILER,
+    "go": Dangerous(text=re.compile(r" -?-(toolexec|vettool|exec|modfile|overlay)\b| env .*-w")),
+    "nc": Dangerous("ec", "IiMmOPpqsTVWwXx"),
+    "ncat": Dangerous("ec", "ghimpstwxX", ("--exec", "--sh-exec", "--lua-exec")),
+    "strace": Dangerous(text=re.compile(r" (-\w*o ?|--output[= ])[|!]")),
+    "openssl": Dangerous(text=re.compile(r" -(engine|provider|provider-path|config)\b")),
+    "tcpdump": Dangerous("zwW", "BCcDEFGijMrsTVy"),
+    "dmesg": Dangerous("Cc", "lfn", ("--clear", "--read-clear")),
+    "uniq": Dangerous(text=re.compile(r"^( -\S+)* [^- ]\S* [^- ]")),
+    "xxd": Dangerous(text=re.compile(r"^( -\S+)* [^- ]\S* [^- ]")),
+    "date": Dangerous("s", "dfrI", ("--set",)),
+    "sqlite3": Dangerous(text=re.compile(r"\.(sh|sys|load|import|once|output|excel|backup|save|log|archive)")),
+    "psql": Dangerous(text=re.compile(r"(?i)\\[!ogw]|\\copy|program")),
+    "mysql": Dangerous(text=re.compile(r"\\!|\\T|system|tee")),
+    "gdb": Dangerous(text=re.compile(r"shell|!|python|pipe|source|\||-x |--command|make")),
+    "vim": Dangerous(text=re.compile(r"!|system|py|lua|perl|ruby|source|-S|-u|-w")),
+    "tree": Dangerous("o", "LPIH"),
+    "kubectl": _KUBERNETES,
+    "helm": _KUBERNETES,
+    "npm": _PACKAGES,
+    "pnpm": _PACKAGES,
+    "yarn": _PACKAGES,
+    "cargo": Dangerous("Z", "pj", ("--config",)),
+    "pip": Dangerous(long=("--python", "--config-settings")),
+    "pip3": Dangerous(long=("--python", "--config-settings")),
+    "bat": Dangerous(long=("--pager", "--diff")),
+    "journalctl": Dangerous(text=re.compile(r" --(vacuum|rotate|flush|relinquish)")),
+}  # fmt: skip
+"""By the name of the program."""
+ALSO: Mapping[str, str] = {
+    "gawk": "awk", "mawk": "awk", "nawk": "awk", "gmake": "make", "fdfind": "fd", "gtar": "tar", "ex": "vim",
+    "vi": "vim", "nvim": "vim",
+}  # fmt: skip
