@@ -180,7 +180,7 @@ def test_a_beginning_is_held_and_let_go_when_it_is_none() -> None:
     stream = SecretRedactor({"T": "hunter2-hunter2"}.items()).stream()
     assert stream.feed("it is hunter") == "it is "
     assert stream.feed("2-hunt") == ""
-    assert stream.feed("ing season") == "hunter2-hunting season"
+    assert stream.feed("ing trip!") == "hunter2-hunting trip!"
     assert stream.feed(" hunter2-hunter") == " "
     assert stream.feed("2 that is ") == "[redacted:T] that is "
     assert stream.rest() == ""

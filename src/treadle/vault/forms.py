@@ -37,8 +37,6 @@ def forms_of(value: str) -> Mapping[str, bool]:
         for encoded in _encodings(text.encode("utf-8", "surrogatepass")):
             if len(encoded) >= SHORTEST:
                 forms[encoded] = forms.get(encoded, False) or len(encoded) >= SHORTEST_BROKEN
-    if len(value) >= SHORTEST_BROKEN and not any(map(str.isspace, value)):
-        forms[value] = True  # as `fold` or a narrow column breaks it
     body = _pem_body(value)
     if len(body) >= SHORTEST_BROKEN:
         forms[body] = True
