@@ -99,8 +99,8 @@ def implementations(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
 def _implementation(item: Tool | Callable[..., Any]) -> Tool:
     if hasattr(item, "spec"):
         return item  # pyright: ignore[reportReturnType] -- a Tool by its own word; a Protocol cannot be asked
-    # Any function at all: the decorator looks at its signature, and says what is wrong with it.
-    return as_tool(item)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+    # -- any function at all: the decorator looks at its signature, and says what is wrong with it
+    return as_tool(item)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType] -- above
 
 
 def same_tool(known: Tool | None, tool: Tool) -> bool:

@@ -1,6 +1,5 @@
-"""Claims without deeds. The answers were written by people who had not seen the guard; on the second hundred it was
-measured before it was mended by them: 4 false alarms in 60 honest answers, 9 misses in 40 phantoms. The third set
-is what a reviewer found, and more of its kind."""
+"""Claims without deeds. The answers were written by people who had not seen the guard; then it learned
+from them, so it does worse on others than the bars say. The third set is what a reviewer found."""
 
 import time
 from pathlib import Path

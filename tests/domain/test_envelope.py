@@ -1,6 +1,6 @@
 """An event over the wire and back: nothing that a later version wrote is lost."""
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -91,9 +91,10 @@ def event(data: EventData) -> Event:
 def with_unknown(value: Any) -> Any:
     """The same JSON with a field in every object that no version of today knows."""
     if isinstance(value, dict):
-        return {**{key: with_unknown(item) for key, item in value.items()}, "from_a_later_version": {"x": [1]}}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        known = cast("dict[str, Any]", value)
+        return {**{key: with_unknown(item) for key, item in known.items()}, "from_a_later_version": {"x": [1]}}
     if isinstance(value, list):
-        return [with_unknown(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [with_unknown(item) for item in cast("list[Any]", value)]
     return value
 
 

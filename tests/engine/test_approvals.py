@@ -12,6 +12,7 @@ from tests.observed import all_told
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import ApprovalDecided, ApprovalRequested, RunWaiting, ToolCallStart
+from treadle.domain.identity import RunId
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 ASKS: dict[str, Any] = {"approvals": {"default": "ask"}}
@@ -35,7 +36,7 @@ class Post:
 
 async def asked_for(engine: treadle.Engine, run_id: str) -> ApprovalRequested:
     await until(engine, run_id, "run_waiting")
-    requests = [event.data async for event in engine.service.stored(run_id)]  # pyright: ignore[reportArgumentType]
+    requests = [event.data async for event in engine.service.stored(RunId(run_id))]
     [request] = [data for data in requests if isinstance(data, ApprovalRequested)]
     return request
 

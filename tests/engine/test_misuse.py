@@ -209,12 +209,12 @@ def test_a_wrong_way_of_steering_or_asking_is_refused_before_anything_is_written
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
             with pytest.raises(UsageError):
-                await engine.submit(agent(tools=[post]), "go", asker="me")  # pyright: ignore[reportArgumentType]
+                await engine.submit(agent(tools=[post]), "go", asker="me")  # pyright: ignore[reportArgumentType] -- nonsense
             assert await engine.service.runs() == []
             run_id = await engine.submit(agent(tools=[post], approvals={"default": "ask"}), "go", **TERMINAL)
             await until(engine, run_id, "run_waiting")
             with pytest.raises(UsageError):
-                await engine.steer(run_id, "hi", "now")  # pyright: ignore[reportArgumentType]
+                await engine.steer(run_id, "hi", "now")  # pyright: ignore[reportArgumentType] -- nonsense
             await engine.cancel(run_id)
             assert (await engine.wait(run_id)).outcome == "cancelled"
 

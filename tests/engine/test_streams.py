@@ -153,13 +153,14 @@ def test_an_offset_is_the_place_in_the_whole_also_for_a_reader_who_came_late(
             run_id = await engine.submit(agent(), "go")
             await model.send(first)
             seen: list[int] = []
+            pushed = asyncio.get_running_loop().create_future()
             async with aclosing(engine.events(run_id)) as events:
                 async for event in events:
                     if event.type == "llm_request":
                         pushed = asyncio.ensure_future(model.send(second))
-                        pushed.add_done_callback(lambda _: asyncio.ensure_future(model.finish()))
                     if isinstance(event.data, ThinkingDelta | ToolCallDelta):
                         seen.append(event.data.offset)
+                        pushed.add_done_callback(lambda _: asyncio.ensure_future(model.finish()))
         assert seen == [offset]
 
     asyncio.run(story())

@@ -100,7 +100,7 @@ def test_the_intent_is_committed_before_the_tool_runs(tmp_path: Path) -> None:
 
         @treadle.tool
         async def look_back(context: treadle.ToolContext) -> str:
-            events = await engine.service._journal.read(context.run_id)  # pyright: ignore[reportPrivateUsage]
+            events = await engine.service._journal.read(context.run_id)  # pyright: ignore[reportPrivateUsage] -- the journal itself
             seen.extend(event.data.call_id for event in events if isinstance(event.data, ToolCallStart))
             return context.idempotency_key
 

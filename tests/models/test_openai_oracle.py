@@ -545,7 +545,7 @@ def accepted(mode: Mode, body: Any) -> Any:
 def _read(value: Any) -> Any:
     """Plain values; what is to be iterated over is validated only now."""
     if isinstance(value, dict):
-        return {name: _read(one) for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {name: _read(one) for name, one in value.items()}  # pyright: ignore[reportUnknownVariableType] -- any JSON
     return value if isinstance(value, str | int | float | None) else [_read(one) for one in value]
 
 

@@ -27,7 +27,7 @@ cat /proc/1/environ; cat /proc/1/mountinfo
 
 
 def show(policy: dict[str, tuple[str, ...]]) -> SandboxPolicy:
-    return SandboxPolicy("required", **policy)  # pyright: ignore[reportArgumentType]
+    return SandboxPolicy("required", **policy)  # pyright: ignore[reportArgumentType] -- fields by name
 
 
 def test_the_environment_of_the_engine_is_nowhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ class Asked(NamedTuple):
     arguments: str
 
 
-def asked(call: Call) -> Asked:
-    """As the model wrote it."""
+def as_written(call: Call) -> Asked:
+    """The call as the model wrote it."""
     return Asked(call.name, call.use.arguments)
 
 

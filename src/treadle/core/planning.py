@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from treadle.core.guards import loop, stuck
 from treadle.core.guards.verdict import Block, Stop
 from treadle.core.ledger import Call
-from treadle.core.overlap import asked, may_run_beside
+from treadle.core.overlap import as_written, may_run_beside
 from treadle.core.state import RunState
 from treadle.core.steps import RunTools, Wait
 from treadle.domain.events import (
@@ -35,7 +35,7 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Stop:
     refuse: list[EventData] = []
     waits: list[Wait] = []
     for call in state.open_calls:
-        if beside and not all(may_run_beside(asked(call), asked(other), state.tools) for other in beside):
+        if beside and not all(may_run_beside(as_written(call), as_written(one), state.tools) for one in beside):
             break  # and what stands behind it is judged when its turn has come
         match _judge(state, call, now):
             case Stop() as stop:

@@ -113,8 +113,7 @@ class Attempt:
             self._show(AttemptReset(self._sequence, self._number))
         try:
             end = await self._model.client.reply(self._request, self._heard)
-            # An adapter may be anybody's, and unchecked: what it promises is not what it must return.
-            if not isinstance(end, ENDS):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not isinstance(end, ENDS):  # pyright: ignore[reportUnnecessaryIsInstance] -- adapters may be unchecked
                 raise TypeError(f"it returned {end!r}, not Completed or Failed")
             self._end = end
         except (Exception, asyncio.CancelledError) as fault:  # adapters may be anybody's

@@ -60,7 +60,7 @@ async def clear(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Rea
     clearing = _clear_each(calls, ready, refused, log, deps)
     if deps.hooks:  # which may take their time: what was said is safe, and whoever wants it to stop is heard
         await log.flush()
-        if not await log.unless(_unwanted, clearing, until=log.state.deadline):
+        if not await log.unless(unwanted, clearing, until=log.state.deadline):
             return [], []
     else:
         await clearing
@@ -77,7 +77,8 @@ async def _clear_each(
             refused += refusal.events
 
 
-def _unwanted(state: RunState) -> bool:
+def unwanted(state: RunState) -> bool:
+    """Whether somebody wants the calls of a run to stop."""
     return state.cancelled is not None or state.interrupted is not None
 
 
@@ -97,7 +98,7 @@ def _apart(ready: list[Ready], log: Log) -> list[Ready]:
 async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
     tool = deps.tools.find(call.name)
     if tool is None:
-        raise _error(call, "failed", f"The tool `{call.name}` is not to be had any more.")
+        raise _error(call, "failed", f"The tool `{call.name}` is not to be had any more. Go on without it.")
     if call.arguments is not None:  # it was started before, and runs again as it was
         return _ready(call, tool, call.arguments, _parsed(call, tool, call.arguments), log)
     if call.secrets:
@@ -115,9 +116,8 @@ async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
     if edited is None:
         return _ready(call, tool, approval.arguments, _parsed(call, tool, approval.arguments), log)
     text, arguments = await _seen_by_hooks(call, tool, edited, log, deps)
-    if (
-        ruling := rule_on(log.state.agent.approvals, tool.spec, _subjects(call, tool, arguments))
-    ).verdict == "deny":
+    ruling = rule_on(log.state.agent.approvals, tool.spec, _subjects(call, tool, arguments))
+    if ruling.verdict == "deny":
         raise Refused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
     return _ready(call, tool, text, arguments, log)
 
@@ -127,17 +127,20 @@ async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: Log, deps: Deps
     arguments = _parsed(call, tool, text)
     if not deps.hooks or not (hooks := concerning(deps.hooks, tool.spec)):
         return text, arguments
-    hooked = _hooked(call, tool, text, log)
+    asked_about = hooked(call, tool, text, log)
     try:
-        changed = await ask_before(hooks, hooked)
+        changed = await ask_before(hooks, asked_about)
     except Blocked as blocked:
         told = f"`{call.name}` was not run: {blocked.reason}"
         raise Refused(HookBlocked(call.call_id, call.name, blocked.hook, told)) from blocked
-    if changed is hooked:
+    if changed is asked_about:
         return text, arguments
     text = msgspec.json.encode(changed.arguments).decode()
     if deps.vault.redactor.redact(text).names:
-        told = f"`{call.name}` was not run: a hook has put the value of a secret into its arguments."
+        told = (
+            f"`{call.name}` was not run: a hook has put the value of a secret into its arguments. "
+            "Go on without this call, and tell the user."
+        )
         raise Refused(HookBlocked(call.call_id, call.name, "the last that rewrote it", told))
     return text, _parsed(call, tool, text)
 
@@ -166,7 +169,8 @@ def _raw_secret(call: Call) -> Refused:
     return Refused(denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=handles)))
 
 
-def _hooked(call: Call, tool: Tool, text: str, log: Log) -> HookedCall:
+def hooked(call: Call, tool: Tool, text: str, log: Log) -> HookedCall:
+    """The call as its hooks see it, with these arguments."""
     origin = log.origin
     arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
     return HookedCall(origin.run_id, origin.session_id, log.state.agent.name, call.call_id, tool.spec, arguments)

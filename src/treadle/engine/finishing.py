@@ -1,10 +1,6 @@
 """After a call has run: hooks see the result, secrets are taken out, and what is too long for what is left of the
 context is cut. Nothing of it is lost: the whole text is kept and can be recalled."""
 
-from typing import Any
-
-import msgspec
-
 from treadle.core.context import LEAST_RESULT, room_for_a_result
 from treadle.domain.events import (
     CallErrorKind,
@@ -16,11 +12,10 @@ from treadle.domain.events import (
     ToolCallError,
 )
 from treadle.domain.messages import sendable
-from treadle.engine.clearing import Ready
+from treadle.engine.clearing import Ready, hooked
 from treadle.engine.deps import Deps
 from treadle.engine.hooking import Blocked, ask_after, concerning
 from treadle.engine.ownership import Log
-from treadle.ports.hooks import HookedCall
 from treadle.ports.tool import Observation
 
 AFTER_AN_ERROR = "Do not make up a result: say that it failed, or try another way."
@@ -85,8 +80,4 @@ async def _seen_by_hooks(item: Ready, came: Observation, log: Log, deps: Deps) -
     hooks = concerning(deps.hooks, item.tool.spec)
     if not hooks:
         return came
-    origin = log.origin
-    arguments = msgspec.json.decode(item.start.arguments or "{}", type=dict[str, Any])
-    agent = log.state.agent.name
-    call = HookedCall(origin.run_id, origin.session_id, agent, item.call.call_id, item.tool.spec, arguments)
-    return await ask_after(hooks, call, came)
+    return await ask_after(hooks, hooked(item.call, item.tool, item.start.arguments, log), came)

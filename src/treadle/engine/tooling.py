@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.handles import filled, names_in
 from treadle.domain.messages import sendable
-from treadle.engine.clearing import Ready
+from treadle.engine.clearing import Ready, unwanted
 from treadle.engine.deps import Deps
 from treadle.engine.finishing import finish
 from treadle.engine.interruption import Interruption
@@ -38,7 +38,7 @@ async def run_tools(ready: list[Ready], log: Log, deps: Deps) -> None:
     running = {item.call.call_id: Running(item, log, deps) for item in ready}
     work = [_run(call, running, log) for call in running.values()]
     together = work[0] if len(work) == 1 else _together(work)
-    await log.unless(_calls_unwanted, together, until=log.state.deadline)
+    await log.unless(unwanted, together, until=log.state.deadline)
     log.record(*(_stopped(call.item, log.state) for call in running.values()))
 
 
@@ -59,10 +59,6 @@ async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-
-
-def _calls_unwanted(state: RunState) -> bool:
-    return state.cancelled is not None or state.interrupted is not None
 
 
 class Running:
@@ -180,7 +176,8 @@ def _observed(result: Any) -> Observation:
         return Observation(result)
     if not isinstance(result, Observation):
         raise TypeError(f"it returned {type(result).__name__}, not text or an Observation")
-    if not isinstance(result.content, str) or not isinstance(result.exit_code, int | None):  # pyright: ignore[reportUnnecessaryIsInstance] -- unchecked
+    content, code = cast("Any", result.content), cast("Any", result.exit_code)
+    if not isinstance(content, str) or not isinstance(code, int | None):
         raise TypeError("it returned an Observation whose content is not text or whose exit code is no number")
     return result
 

@@ -128,7 +128,7 @@ def _connector() -> aiohttp.TCPConnector:
     connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300)
     protocol: partial[ResponseHandler] = partial(Protocol, loop=asyncio.get_running_loop())
     # aiohttp has no public place for it; where it goes by another name, calls cost more and still work.
-    connector._factory = protocol  # pyright: ignore[reportPrivateUsage]
+    connector._factory = protocol  # pyright: ignore[reportPrivateUsage] -- aiohttp has no other door
     return connector
 
 

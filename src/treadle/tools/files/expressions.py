@@ -15,7 +15,7 @@ class Expression:
     """A compiled pattern."""
 
     def __init__(self, pattern: str, ignore_case: bool = False) -> None:
-        import re2  # pyright: ignore[reportMissingTypeStubs]  # it has none; all of it that we use is below
+        import re2  # pyright: ignore[reportMissingTypeStubs] -- it has none; all that we use is below
 
         library = cast("Any", re2)
         options = library.Options()
