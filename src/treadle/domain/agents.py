@@ -38,11 +38,17 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     max_continuations: int = 5
     deadline: float | str | None = None
     """From the start of the run: seconds, or text such as `10m`."""
+    history_messages: int | None = None
+    """The most messages of the conversation that are sent; older ones are left out."""
+    context_window: int | None = None
+    """Tokens; None: what the model takes."""
     stuck_steps: int = 6
 
     def __post_init__(self) -> None:
         _positive("max_steps", self.max_steps)
         _positive("stuck_steps", self.stuck_steps)
+        _positive("history_messages", self.history_messages)
+        _positive("context_window", self.context_window)
         if self.max_continuations < 0:
             raise ValueError(f"max_continuations must be 0 or more, found {self.max_continuations}")
         _positive("deadline", self.deadline_seconds)
@@ -97,6 +103,40 @@ class Loop(Struct, frozen=True, omit_defaults=True):
             raise ValueError("final_marker must not be empty")
 
 
+class MemorySettings(Struct, frozen=True, omit_defaults=True):
+    """What is recalled before the model is asked, and whether runs are remembered."""
+
+    recall: int = 5
+    """Memories at most; 0: none."""
+    when: Literal["message", "step"] = "message"
+    """For every message, or before every model call."""
+    place: Literal["message", "system"] = "message"
+    """Beside the message, where the prompt before it stays cached; or in the system prompt."""
+    embedder: str = "auto"
+    """auto (a local one, where it is installed), none, local, or provider/model-id."""
+    remember: bool = True
+    """What was asked and what came of it is remembered when a run ends."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.recall <= 50:
+            raise ValueError(f"recall must be from 0 to 50, found {self.recall}")
+        if self.embedder not in ("auto", "none", "local") and "/" not in self.embedder:
+            raise ValueError(f"embedder must be auto, none, local or provider/model-id, found {self.embedder}")
+
+
+class Compaction(Struct, frozen=True, omit_defaults=True):
+    """When the middle of a long conversation is folded into a summary, and who writes it."""
+
+    at: float = 0.75
+    """The share of the context window that may be full."""
+    model: str | None = None
+    """None: the agent's own."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.at <= 1:
+            raise ValueError(f"at must be above 0 and at most 1, found {self.at}")
+
+
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """An agent, whole. A run keeps the one it was started with."""
 
@@ -110,6 +150,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     routing: Routing | None = None
     tools: tuple[str, ...] = ()
     """The allowlist; globs allowed."""
+    skills: tuple[str, ...] = ()
+    """The approved skills that it may load; globs allowed."""
     output: dict[str, Any] | None = None
     """A JSON Schema that the answer must fit."""
     limits: Limits = Limits()
@@ -120,6 +162,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     sandbox: SandboxMode | SandboxPolicy = "auto"
     workspace: str | None = None
     """The folder that tools work in; None: where the command was started, else a folder of the home."""
+    memory: MemorySettings = MemorySettings()
+    compaction: Compaction = Compaction()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -6,9 +6,11 @@ AgentId = NewType("AgentId", str)
 SessionId = NewType("SessionId", str)
 RunId = NewType("RunId", str)
 ApprovalId = NewType("ApprovalId", str)
+SegmentId = NewType("SegmentId", str)
+"""A session's conversation between two changes of what the model sees of it."""
 EventId = str
 
-Prefix = Literal["agt", "ses", "run", "stp", "evt", "apr", "tok"]
+Prefix = Literal["agt", "ses", "run", "stp", "evt", "apr", "tok", "seg", "mem"]
 
 Instant = float
 """Seconds since 1970 in UTC: a moment on the wall clock."""

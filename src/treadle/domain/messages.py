@@ -61,11 +61,16 @@ class Image(Struct, frozen=True, tag="image", tag_field="kind", gc=False):
 Part = Text | Thinking | ToolUse | ToolResult | Image
 
 
-class Message(Struct, frozen=True, gc=False):
+Mark = Literal["pinned", "summary"]
+"""Why a message is more than one among others: no compaction takes it away; it stands for many."""
+
+
+class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     """One turn of a conversation. A `tool` message holds the results of the calls before it, in their order."""
 
     role: Role
     parts: tuple[Part, ...]
+    mark: Mark | None = None
 
     @property
     def text(self) -> str:

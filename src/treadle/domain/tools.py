@@ -5,7 +5,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 Effect = Literal["none", "read", "write", "external"]
-Need = Literal["network", "workspace", "secrets", "results"]
+Need = Literal["network", "workspace", "secrets", "results", "memory", "skills"]
 
 
 class ToolSpec(Struct, frozen=True, omit_defaults=True):

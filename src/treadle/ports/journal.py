@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import StoreError
-from treadle.domain.events import WaitReason
+from treadle.domain.events import SegmentOpened, WaitReason
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.runs import OutcomeKind, Status
@@ -21,16 +21,26 @@ LEASE_SECONDS = 10.0
 RENEW_SECONDS = 3.0
 
 
+class SessionFacts(Struct, frozen=True):
+    """What a session has settled for all of its runs."""
+
+    segment: SegmentOpened | None = None
+    """The latest; None: it has only the one that it began with."""
+    notes: str | None = None
+    """What its system prompt keeps of the workspace; None: nothing is kept yet."""
+    last: RunId | None = None
+    """The run before this one that has added to its conversation; None: nobody has said anything."""
+
+
 class Claim(Struct, frozen=True):
     """A worker's right to advance a run, with all that the run has been through."""
 
     origin: Origin
     epoch: int
     events: tuple[Event, ...]
-    history: tuple[Message, ...]
-    """What the session said before this run."""
     recovering: bool
     """The worker before never let go: it died, or lost its lease."""
+    session: SessionFacts = SessionFacts()
 
 
 class Release(Struct, frozen=True, gc=False):
@@ -41,6 +51,8 @@ class Release(Struct, frozen=True, gc=False):
     """When to look at the run again by itself; None: only when something is delivered."""
     said: tuple[Message, ...] | None = None
     """For a run that ends: what it adds to the conversation of its session."""
+    whole: bool = False
+    """It is not added: it is the whole conversation, from now on."""
 
 
 class Advance(Struct, frozen=True, gc=False):
@@ -124,6 +136,10 @@ class Journal(Protocol):
 
         The same key again appends nothing and returns the first one's sequence. None when the run has ended:
         nothing follows `run_end`. Raises InvalidState for the answer to an approval that is not open any more."""
+        ...
+
+    async def history(self, run_id: RunId) -> Sequence[Message]:
+        """What the session of this run had said before it, as the model was shown it then."""
         ...
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:

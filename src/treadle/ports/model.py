@@ -19,13 +19,11 @@ class Preamble:
     """What stands before the conversation and does not change during a run: instructions and tools. It keeps the
     bytes that it takes on each wire format."""
 
-    __slots__ = ("_wire", "characters", "system", "tools")
+    __slots__ = ("_wire", "system", "tools")
 
     def __init__(self, system: str, tools: tuple[ToolSpec, ...]) -> None:
         self.system = system
         self.tools = tools
-        self.characters = len(system) + sum(len(str(tool.schema)) + len(tool.description) for tool in tools)
-        """How long it is, roughly as it is sent."""
         self._wire: dict[str, bytes] = {}
 
     def encoded_as(self, wire_format: str, encode: Callable[["Preamble"], bytes]) -> bytes:
@@ -67,6 +65,8 @@ class ModelRequest(Struct, frozen=True):
     profile: Profile = Profile()
     plain: bool = False
     """Send no reasoning back: the provider has refused the conversation with it."""
+    aside: str = ""
+    """Told after the conversation, with this request alone."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):

@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from treadle.domain.events import EventData
 from treadle.domain.identity import RunId, SessionId
+from treadle.domain.memories import MemoryId
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.tools import ToolSpec
+from treadle.ports.memory import Recall
 
 
 class Observation(Struct, frozen=True):
@@ -37,6 +39,14 @@ async def _nothing_kept(call_id: str) -> str | None:
     return None
 
 
+async def _no_memory(text: str, limit: int) -> Recall:
+    return Recall()
+
+
+def _no_skill(name: str, file: str | None) -> str:
+    raise LookupError("There are no skills.")
+
+
 class ToolContext(Struct, frozen=True):
     """What a tool may know of the call it serves, and what it may use."""
 
@@ -61,6 +71,13 @@ class ToolContext(Struct, frozen=True):
     """Put on record what happened beside the result. Not from a thread."""
     recall: Callable[[str], Awaitable[str | None]] = _nothing_kept
     """The whole text of an earlier result of this session that was cut, by the id of its call."""
+    search_memory: Callable[[str, int], Awaitable[Recall]] = _no_memory
+    """What this agent remembers that fits a text, at most so many."""
+    new_memory_id: Callable[[], MemoryId] = lambda: "mem_0"
+    """For what is put on record with `report` as saved."""
+    load_skill: Callable[[str, str | None], str] = _no_skill
+    """The instructions of a skill that this agent may use, or one of its files. Raises LookupError. May be called
+    from a thread."""
 
 
 class InvalidArguments(ValueError):

@@ -3,10 +3,11 @@
 from typing import Literal
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.commands import SessionCommand
 from treadle.domain.events.vocabulary import EventData, durable, live
 from treadle.domain.identity import Instant, RunId
 from treadle.domain.messages import Message
-from treadle.domain.models import UNKNOWN_WINDOW
+from treadle.domain.models import UNKNOWN_WINDOW, Profile
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.tools import ToolSpec
@@ -20,6 +21,8 @@ class RunQueued(EventData, frozen=True):
     resumed_from: RunId | None = None
     asker: Asker | None = None
     """Who sent the message and can be asked something back; None: nobody."""
+    command: SessionCommand | None = None
+    """It is no message that is to be answered, but something to be done to the session."""
 
 
 @durable("user_message")
@@ -32,6 +35,11 @@ class RunStart(EventData, frozen=True):
     """The first worker took the run up and found everything it needs."""
 
     tools: tuple[ToolSpec, ...]
+    sections: tuple[str, ...] = ()
+    """What the system prompt has beside the persona, in this order: house rules, the skills that may be loaded, the
+    notes of the workspace."""
+    notes: str = ""
+    """The last of them: what the session keeps of its workspace, however that changes."""
 
 
 @durable("model_resolved")
@@ -46,6 +54,8 @@ class ModelResolved(EventData, frozen=True):
     """The name that was resolved: the agent's model, a tier of its routing or one of its fallbacks."""
     context_window: int = UNKNOWN_WINDOW
     """Tokens."""
+    profile: Profile = Profile()
+    """The facts about the model that decide what it is sent; without its prices."""
 
 
 WaitReason = Literal["retry", "interrupted", "unavailable", "breaker", "approval", "answer"]

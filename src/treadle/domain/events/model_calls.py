@@ -44,6 +44,8 @@ class LlmRequest(EventData, frozen=True):
     """Tokens that are about to be sent, as far as we can tell."""
     cost_estimate: float | None = None
     """Dollars that the call may cost at most: what is sent, and the longest reply. None: no price is known."""
+    aside: str = ""
+    """What is told after the conversation, with this request alone."""
 
 
 @durable("llm_response")

@@ -1,0 +1,18 @@
+"""Moments in words."""
+
+from datetime import UTC, datetime
+
+from treadle.domain.identity import Instant
+
+
+def day(at: Instant) -> str:
+    """For example 2026-03-01."""
+    try:
+        return datetime.fromtimestamp(at, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):  # beyond what a calendar has
+        return "undated"
+
+
+def minute(at: Instant) -> str:
+    """For example Sunday, 2026-03-01 12:00 UTC."""
+    return f"{datetime.fromtimestamp(at, UTC):%A, %Y-%m-%d %H:%M} UTC"

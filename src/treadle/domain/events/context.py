@@ -1,0 +1,123 @@
+"""What became of the conversation: how it was made to fit, what was folded away, what was kept on purpose."""
+
+from typing import Literal
+
+from treadle.domain.events.vocabulary import EventData, durable
+from treadle.domain.identity import SegmentId
+from treadle.domain.messages import Message
+from treadle.domain.runs import Usage
+
+TrimStage = Literal["history", "shrink", "trim"]
+"""The agent's limit of messages; long results; the results of old turns."""
+CompactStage = Literal["compact", "harder"]
+CompactTrigger = Literal["threshold", "overflow", "command"]
+
+
+@durable("context_trimmed")
+class ContextTrimmed(EventData, frozen=True):
+    """The conversation was made shorter without a model: old messages left out, or results cut."""
+
+    stage: TrimStage
+    freed: int
+    """Tokens, as estimated."""
+    dropped: tuple[int, int] = (0, 0)
+    """The messages that were left out: from the first, up to and without the second."""
+    results: tuple[str, ...] = ()
+    """The calls whose results were cut; all of each is kept and can be recalled."""
+    longest: int = 0
+    """Characters that each of them has now at most."""
+
+
+@durable("compaction_started")
+class CompactionStarted(EventData, frozen=True):
+    """The intent to have a summary written, committed before a model is asked for it."""
+
+    stage: CompactStage
+    trigger: CompactTrigger
+    first: int
+    """The messages that it is to stand for: from this one,"""
+    last: int
+    """up to and without this one."""
+    provider: str
+    model: str
+    input_estimate: int = 0
+    cost_estimate: float | None = None
+    repeats_lost: bool = False
+    """The one before was lost in a crash; the provider may charge for both."""
+
+
+@durable("compaction_failed")
+class CompactionFailed(EventData, frozen=True):
+    """No summary was to be had. The conversation is as it was."""
+
+    stage: CompactStage
+    trigger: CompactTrigger
+    reason: str
+    usage: Usage = Usage()
+    duration_ms: int = 0
+    cost: float | None = None
+    calls: int = 1
+    """How often the model was asked for it: a long conversation is read in pieces."""
+
+
+@durable("context_compacted")
+class ContextCompacted(EventData, frozen=True):
+    """Messages in the middle of the conversation were replaced by a summary; those that are pinned stay."""
+
+    stage: CompactStage
+    trigger: CompactTrigger
+    first: int
+    last: int
+    summary: str
+    tokens_before: int
+    tokens_after: int
+    """Of the whole request, as estimated."""
+    model: str = ""
+    usage: Usage = Usage()
+    duration_ms: int = 0
+    cost: float | None = None
+    calls: int = 1
+    """How often the model was asked for it: a long conversation is read in pieces."""
+
+
+SegmentReason = Literal["compaction", "reset", "undo"]
+
+
+@durable("segment_opened")
+class SegmentOpened(EventData, frozen=True):
+    """The session goes on with another conversation than before; `parent` is what it was."""
+
+    segment_id: SegmentId
+    parent: SegmentId
+    reason: SegmentReason
+    messages: int = 0
+    """How many messages it begins with."""
+
+
+@durable("command_obeyed")
+class CommandObeyed(EventData, frozen=True):
+    """A session was asked to do something with itself, and has, or cannot."""
+
+    said: str
+    """For whoever asked."""
+    done: bool = True
+
+
+@durable("compaction_undone")
+class CompactionUndone(EventData, frozen=True):
+    """What a compaction or a reset took out of the conversation is back."""
+
+    undone: SegmentId
+    first: int
+    last: int
+    """The messages that make way: a summary and what was pinned; none after a reset."""
+    messages: tuple[Message, ...]
+    """What stands there again."""
+
+
+@durable("message_pinned")
+class MessagePinned(EventData, frozen=True):
+    """A message that no compaction takes away: one of the conversation, or a new one."""
+
+    index: int | None = None
+    message: Message | None = None

@@ -1,0 +1,68 @@
+"""What an agent remembers, and what it was reminded of."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from treadle.domain.events.vocabulary import EventData, durable
+from treadle.domain.memories import MemoryId, MemorySource
+
+
+class Reminder(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A memory as it was recalled."""
+
+    memory_id: MemoryId
+    text: str
+    score: float = 0.0
+    """Between 0 and 1; the higher, the better it fits."""
+
+
+RecalledBy = Literal["vectors", "text", "both"]
+
+
+@durable("memory_recalled")
+class MemoryRecalled(EventData, frozen=True):
+    """Memories that fit what was said. They stand beside the message that they were recalled for."""
+
+    reminders: tuple[Reminder, ...]
+    section: str
+    """What the model is shown of them, as it is shown."""
+    by: RecalledBy = "text"
+    place: Literal["message", "system"] = "message"
+
+
+@durable("memory_saved")
+class MemorySaved(EventData, frozen=True):
+    """Something to be remembered after this session."""
+
+    memory_id: MemoryId
+    text: str
+    source: MemorySource
+    pinned: bool = False
+    """It does not fade."""
+    repeats: MemoryId | None = None
+    """A memory that says the same and was there before: nothing is added, and that one counts as fresh again."""
+
+
+@durable("memory_flushed")
+class MemoryFlushed(EventData, frozen=True):
+    """What a compaction is about to take out of the conversation was offered to memory."""
+
+    memories: tuple[MemoryId, ...]
+    """Those that were saved of it; each has its `memory_saved`."""
+
+
+@durable("journal_written")
+class JournalWritten(EventData, frozen=True):
+    """A dated note that the agent keeps for itself."""
+
+    memory_id: MemoryId
+    text: str
+
+
+@durable("memory_degraded")
+class MemoryDegraded(EventData, frozen=True):
+    """Memories were looked for by their words alone: the embedder did not answer."""
+
+    embedder: str
+    reason: str

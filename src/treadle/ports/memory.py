@@ -1,0 +1,99 @@
+"""Memory: what agents remember beyond a session, found again by meaning or by its words.
+
+What a run saves comes to the store as an event (`memory_saved`, `journal_written`), in the transaction of that
+event, so that a memory is kept exactly once, whatever dies. Vectors are an index beside it that is made later: a
+memory without one is found by its words."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from treadle.domain.events import MemoryDegraded, RecalledBy
+from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.memories import Memory, MemoryId, MemoryKind
+
+Vector = Sequence[float]
+
+
+class EmbeddingFailed(Exception):
+    """The embedder did not answer; the message says why, for a person."""
+
+
+class Embedder(Protocol):
+    """Makes vectors of texts: near each other where the meanings are."""
+
+    @property
+    def name(self) -> str:
+        """Vectors of another name are not comparable."""
+        ...
+
+    @property
+    def dimensions(self) -> int | None:
+        """None: only its first answer tells."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """One vector for each text, of length one. Raises EmbeddingFailed."""
+        ...
+
+
+class Found(Struct, frozen=True):
+    memory: Memory
+    score: float
+    """Between 0 and 1; the higher, the better it fits. Memories that are not pinned fade."""
+    by: RecalledBy
+
+
+class Recall(Struct, frozen=True):
+    """What was found for a text."""
+
+    found: tuple[Found, ...] = ()
+    """The best first."""
+    notes: tuple[Memory, ...] = ()
+    """The latest journal notes, the oldest first."""
+    by: RecalledBy = "text"
+    degraded: MemoryDegraded | None = None
+    """Set where an embedder should have been asked and could not be."""
+
+
+class Memories(Protocol):
+    """What the engine and the tools use of memory. `embedder` is the agent's setting: auto, none, local, or
+    provider/model-id."""
+
+    async def recall(
+        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: SessionId | None = None
+    ) -> Recall:
+        """What fits the text, of all but one session; nothing where nothing fits well. Never raises for an embedder
+        that fails."""
+        ...
+
+    async def twin(self, agent_id: AgentId, text: str) -> MemoryId | None:
+        """A memory that says the same already."""
+        ...
+
+    async def latest(self, agent_id: AgentId, limit: int) -> Sequence[Memory]:
+        """The newest first."""
+        ...
+
+
+class MemoryKeeper(Protocol):
+    """What people do with memories, outside of any run."""
+
+    async def list(
+        self, agent_id: AgentId | None = None, kind: MemoryKind | None = None, limit: int = 50
+    ) -> Sequence[Memory]:
+        """The newest first."""
+        ...
+
+    async def find(self, memory_id: MemoryId) -> Memory | None: ...
+
+    async def add(self, memories: Sequence[Memory]) -> int:
+        """Keep these; how many are new. One whose id or text is there already is not."""
+        ...
+
+    async def pin(self, memory_id: MemoryId, pinned: bool) -> bool: ...
+
+    async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
+        """Delete for good, with index and vector; how many there were."""
+        ...

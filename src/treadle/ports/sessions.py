@@ -1,0 +1,55 @@
+"""Sessions: the sequence of their runs, and the lineage of what the model was shown of them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from treadle.domain.events import RunEnd, SegmentReason
+from treadle.domain.identity import AgentId, Instant, RunId, SegmentId, SessionId
+
+
+class SegmentRecord(Struct, frozen=True):
+    segment_id: SegmentId
+    parent: SegmentId
+    run_id: RunId
+    """The run that opened it."""
+    reason: SegmentReason
+    messages: int
+    """How many messages it began with."""
+    opened_at: Instant
+
+
+class SessionRecord(Struct, frozen=True):
+    """A session as lists show it."""
+
+    session_id: SessionId
+    agent_id: AgentId
+    """Of its first run."""
+    runs: int
+    unfinished: int
+    first_at: Instant
+    latest_at: Instant
+    """When its first and its latest run were asked for."""
+    segments: int
+    """How often it has gone on with another conversation."""
+
+
+class Sessions(Protocol):
+    async def newest(self, limit: int = 50) -> Sequence[SessionRecord]:
+        """Those with the latest run first."""
+        ...
+
+    async def find(self, session_id: SessionId) -> SessionRecord | None: ...
+
+    async def runs(self, session_id: SessionId) -> Sequence[RunId]:
+        """In the order in which they were asked for."""
+        ...
+
+    async def ends(self, session_id: SessionId) -> Sequence[RunEnd]:
+        """How its runs ended that have, in the same order."""
+        ...
+
+    async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
+        """In the order in which they were opened; without the one that it began with."""
+        ...
