@@ -1,0 +1,69 @@
+"""The weights of `core.tokens`, fitted to what the embedded model counts for the texts of half the
+corpus.
+
+Least squares on relative errors, no weight below its least. The prior of a script that the texts
+hardly have keeps it where other tokenizers of its size are."""
+
+from collections.abc import Iterable
+
+from tests.tokens.measure import Counter
+from tests.tokens.sessions import FIT, sessions
+
+from treadle.core.tokens import A_RUN, A_WORD, BEFORE_A_NUMBER, CLASSES, SIGNS, counts
+from treadle.domain.messages import Text, ToolUse
+
+ROUNDS = 400
+PRIOR = 0.3
+"""How much the weight that a class has already counts."""
+LEAST = {"blank": 0.02, "control": 0.1}
+
+
+def features(text: str) -> list[int]:
+    data = text.encode("utf-8", "surrogatepass")
+    return [*(sum(map(data.count, kind.members)) for kind in CLASSES), *counts(data)]
+
+
+def fitted(rows: list[list[int]], tokens: list[int], prior: list[float], least: list[float]) -> list[float]:
+    """One weight after the other is set to its best, again and again."""
+    size = range(len(prior))
+    scale = [1 / max(count, 20) ** 1.5 for count in tokens]
+    square = [
+        [sum((s * row[i] * row[j] for row, s in zip(rows, scale, strict=True)), PRIOR * (i == j)) for j in size]
+        for i in size
+    ]
+    right = [
+        sum((s * row[i] * n for row, n, s in zip(rows, tokens, scale, strict=True)), PRIOR * prior[i]) for i in size
+    ]
+    weights = prior.copy()
+    for _ in range(ROUNDS):
+        for i in size:
+            rest = sum(square[i][j] * weights[j] for j in size if j != i)
+            weights[i] = max(least[i], (right[i] - rest) / square[i][i])
+    return weights
+
+
+def texts() -> Iterable[str]:
+    """All that is said, called and returned in the sessions that are there for it."""
+    for session in sessions():
+        if session.half == FIT:
+            for turn in session.turns:
+                yield from turn.results
+                if turn.asked:
+                    yield turn.asked
+                for part in turn.reply:
+                    if isinstance(part, Text):
+                        yield part.text
+                    elif isinstance(part, ToolUse):
+                        yield part.arguments
+
+
+async def fit(count: Counter) -> dict[str, float]:
+    """Each weight by its name."""
+    names = [*(kind.name for kind in CLASSES), "A_WORD", "A_RUN", "SIGNS", "BEFORE_A_NUMBER"]
+    prior = [*(kind.tokens for kind in CLASSES), A_WORD, A_RUN, SIGNS, BEFORE_A_NUMBER]
+    rows: list[list[int]] = []
+    tokens: list[int] = []
+    for text in texts():
+        rows.append(features(text))
+        tokens.append(await count.tokens(text))
+    return dict(zip(names, fitted(rows, tokens, prior, [LEAST.get(name, 0.0) for name in names]), strict=True))

@@ -1,0 +1,231 @@
+"""How many tokens a conversation has: what the provider counted last, and a guess at what came
+since.
+
+The guess looks at the characters alone: a word is about a token however long it is, a digit is one,
+and so on. The weights were fitted to the tokenizer of the embedded model (`python -m bench.tokens
+--fit`). What a provider reports tells how far they are off for its model and this kind of text, and
+what is guessed next is put right by that."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final, NamedTuple, cast
+
+from treadle.domain.messages import Image, Message, Text, ToolResult, ToolUse
+from treadle.domain.observations import text_of
+from treadle.domain.tools import ToolSpec
+
+CHARACTERS_PER_TOKEN = 4
+"""Of English prose, roughly: for whoever has a length and no text."""
+
+_MESSAGE, _CALL, _RESULT, _TOOL = 5, 10, 22, 4
+"""Tokens around a message, a call, a result and the description of a tool."""
+_AROUND = 55
+"""Tokens that are sent whatever is said: how to reply, and whose turn it is."""
+_IMAGE = 1500
+"""Tokens that a picture counts for, whatever its size."""
+_DEEPEST = 8
+"""How far schemas inside schemas are looked at."""
+
+# ── A text ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Class(NamedTuple):
+    """Characters that count alike: bytes of ASCII, or the first bytes of others in UTF-8."""
+
+    name: str
+    members: bytes
+    tokens: float
+    """Of each."""
+
+
+_LOWER = b"abcdefghijklmnopqrstuvwxyz"
+_SIGNS = bytes(byte for byte in range(0x21, 0x7F) if not chr(byte).isalnum())
+CLASSES: Final = (
+    Class("capital", _LOWER.upper(), 0.47),
+    Class("digit", b"0123456789", 1.13),
+    Class("blank", b" ", 0.02),
+    Class("line", b"\n", 1.16),
+    Class("control", bytes((*range(10), *range(11, 32), 127)), 0.41),
+    Class("sign", _SIGNS, 0.27),
+    Class("western", bytes(range(0xC2, 0xC4)), 3.45),
+    Class("accented", bytes(range(0xC4, 0xCE)), 2.95),
+    Class("greek", bytes(range(0xCE, 0xD0)), 1.3),
+    Class("cyrillic", bytes(range(0xD0, 0xD6)), 0.88),
+    Class("hebrew", bytes(range(0xD6, 0xD8)), 1.35),
+    Class("arabic", bytes(range(0xD8, 0xE0)), 1.1),
+    Class("indic", b"\xe0", 1.39),
+    Class("vietnamese", b"\xe1", 2.0),
+    Class("symbol", b"\xe2", 1.8),
+    Class("kana", b"\xe3", 1.86),
+    Class("han", bytes(range(0xE4, 0xEA)), 1.81),
+    Class("hangul", bytes(range(0xEA, 0xEE)), 2.76),
+    Class("other", b"\xee\xef", 1.92),
+    Class("emoji", bytes(range(0xF0, 0xF5)), 2.95),
+)
+A_WORD, A_RUN, SIGNS, BEFORE_A_NUMBER = 1.01, 9.9, 0.68, 0.91
+"""Tokens of a run of small letters; for every sixteen of them on end, which are no word; of a run
+of signs; of the blank before a number."""
+
+_UNIT = 64
+"""Parts of a token: a weight must fit into a byte."""
+_WEIGHT = {byte: round(kind.tokens * _UNIT) for kind in CLASSES for byte in kind.members}
+_WEIGHTS = bytes(_WEIGHT.get(byte, 0) for byte in range(256))
+_LATER = bytes(range(0x80, 0xC0))
+"""Bytes of a character after its first."""
+
+
+def _marked(ones: bytes, twos: bytes = b"") -> bytes:
+    """A table that makes the one 1, the other 2 and all else 0."""
+    return bytes(1 if byte in ones else 2 if byte in twos else 0 for byte in range(256))
+
+
+_IS_LOWER, _IS_SIGN, _IS_NUMBER = _marked(_LOWER), _marked(_SIGNS), _marked(b" ", b"0123456789")
+_STARTS, _LONG, _AFTER_A_BLANK = b"\0\1", b"\1" * 16, b"\1\2"
+
+_PIECE, _PIECES = 512, 7
+_WHOLE = _PIECE * _PIECES
+"""Characters. Of a longer text, so many are looked at, in pieces from all over it."""
+
+
+def counts(data: bytes) -> tuple[int, int, int, int]:
+    """What is counted in a text beside its characters: runs of small letters, sixteens of them,
+    runs of signs, numbers after a blank."""
+    lower, signs = b"\0" + data.translate(_IS_LOWER), b"\0" + data.translate(_IS_SIGN)
+    numbers = data.translate(_IS_NUMBER).count(_AFTER_A_BLANK)
+    return lower.count(_STARTS), lower.count(_LONG), signs.count(_STARTS), numbers
+
+
+def tokens_in(text: str) -> int:
+    """A guess at the tokens of a text. What it costs is bounded, however long the text is."""
+    length = len(text)
+    if length > _WHOLE:
+        last = length - _PIECE
+        starts = [last * place // (_PIECES - 1) for place in range(_PIECES)]
+        text = "".join([text[start : start + _PIECE] for start in starts])
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > len(text):
+        data = data.translate(None, _LATER)
+    words, runs, signs, numbers = counts(data)
+    tokens = sum(data.translate(_WEIGHTS, _LOWER)) / _UNIT
+    tokens += words * A_WORD + runs * A_RUN + signs * SIGNS + numbers * BEFORE_A_NUMBER
+    if length > _WHOLE:
+        tokens *= length / _WHOLE
+    return ceil(tokens)
+
+
+# ── A message, a tool ──────────────────────────────────────────────────────────────────────────────
+
+
+def tokens_of(message: Message) -> int:
+    """A guess at the tokens of a message as it is sent."""
+    tokens = _MESSAGE
+    for part in message.parts:
+        if isinstance(part, Text):
+            tokens += tokens_in(part.text)
+        elif isinstance(part, ToolResult):
+            tokens += tokens_in(text_of(part.content)) + _RESULT
+        elif isinstance(part, ToolUse):
+            tokens += tokens_in(part.name) + tokens_in(part.arguments) + _CALL
+        else:
+            tokens += _IMAGE if isinstance(part, Image) else tokens_in(part.text)
+    return tokens
+
+
+def tokens_of_tool(tool: ToolSpec) -> int:
+    """A guess at the tokens of a tool as it is offered: of what its schema says, and not of how
+    JSON says it. Providers put it into other words, most of them shorter."""
+    said = " ".join((tool.name, tool.description, *_said(tool.schema)))
+    return tokens_in(said) + _TOOL
+
+
+def _said(schema: object, depth: int = _DEEPEST) -> Iterator[str]:
+    """The names, types and descriptions in a schema, with the signs that go with them."""
+    if not isinstance(schema, Mapping) or depth < 0:
+        return
+    for key, value in cast("Mapping[str, Any]", schema).items():
+        if key in ("properties", "$defs") and isinstance(value, Mapping):
+            for name, inner in cast("Mapping[str, Any]", value).items():
+                yield f"{name}:"
+                yield from _said(inner, depth - 1)
+        elif key in ("type", "description", "enum", "const", "default"):
+            yield f"{value},"
+        elif key in ("anyOf", "oneOf", "prefixItems") and isinstance(value, list):
+            for inner in cast("list[object]", value):
+                yield from _said(inner, depth - 1)
+        else:
+            yield from _said(value, depth - 1)
+
+
+# ── A conversation ─────────────────────────────────────────────────────────────────────────────────
+
+_LEAST, _MOST, _HIDDEN = 0.25, 4.0, 512
+"""How many tokens a provider may count for one that is expected, and how many it may have put in
+front unseen. What is outside is no count of this prompt: none at all, or without what was cached,
+or with thoughts that are gone."""
+_DOUBT = 100
+"""Tokens for which the rate is taken to be 1 whatever was counted: a few more or less say little
+about it."""
+_MEMORY = 0.5
+"""What was learned counts by so much less with every report: the kind of text changes."""
+
+
+@dataclass(slots=True)
+class TokenCount:
+    """What the provider has said about the size of a conversation, held against our own guesses.
+
+    One rate, learned from what was added between two reports: the first report is mostly
+    instructions and tools, which providers put in ways of their own, and says little about what
+    tools will return. Rates of its own for what the model says would change little, because its
+    replies are counted and not guessed."""
+
+    before: int = 0
+    """A guess at what stands before the conversation: instructions and tools."""
+    unseen: int = 0
+    """What the first report has shown to stand there beside it; less than nothing where the guess
+    was too high."""
+    counted: int = 0
+    """Of the prompt and the reply to it, as the provider last counted them; 0: it has not, or they
+    have changed."""
+    guessed: int = 0
+    """What was guessed of the same conversation then."""
+    rate: float = 1.0
+    """How many tokens the provider counts for one that is guessed."""
+    added_counted: float = 0.0
+    added_guessed: float = 0.0
+    """What was added between reports, as it was counted and as it was guessed. The latest counts
+    most."""
+
+    def heard(self, counted: int, guessed: int, output: int = 0, kept: int = 0) -> None:
+        """The provider has counted a prompt and its reply; `guessed` is our guess at that
+        conversation. Where it is known that the reply was `output` of them, and our guess at what
+        is kept of it is `kept`, thoughts that are not sent back are not counted."""
+        if output > kept * _MOST + _DOUBT:
+            counted -= output - round(kept * self.rate)
+        expected = self.estimate(guessed)
+        if not expected * _LEAST <= counted <= expected * _MOST + _HIDDEN:
+            return
+        if self.counted:
+            self._learn(counted - self.counted, guessed - self.guessed)
+        elif guessed < self.before * _MOST:  # it may well be the part that is off
+            ahead = counted - round(guessed * self.rate) - _AROUND
+            self.unseen = max(round(self.before * _LEAST), ahead) - self.before
+        else:
+            self._learn(counted, guessed + self.before + self.unseen + _AROUND)
+        self.counted, self.guessed = counted, guessed
+
+    def _learn(self, counted: int, guessed: int) -> None:
+        if guessed > 0 and guessed * _LEAST <= counted <= guessed * _MOST:
+            self.added_counted = self.added_counted * _MEMORY + counted
+            self.added_guessed = self.added_guessed * _MEMORY + guessed
+            self.rate = (self.added_counted + _DOUBT) / (self.added_guessed + _DOUBT)
+
+    def changed(self) -> None:
+        """The conversation is another one than was counted; what is known of guesses stays."""
+        self.counted = 0
+
+    def estimate(self, guessed: int) -> int:
+        """Tokens of the whole prompt, whose conversation is guessed to have so many."""
+        if self.counted and guessed >= self.guessed:
+            return self.counted + round((guessed - self.guessed) * self.rate)
+        return max(0, self.before + self.unseen + _AROUND) + round(guessed * self.rate)
