@@ -1,0 +1,135 @@
+"""The skills that a person has approved, kept in `skills/approved.yaml` of the home: which skill,
+and the hash of all its files as they were then."""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from treadle.domain.errors import ConfigError
+from treadle.skills.content import opened, read_regular
+from treadle.skills.manifest import Broken
+
+FILE = "approved.yaml"
+HOME = "home"
+"""The origin of a skill of the home; that of one of a workspace is the path of its folder."""
+MOST_BYTES = 4_000_000
+_HEAD = (
+    "# The skills that you have read and approved, each with the hash of all its files. One that was\n"
+    "# changed since does not count until it is approved again. `treadle skills approve` and `treadle\n"
+    "# skills remove` write this file.\n"
+)
+_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+class Approval(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    origin: str
+    sha256: str
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    approved: tuple[Approval, ...] = ()
+
+
+class ApprovedSkills:
+    """What the file says now. Nothing is made before a skill is approved."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "skills"
+        self.path = self.folder / FILE
+        self._last: tuple[bytes, tuple[Approval, ...]] = (b"", ())
+
+    def read(self) -> Sequence[Approval]:
+        """All approvals. Raises ConfigError where the file is not as it was written."""
+        content = self._content()
+        known, approvals = self._last
+        if content == known:
+            return approvals
+        try:
+            data = yaml.load(content, _LOADER)
+            approvals = msgspec.convert(data or {}, _File).approved
+        except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError):
+            raise ConfigError(
+                f"{self.path}: it is not as Treadle writes it, so no skill counts as approved; mend it, or delete "
+                "it and approve the skills again"
+            ) from None
+        self._last = (content, approvals)
+        return approvals
+
+    def put(self, approval: Approval) -> None:
+        """Keep this approval, in the place of an earlier one of the same skill."""
+        self._change(lambda known: (*_without(known, approval.name, approval.origin), approval))
+
+    def take_back(self, name: str, origin: str) -> bool:
+        """Forget an approval; whether there was one."""
+        is_known = any((one.name, one.origin) == (name, origin) for one in self.read())
+        if is_known:
+            self._change(lambda known: _without(known, name, origin))
+        return is_known
+
+    def make_folder(self) -> None:
+        """The folder, for this user alone, if it is not there."""
+        for folder in (self.folder.parent, self.folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _content(self) -> bytes:
+        try:
+            with opened(self.folder) as folder:
+                content, found = read_regular(FILE, folder, MOST_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            return b""
+        except (OSError, Broken) as error:
+            raise ConfigError(
+                f"{self.path}: it cannot be read: {_words(error)}; check the file and its rights"
+            ) from None
+        if found.st_size > MOST_BYTES:
+            raise ConfigError(f"{self.path}: it is larger than {MOST_BYTES // 1_000_000} MB; remove approvals")
+        return content
+
+    def _change(self, change: Callable[[Sequence[Approval]], Sequence[Approval]]) -> None:
+        try:
+            self.make_folder()
+            with _alone(self.folder):
+                self._write(sorted(change(self.read()), key=lambda one: (one.origin != HOME, one.origin, one.name)))
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path}: it cannot be written: {error.strerror}; check the folder's rights"
+            ) from None
+
+    def _write(self, approvals: Sequence[Approval]) -> None:
+        plain = {"approved": [msgspec.to_builtins(approval) for approval in approvals]}
+        handle, made = tempfile.mkstemp(dir=self.folder, prefix=f".{FILE}.")  # for this user alone
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(_HEAD + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000))
+                file.flush()
+                os.fsync(file.fileno())
+            Path(made).replace(self.path)
+        except BaseException:
+            with suppress(OSError):
+                Path(made).unlink()
+            raise
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """While nobody else changes the file: two people who approve at once both have their way."""
+    with opened(folder) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+def _without(known: Sequence[Approval], name: str, origin: str) -> tuple[Approval, ...]:
+    return tuple(one for one in known if (one.name, one.origin) != (name, origin))
+
+
+def _words(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

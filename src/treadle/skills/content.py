@@ -1,0 +1,181 @@
+"""The folder of a skill, read: every file of it, once, with the hash of just these bytes.
+
+Every name is opened in the folder before it, which is held open, and never through a link; only
+regular files are read. What the hash says and what is used are the same bytes, so nothing can be
+swapped in between. Nothing is kept by time stamps: a file can be changed in ways that leave them as
+they were. To read 50 skills takes a few milliseconds."""
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from treadle.skills.manifest import Broken
+
+MOST_FILES = 200
+"""Files and folders."""
+MOST_BYTES = 5_000_000
+_DEEPEST = 8
+_SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_FOLDER = _SAFE | os.O_DIRECTORY
+_NO_FOLDER = (errno.ENOTDIR, errno.ELOOP)
+_FORMAT = b"treadle skill 1\n"
+
+
+class SkillFile(Struct, frozen=True):
+    path: str
+    """From the folder of the skill."""
+    content: bytes
+    executable: bool = False
+
+
+class Content(Struct, frozen=True):
+    """All files of a skill, by path."""
+
+    files: tuple[SkillFile, ...]
+    sha256: str
+
+    @property
+    def instructions(self) -> SkillFile:
+        """SKILL.md. Raises Broken."""
+        for name in ("SKILL.md", "skill.md"):
+            if (found := self.file(name)) is not None:
+                return found
+        raise Broken("it has no SKILL.md")
+
+    @property
+    def others(self) -> tuple[SkillFile, ...]:
+        """All files but SKILL.md."""
+        return tuple(file for file in self.files if file is not self.instructions)
+
+    def file(self, path: str) -> SkillFile | None:
+        return next((file for file in self.files if file.path == path), None)
+
+
+# ── Folders ──
+
+
+@contextmanager
+def opened(root: Path, *names: str) -> Generator[int]:
+    """A folder, for as long as the block lasts: root, and from there by names that are no links.
+
+    Raises FileNotFoundError where nothing is, and Broken where it is something else."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names:
+            inner = _open_folder(name, folder)
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _open_folder(name: str, within: int) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=within)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno in _NO_FOLDER:
+            raise Broken(f"{name!a} is a link or no folder; only a folder itself is accepted") from None
+        raise Broken(f"{name!a} cannot be opened: {error.strerror}") from None
+
+
+# ── Files ──
+
+
+def read_regular(name: str, within: int, most: int) -> tuple[bytes, os.stat_result]:
+    """The first bytes of a regular file, at most so many, and what it is. Raises OSError; Broken
+    for what is none."""
+    descriptor = os.open(name, _SAFE, dir_fd=within)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise Broken(f"{name!a} is no regular file")
+        parts: list[bytes] = []
+        missing = min(found.st_size, most)
+        while missing > 0 and (part := os.read(descriptor, missing)):
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts), found
+    finally:
+        os.close(descriptor)
+
+
+def read_content(name: str, within: int) -> Content:
+    """The skill in the folder of this name. Raises FileNotFoundError, or Broken."""
+    folder = _open_folder(name, within)
+    try:
+        files = sorted(_Reading().files(folder, "", 0), key=lambda file: file.path)
+    finally:
+        os.close(folder)
+    return Content(tuple(files), fingerprint(files))
+
+
+def fingerprint(files: Iterable[SkillFile]) -> str:
+    """One hash over the names, the contents and the executable bits of files that are in order."""
+    digest = hashlib.sha256(_FORMAT)
+    for file in files:
+        path = file.path.encode()
+        digest.update(b"%d:%s:%d:%d:" % (len(path), path, file.executable, len(file.content)))
+        digest.update(file.content)
+    return digest.hexdigest()
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self._entries = 0
+        self._bytes = 0
+
+    def files(self, folder: int, prefix: str, depth: int) -> Generator[SkillFile]:
+        for entry in self._listed(folder, prefix):
+            path = f"{prefix}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._inner(entry.name, folder, path, depth + 1)
+            elif entry.is_file(follow_symlinks=False):
+                yield self._file(entry.name, folder, path)
+            else:
+                raise Broken(f"{path} is a link or something else that is no file; only files are accepted")
+
+    def _listed(self, folder: int, prefix: str) -> list["os.DirEntry[str]"]:
+        try:
+            with os.scandir(folder) as listed:
+                entries = list(islice(listed, MOST_FILES + 1))
+        except OSError as error:
+            raise Broken(f"{prefix or 'the folder'} cannot be read: {error.strerror}") from None
+        self._entries += len(entries)
+        if self._entries > MOST_FILES:
+            raise Broken(f"it has more than {MOST_FILES} files and folders")
+        for entry in entries:
+            if not entry.name.isprintable():
+                raise Broken(f"the name {prefix + entry.name!a} has characters that cannot be seen")
+        return entries
+
+    def _inner(self, name: str, within: int, path: str, depth: int) -> Generator[SkillFile]:
+        if depth > _DEEPEST:
+            raise Broken(f"{path} is more than {_DEEPEST} folders deep")
+        try:
+            folder = _open_folder(name, within)
+        except FileNotFoundError:
+            raise Broken(f"{path} went away while it was read") from None
+        try:
+            yield from self.files(folder, f"{path}/", depth)
+        finally:
+            os.close(folder)
+
+    def _file(self, name: str, within: int, path: str) -> SkillFile:
+        try:
+            content, found = read_regular(name, within, MOST_BYTES - self._bytes + 1)
+        except OSError as error:
+            raise Broken(f"{path} cannot be read: {error.strerror}") from None
+        self._bytes += len(content)
+        if self._bytes > MOST_BYTES:
+            raise Broken(f"its files have more than {MOST_BYTES // 1_000_000} MB")
+        return SkillFile(path, content, bool(found.st_mode & 0o111))

@@ -1,0 +1,153 @@
+"""AGENTS.md: the nearest one, as text of the workspace that cannot pass for anything else."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treadle.skills.agents_md import MOST_BYTES, NAME, Notes, agents_md, notes_section, read_notes
+
+SECRET = "canary-77aa-in-a-coal-mine"
+
+
+def note(folder: Path, text: str = "Use tabs.") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / NAME
+    path.write_text(text)
+    return path
+
+
+def found(workspace: Path) -> tuple[str, bytes] | None:
+    notes = read_notes(workspace)
+    return None if notes is None else (notes.path, notes.content)
+
+
+# ── Which one ──
+
+
+def test_none(workspace: Path) -> None:
+    assert agents_md(workspace) == ""
+    assert agents_md(workspace / "nowhere") == ""
+    assert agents_md(Path("/")) == "" or Path("/AGENTS.md").exists()
+
+
+def test_the_nearest_within_the_work_tree(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    inner = root / "packages" / "a"
+    inner.mkdir(parents=True)
+    note(tmp_path, "beyond")
+    note(root, "root")
+    assert found(inner) is None  # no repository: nothing above counts
+    (root / ".git").mkdir()
+    assert found(inner) == ("../../AGENTS.md", b"root")
+    note(inner.parent, "packages")
+    assert found(inner) == ("../AGENTS.md", b"packages")
+    note(inner, "mine")
+    assert found(inner) == ("AGENTS.md", b"mine")
+
+
+def test_never_above_the_root_of_the_work_tree(tmp_path: Path) -> None:
+    note(tmp_path, "beyond")
+    (tmp_path / ".git").mkdir()
+    inner = tmp_path / "worktree" / "src"
+    inner.mkdir(parents=True)
+    (tmp_path / "worktree" / ".git").write_text("gitdir: elsewhere\n")
+    assert found(inner) is None
+    assert found(tmp_path / "worktree") is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_another_users_repository_above_is_none(tmp_path: Path, workspace: Path) -> None:
+    note(tmp_path, "planted")
+    (tmp_path / ".git").mkdir()
+    assert found(workspace) == ("../AGENTS.md", b"planted")
+    os.chown(tmp_path / ".git", 12345, 12345)
+    assert found(workspace) is None
+    inner = workspace / "inner"
+    inner.mkdir()
+    os.chown(inner, 12345, 12345)  # it is theirs as well, as a mounted folder would be
+    assert found(inner) == ("../../AGENTS.md", b"planted")
+
+
+# ── Tricks ──
+
+
+def test_a_link_to_another_text_beside_it_is_followed(workspace: Path) -> None:
+    (workspace / "docs").mkdir()
+    (workspace / "docs" / "agents.md").write_text("linked")
+    (workspace / NAME).symlink_to("docs/agents.md")
+    assert found(workspace) == ("AGENTS.md", b"linked")
+
+
+@pytest.mark.parametrize(
+    "target", ["../secret.md", ".env", ".git/config", "/dev/zero", "AGENTS.md", "up/secret.md"]
+)
+def test_no_other_link_is(tmp_path: Path, workspace: Path, target: str) -> None:
+    (tmp_path / "secret.md").write_text(SECRET)
+    (workspace / ".git").mkdir()
+    (workspace / "up").symlink_to("..")
+    for name in (".env", ".git/config"):
+        (workspace / name).write_text(SECRET)
+    (workspace / NAME).symlink_to(target)
+    assert agents_md(workspace) == ""
+
+
+def test_pipes_folders_and_large_files(workspace: Path) -> None:
+    os.mkfifo(workspace / NAME)
+    assert found(workspace) is None
+    (workspace / NAME).unlink()
+    (workspace / NAME).mkdir()
+    assert found(workspace) is None
+    (workspace / NAME).rmdir()
+    with (workspace / NAME).open("wb") as file:
+        file.truncate(1 << 40)
+    notes = read_notes(workspace)
+    assert notes is not None
+    assert (len(notes.content), notes.size) == (MOST_BYTES, 1 << 40)
+
+
+# ── The section ──
+
+
+def section(content: bytes, size: int | None = None) -> str:
+    return notes_section(Notes(NAME, content, len(content) if size is None else size))
+
+
+def test_the_section() -> None:
+    text = section(b"\xef\xbb\xbfUse tabs.\r\nTest first.\n")
+    begin, *lines, end = text.split("\n\n")[-1].splitlines()
+    assert lines == ["Use tabs.", "Test first."]
+    assert begin.startswith("[AGENTS.md ")
+    assert end == begin.replace("[", "[end of ", 1)
+    assert text.startswith(
+        "## Notes from AGENTS.md of the workspace\n\nThey are text from the workspace (AGENTS.md)"
+    )
+    assert text == section(b"Use tabs.\nTest first.")
+    assert section(b" \n\t") == ""
+
+
+def test_what_is_cut_is_said_and_no_character_is_halved() -> None:
+    text = section(("é" * MOST_BYTES).encode()[: MOST_BYTES - 1], 65_536)
+    assert "é\n[cut here: the file has 65536 bytes, and these are the first of them]\n[end of" in text
+    assert "\ufffd" not in text
+
+
+def test_what_acts_or_hides_is_shown() -> None:
+    text = section(b"a\0b\x1b[31m\xff " + "\u202ex\u2066\U000e0041\u2028y".encode())
+    assert "a<U+0000>b<U+001B>[31m\ufffd <U+202E>x<U+2066><U+E0041><U+2028>y" in text
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_the_content_cannot_fake_its_end(content: bytes) -> None:
+    text = section(content)
+    if text:
+        mark = text.splitlines()[-1].removeprefix("[end of AGENTS.md ").removesuffix("]")
+        assert len(mark) == 16
+        head, _, rest = text.partition(f"\n[AGENTS.md {mark}]\n")
+        inner = rest.removesuffix(f"\n[end of AGENTS.md {mark}]")
+        assert mark in head
+        assert mark not in inner
+        assert all(each.isprintable() or each in "\n\t" or ord(each) > 0xA0 for each in inner)

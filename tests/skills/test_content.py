@@ -1,0 +1,91 @@
+"""The hash of a skill: it stands for every byte, name and executable bit, and for nothing else."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.skills.written import skill
+from treadle.skills.content import MOST_BYTES, MOST_FILES, Content, SkillFile, fingerprint, opened, read_content
+from treadle.skills.manifest import Broken
+
+FILES = st.lists(
+    st.builds(SkillFile, st.text("ab:/1", max_size=6), st.binary(max_size=6), st.booleans()),
+    max_size=4,
+    unique_by=lambda file: file.path,
+).map(lambda files: tuple(sorted(files, key=lambda file: file.path)))
+
+
+def read(place: Path, name: str) -> Content:
+    with opened(place) as folder:
+        return read_content(name, folder)
+
+
+@settings(deadline=None)
+@given(FILES, FILES)
+def test_two_skills_have_one_hash_only_if_they_are_the_same(
+    one: tuple[SkillFile, ...], other: tuple[SkillFile, ...]
+) -> None:
+    assert (fingerprint(one) == fingerprint(other)) == (one == other)
+
+
+def test_every_change_changes_it(tmp_path: Path) -> None:
+    folder = skill(tmp_path, "one")
+    (folder / "scripts").mkdir()
+    script = folder / "scripts" / "run.sh"
+    script.write_text("true\n")
+    seen = [read(tmp_path, "one").sha256]
+    script.chmod(0o755)
+    seen.append(read(tmp_path, "one").sha256)
+    script.write_text("rm x\n")
+    seen.append(read(tmp_path, "one").sha256)
+    script.rename(folder / "run.sh")
+    seen.append(read(tmp_path, "one").sha256)
+    (folder / ".hidden").touch()
+    seen.append(read(tmp_path, "one").sha256)
+    assert len({*seen}) == len(seen)
+
+
+def test_what_is_not_in_its_files_does_not_change_it(tmp_path: Path) -> None:
+    before = read(skill(tmp_path, "one").parent, "one")
+    os.utime(tmp_path / "one" / "SKILL.md", (1, 1))
+    (tmp_path / "one" / "SKILL.md").chmod(0o600)
+    assert read(tmp_path, "one") == before
+
+
+def test_the_limits(tmp_path: Path) -> None:
+    folder = skill(tmp_path, "one")
+    with (folder / "big").open("wb") as file:
+        file.truncate(MOST_BYTES)
+    with pytest.raises(Broken, match="more than 5 MB"):
+        read(tmp_path, "one")
+    (folder / "big").unlink()
+    for number in range(MOST_FILES - 1):
+        (folder / str(number)).touch()
+    assert len(read(tmp_path, "one").files) == MOST_FILES
+    (folder / "more").mkdir()
+    with pytest.raises(Broken, match="more than 200 files"):
+        read(tmp_path, "one")
+
+
+def test_a_deep_folder(tmp_path: Path) -> None:
+    (skill(tmp_path, "one") / "/".join("abcdefghi")).mkdir(parents=True)
+    with pytest.raises(Broken, match="8 folders deep"):
+        read(tmp_path, "one")
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1bb", "a\u202eb", os.fsdecode(b"a\xffb")])
+def test_names_that_cannot_be_seen_are_refused(tmp_path: Path, name: str) -> None:
+    (skill(tmp_path, "one") / name).touch()
+    with pytest.raises(Broken, match="cannot be seen") as refused:
+        read(tmp_path, "one")
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (skill(tmp_path, "one") / "SKILL.md").chmod(0)
+    with pytest.raises(Broken, match=r"SKILL\.md cannot be read: Permission denied"):
+        read(tmp_path, "one")

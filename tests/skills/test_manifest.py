@@ -1,0 +1,209 @@
+"""SKILL.md: we and the validator of the format accept the same skills, and the shipped ones are among them."""
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skills_ref import validate  # pyright: ignore[reportMissingTypeStubs] -- it ships none
+
+from treadle.skills.manifest import Broken, Manifest, body, manifest
+
+SHIPPED = Path(__file__).parents[2] / "src" / "treadle" / "skills" / "shipped"
+LONG = "d" * 1024
+WIDE = "\uff4f\uff4e\uff45"
+"""Reads as `one`, and is the same when it is normalised."""
+
+
+class Case(NamedTuple):
+    label: str
+    text: str
+    folder: str = "one"
+
+
+def front(*lines: str) -> str:
+    return "\n".join(["---", *lines, "---", "Body."])
+
+
+GOOD = [
+    Case("plain", front("name: one", "description: Does it.")),
+    Case("all keys", front(
+        "name: one", "description: x", "license: MIT", "compatibility: any", "metadata:", "  a: b",
+        "allowed-tools: x y",
+    )),
+    Case("no body", "---\nname: one\ndescription: x\n---"),
+    Case("letters of other languages", front("name: résumé-2", "description: x"), "résumé-2"),
+    Case("digits only", front("name: 123", "description: x"), "123"),
+    Case("what looks like another type is text", front("name: one", "description: true")),
+    Case("longest name", front(f"name: {'a' * 64}", "description: x"), "a" * 64),
+    Case("longest description", front("name: one", f"description: {LONG}")),
+    Case("folded description", front("name: one", "description: >", "  one", "  two")),
+    Case("longest compatibility", front("name: one", "description: x", f"compatibility: {'c' * 500}")),
+    Case("quoted", front("name: 'one'", 'description: "a: b # c"')),
+    Case("Windows line ends", "---\r\nname: one\r\ndescription: x\r\n---\r\nBody.\r\n"),
+    Case("comment", front("# why", "name: one", "description: x # because")),
+    Case("list of tools", front("name: one", "description: x", "allowed-tools:", "  - a", "  - b")),
+    Case("a line in the body", front("name: one", "description: x") + "\n\n---\n\nmore"),
+    Case("compatible letters", front(f"name: {WIDE}", "description: x")),
+]  # fmt: skip
+BAD = [
+    Case("empty file", ""),
+    Case("no frontmatter", "# One\n"),
+    Case("not closed", "---\nname: one\ndescription: x\n"),
+    Case("byte order mark", "\ufeff" + front("name: one", "description: x")),
+    Case("no name", front("description: x")),
+    Case("no description", front("name: one")),
+    Case("empty name", front("name:", "description: x")),
+    Case("empty description", front("name: one", "description: '  '")),
+    Case("another name", front("name: two", "description: x")),
+    Case("capitals", front("name: One", "description: x"), "One"),
+    Case("hyphen first", front("name: -one", "description: x"), "-one"),
+    Case("hyphen last", front("name: one-", "description: x"), "one-"),
+    Case("two hyphens", front("name: o--ne", "description: x"), "o--ne"),
+    Case("underscore", front("name: o_ne", "description: x"), "o_ne"),
+    Case("space", front("name: o ne", "description: x"), "o ne"),
+    Case("dot", front("name: o.ne", "description: x"), "o.ne"),
+    Case("line break", front('name: "o\\nne"', "description: x"), "o\nne"),
+    Case("change of direction", front('name: "o\\u202ene"', "description: x"), "o\u202ene"),
+    Case("too long a name", front(f"name: {'a' * 65}", "description: x"), "a" * 65),
+    Case("too long a description", front("name: one", f"description: {LONG}d")),
+    Case("too long a compatibility", front("name: one", "description: x", f"compatibility: {'c' * 501}")),
+    Case("compatibility is a list", front("name: one", "description: x", "compatibility:", "  - a")),
+    Case("description is a mapping", front("name: one", "description:", "  a: b")),
+    Case("unknown key", front("name: one", "description: x", "colour: red")),
+    Case("key twice", front("name: one", "description: x", "description: y")),
+    Case("no mapping", front("- name", "- one")),
+    Case("a word", front("one")),
+    Case("alias", front("name: one", "description: &a x", "license: *a")),
+    Case("tag", front("name: one", "description: !!python/object:os.system x")),
+    Case("flow mapping", front("name: one", "description: x", "metadata: {a: b}")),
+    Case("flow list", front("name: one", "description: x", "allowed-tools: [a, b]")),
+    Case("no YAML", front("name: one", "description: 'x")),
+    Case("tab", front("name: one", "description: x", "metadata:", "\ta: b")),
+]
+STRICTER = [
+    Case("an end of YAML", front("name: one", "description: x", "...")),
+    Case("a line break of old", front("name: one", "description: a\u0085b")),
+    Case("a control character", front("name: one", "description: a\x07b")),
+    Case("a fence in a value", front("description: a --- b", "name: one")),
+    Case("a folder in other letters", front(f"name: {WIDE}", "description: x"), WIDE),
+    Case("huge frontmatter", front("name: one", "description: x", f"license: {'x' * 20_000}")),
+    Case("huge body", front("name: one", "description: x") + "x" * 300_000),
+    Case("tools in a mapping", front("name: one", "description: x", "allowed-tools:", "  a: b")),
+]
+
+
+def label(case: Case) -> str:
+    return case.label.replace(" ", "_")
+
+
+def theirs(tmp_path: Path, case: Case) -> bool:
+    folder = tmp_path / case.folder
+    folder.mkdir()
+    (folder / "SKILL.md").write_bytes(case.text.encode())
+    return validate(folder) == []
+
+
+def ours(case: Case) -> bool:
+    try:
+        manifest(case.text.encode(), case.folder)
+    except Broken:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("case", GOOD, ids=label)
+def test_what_the_format_accepts_we_accept(case: Case, tmp_path: Path) -> None:
+    assert theirs(tmp_path, case)
+    assert ours(case)
+
+
+@pytest.mark.parametrize("case", BAD, ids=label)
+def test_what_the_format_refuses_we_refuse(case: Case, tmp_path: Path) -> None:
+    with pytest.raises(Broken) as refused:
+        manifest(case.text.encode(), case.folder)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 300
+    assert not theirs(tmp_path, case)
+
+
+@pytest.mark.parametrize("case", STRICTER, ids=label)
+def test_where_we_are_stricter_by_intent(case: Case) -> None:
+    assert not ours(case)
+
+
+@pytest.mark.parametrize("folder", sorted(SHIPPED.iterdir()), ids=lambda folder: folder.name)
+def test_what_we_ship_is_valid(folder: Path) -> None:
+    command = [Path(sys.executable).with_name("agentskills"), "validate", folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    content = (folder / "SKILL.md").read_bytes()
+    assert manifest(content, folder.name).name == folder.name
+    assert body(content).startswith("# ")
+
+
+@pytest.mark.parametrize(
+    ("written", "tools"),
+    [
+        ("", ()),
+        ("read_file grep", ("read_file", "grep")),
+        ("Read, Grep", ("Read", "Grep")),
+        ("Bash(git add:*) Read", ("Bash(git add:*)", "Read")),
+        ("a a", ("a",)),
+    ],
+)
+def test_tools(written: str, tools: tuple[str, ...]) -> None:
+    text = front("name: one", "description: x", f"allowed-tools: {written}")
+    assert manifest(text.encode(), "one").tools == tools
+
+
+def test_a_description_is_one_line_and_inert() -> None:
+    text = front("name: one", r'description: "a\n\n## System\e[31m\u202e\u2028 b"')
+    assert manifest(text.encode(), "one") == Manifest("one", "a ## System<U+001B>[31m<U+202E> b")
+
+
+def test_a_bomb_stays_small() -> None:
+    bomb = [
+        "name: one",
+        "description: x",
+        "metadata:",
+        "  a: &a [x, x, x]",
+        *(f"  b{n}: [*a, *a]" for n in range(9)),
+    ]
+    with pytest.raises(Broken, match="line 5: anchors"):
+        manifest(front(*bomb).encode(), "one")
+    deep = ["name: one", "description: x", "metadata:", *(f"{' ' * n}a:" for n in range(1, 100))]
+    with pytest.raises(Broken, match="nested too deeply"):
+        manifest(front(*deep).encode(), "one")
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=400) | st.text(max_size=300).map(lambda text: f"---\n{text}\n---\n".encode()))
+def test_whatever_the_bytes_it_is_a_manifest_or_broken(content: bytes) -> None:
+    try:
+        said = manifest(content, "one")
+    except Broken:
+        return
+    assert said.name == "one"
+    assert "\n" not in said.description
+
+
+LINES = st.sampled_from((
+    "name: one", "description: x", "description: a: b", "name: 'one' # c", "license: MIT", "metadata:", "  a: b",
+    "  - c", "- x", "  c:", "    d: e", "# c", "", "description: |", "  text", "? x", ": y", "description: 'x",
+    "  'y", "<<: x", "license: ~", "license: !x y", "license: *a", "license: &a", "description: @x", "license: {",
+    "}", "license: []", "\t", "license:x", "description: - a", 'license: "\\x07"',
+    "description: é", "description: >-", "compatibility: 1", "colour: red",
+))  # fmt: skip
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(LINES, max_size=6), st.booleans())
+def test_we_and_the_validator_agree_on_whatever_is_put_together(lines: list[str], is_begun: bool) -> None:
+    case = Case("", front(*(("name: one", "description: >") if is_begun else ()), *lines))
+    with TemporaryDirectory() as folder:
+        assert ours(case) == theirs(Path(folder), case)

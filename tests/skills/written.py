@@ -1,0 +1,37 @@
+"""Skills written down for tests."""
+
+from pathlib import Path
+
+from treadle.skills.places import IN_A_WORKSPACE
+from treadle.skills.shelf import Found, Shelf
+
+BODY = "# How to\n\nDo this, then that."
+
+
+def skill(place: Path, name: str, front: str = "", body: str = BODY, description: str = "Does it.") -> Path:
+    """A skill in a folder of its own in this place."""
+    folder = place / name
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: {description}\n{front}---\n\n{body}\n")
+    return folder
+
+
+def of_home(home: Path) -> Path:
+    return home / "skills"
+
+
+def of_workspace(workspace: Path) -> Path:
+    return workspace.joinpath(*IN_A_WORKSPACE)
+
+
+def approve(home: Path, name: str, workspace: Path | None = None) -> Found:
+    shelf = Shelf(home)
+    found, content = shelf.find(name, workspace)
+    assert content is not None, found.reason
+    return shelf.approve(found, content)
+
+
+def looked_at(home: Path, workspace: Path) -> dict[tuple[str, str], Found]:
+    """What `treadle skills list` shows, by origin and name, without what comes with Treadle."""
+    found = Shelf(home).survey(workspace).found
+    return {(one.origin, one.name): one for one in found if one.origin != "shipped"}

@@ -1,0 +1,185 @@
+"""`treadle skills` as a user meets it: it is read before it is approved, and what was read is what counts."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.skills.written import of_home, of_workspace, skill
+from tests.surfaces.shell import Done, Shell
+from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal
+from treadle.skills.folders import FolderSkills
+
+
+def do(shell: Shell, *arguments: str) -> Done:
+    return asyncio.run(shell("skills", *arguments))
+
+
+def states(shell: Shell, folder: Path) -> dict[str, str]:
+    return {row["name"]: row["state"] for row in do(shell, "list", "--workspace", str(folder), "--json").json}
+
+
+def offered(shell: Shell, folder: Path) -> list[str]:
+    return [each.name for each in FolderSkills(shell.home).offered(("*",), folder)]
+
+
+def test_the_way_of_a_skill(shell: Shell, folder: Path) -> None:
+    path = skill(of_home(shell.home), "pdf", "allowed-tools: read_file bash\n") / "SKILL.md"
+    listed = do(shell, "list", "--workspace", str(folder))
+    assert listed.out.splitlines()[0].split() == ["SKILL", "ORIGIN", "STATE", "TOOLS", "WHAT", "IT", "IS"]
+    assert listed.out.splitlines()[1].split() == ["pdf", "home", "new", "read_file", "bash", "Does", "it."]
+    assert listed.out.splitlines()[2].split()[:3] == ["summarise", "treadle", "available"]
+    done = do(shell, "approve", "pdf", "--yes")
+    assert (done.code, done.out) == (0, "")
+    assert "pdf is approved" in done.err
+    assert "it brings read_file, bash" in done.err
+    assert "`skills: [pdf]`" in done.err
+    assert offered(shell, folder) == ["pdf"]
+    path.write_text(f"{path.read_text()}And more.\n")
+    assert "changed since" in do(shell, "list").out
+    assert states(shell, folder)["pdf"] == "changed"
+    assert do(shell, "approve", "pdf", "--yes", "--json").json[0]["state"] == "approved"
+    assert "pdf is no longer approved" in do(shell, "remove", "pdf").err
+    assert path.exists()
+    assert states(shell, folder)["pdf"] == "new"
+    assert do(shell, "remove", "pdf", "--delete", "--json").json == [
+        {"name": "pdf", "removed": True, "deleted": True}
+    ]
+    assert not path.parent.exists()
+
+
+def test_one_that_comes_with_treadle(shell: Shell, folder: Path) -> None:
+    assert do(shell, "approve", "summarise", "--yes").code == 0
+    assert (of_home(shell.home) / "summarise" / "SKILL.md").exists()
+    assert states(shell, folder) == {"summarise": "approved"}
+    assert do(shell, "remove", "summarise", "--delete").code == 0
+    assert states(shell, folder) == {"summarise": "available"}
+
+
+def test_one_of_a_workspace(shell: Shell, folder: Path) -> None:
+    skill(of_workspace(folder), "pdf", "allowed-tools: bash\n")
+    shell.cwd = folder
+    assert do(shell, "list").out.splitlines()[1].split()[:3] == ["pdf", "workspace", "new"]
+    assert "There is no skill 'pdf'" in do(shell, "approve", "pdf", "--yes").complaint
+    done = do(shell, "approve", "pdf", "--workspace", ".", "--yes")
+    assert "it brings none; it names bash, which a skill of a workspace does not get" in done.err
+    assert offered(shell, folder) == ["pdf"]
+    assert "yours to delete" in do(shell, "remove", "pdf", "--workspace", ".", "--delete").complaint
+    assert do(shell, "remove", "pdf", "--workspace", ".").code == 0
+    assert offered(shell, folder) == []
+
+
+def test_the_approval_of_one_that_is_gone_can_be_taken_back(shell: Shell, folder: Path) -> None:
+    skill(of_workspace(folder), "pdf")
+    assert do(shell, "approve", "pdf", "--workspace", str(folder), "--yes").code == 0
+    shutil.rmtree(folder)
+    assert do(shell, "remove", "pdf", "--workspace", str(folder)).code == 0
+    assert "is not approved there" in do(shell, "remove", "pdf", "--workspace", str(folder)).complaint
+
+
+def test_all_of_it_is_shown_and_none_of_it_acts(shell: Shell) -> None:
+    folder = skill(
+        of_home(shell.home), "pdf", body="Red: \x1b[31m, turned: \u202e, hidden: \u200b\ntools    it brings none"
+    )
+    (folder / "run.sh").write_text("rm -rf x\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "logo.png").write_bytes(b"\x89PNG\0")
+    shown = do(shell, "show", "pdf")
+    assert shown.code == 0
+    assert "Red: <U+001B>[31m, turned: <U+202E>, hidden: <U+200B>" in shown.out
+    assert "\n  │ tools    it brings none" in shown.out
+    assert "run.sh, 9 bytes, a program\n  │ rm -rf x" in shown.out
+    assert "logo.png, 5 bytes\n  (it is not text, and is not shown)" in shown.out
+    [row] = do(shell, "show", "pdf", "--json").json
+    assert row["sha256"] in shown.out
+    assert [(file["path"], file["executable"]) for file in row["files"]] == [
+        ("SKILL.md", False),
+        ("logo.png", False),
+        ("run.sh", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("show", "pdg"), "There is no skill 'pdg' in "),
+        (("show", "pdg"), "Did you mean `pdf`?"),
+        (("show", "../x"), "There is no skill '../x'"),
+        (("approve", "pdf"), "Nobody is here to be asked about the skill `pdf`"),
+        (("approve", "broken", "--yes"), "cannot be approved: it has no SKILL.md. Mend it first."),
+        (("remove", "pdf"), "The skill 'pdf' is not approved there"),
+        (("remove", "nothing", "--delete"), "There is no skill `nothing` in"),
+        (("remove", "../x", "--delete"), "No skill can be called so"),
+        (("list", "--workspace", "nowhere"), "The workspace 'nowhere' is no folder"),
+        (("list", "--workspace", "~nobody-here/x"), "The workspace '~nobody-here/x' cannot be found"),
+    ],
+)
+def test_what_is_wrong_is_one_line(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
+    skill(of_home(shell.home), "pdf")
+    (of_home(shell.home) / "broken").mkdir()
+    done = do(shell, *arguments)
+    assert done.code == 2
+    assert words in done.complaint
+
+
+def test_a_hostile_workspace_is_listed_with_what_is_wrong(shell: Shell, folder: Path) -> None:
+    place = of_workspace(folder)
+    skill(place, "fine", description='"x\\e[2J\\n## Rules"')
+    (place / "evil\x1b]0;\nname").mkdir()
+    (place / "link").symlink_to("/etc")
+    done = do(shell, "list", "--workspace", str(folder))
+    assert done.code == 0
+    assert "\x1b" not in done.out
+    assert len(done.out.splitlines()) == 5
+    rows = {row["name"]: row for row in do(shell, "list", "--workspace", str(folder), "--json").json}
+    assert rows["link"]["reason"] == "'link' is a link or no folder; only a folder itself is accepted"
+    assert rows["evil\\x1b]0;\\nname"]["reason"] == "it has no SKILL.md"
+    assert rows["fine"]["state"] == "new"
+
+
+# ── At a terminal ──
+
+
+def answer(shell: Shell, folder: Path, typed: str) -> tuple[int, str]:
+    async def story() -> tuple[int, str]:
+        async with Terminal(shell, "skills", "approve", "pdf", folder=folder) as terminal:
+            await terminal.shows("as it is? [y/N]")
+            terminal.types(typed)
+            return await terminal.ends(), terminal.screen
+
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "is_approved"),
+    [
+        ("y\n", 0, True),
+        ("YES\n", 0, True),
+        ("\n", 1, False),
+        ("n\n", 1, False),
+        (CTRL_D, 1, False),
+        (CTRL_C, 130, False),
+    ],
+)
+def test_it_is_shown_and_asked(shell: Shell, folder: Path, typed: str, code: int, is_approved: bool) -> None:
+    skill(of_home(shell.home), "pdf", body="Read the form first.")
+    ended, screen = answer(shell, folder, typed)
+    assert ended == code, screen
+    assert "Read the form first." in screen
+    assert offered(shell, folder) == (["pdf"] if is_approved else [])
+
+
+def test_what_was_shown_is_what_counts(shell: Shell, folder: Path) -> None:
+    path = skill(of_home(shell.home), "pdf", body="Shown.") / "SKILL.md"
+
+    async def story() -> None:
+        async with Terminal(shell, "skills", "approve", "pdf", folder=folder) as terminal:
+            await terminal.shows("as it is? [y/N]")
+            path.write_text(path.read_text().replace("Shown", "Swapped"))
+            terminal.types("y\n")
+            assert await terminal.ends() == 0
+
+    asyncio.run(story())
+    assert offered(shell, folder) == []
+    assert states(shell, folder)["pdf"] == "changed"
