@@ -1,0 +1,65 @@
+"""Which embedder an agent's setting stands for: auto, none, local, or provider/model-id."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from treadle.domain.errors import UsageError
+from treadle.memory.local import LocalEmbedder, is_installed
+from treadle.memory.remote import Address, RemoteEmbedder
+from treadle.ports.memory import Embedder, EmbeddingFailed
+
+Addresses = Callable[[str], Address]
+"""Where the provider of a name answers. Raises UsageError where there is none, or its key is missing."""
+
+
+class OpenEmbedder(Embedder, Protocol):
+    async def close(self) -> None: ...
+
+
+def no_addresses(provider: str) -> Address:
+    """For an engine that knows no providers."""
+    raise UsageError(f"no provider is called `{provider}`")
+
+
+class Embedders:
+    """The embedders of one process. Nothing is loaded or connected before it is asked to embed."""
+
+    def __init__(
+        self, addresses: Addresses = no_addresses, local_is_installed: Callable[[], bool] = is_installed
+    ) -> None:
+        self._addresses = addresses
+        self._local_is_installed = local_is_installed
+        self._known: dict[str, OpenEmbedder] = {}
+
+    def find(self, setting: str) -> Embedder | None:
+        """The embedder; None where memories are to be found by their words alone. Raises EmbeddingFailed where the
+        setting names one that cannot be had."""
+        if setting == "none" or (setting == "auto" and not self._local_is_installed()):
+            return None
+        name = "local" if setting == "auto" else setting
+        if name not in self._known:
+            self._known[name] = self._make(name)
+        return self._known[name]
+
+    async def close(self) -> None:
+        known, self._known = self._known, {}
+        for embedder in known.values():
+            await embedder.close()
+
+    def _make(self, name: str) -> OpenEmbedder:
+        if name == "local":
+            if not self._local_is_installed():
+                raise EmbeddingFailed(
+                    "the local embedder is not installed; install it with `pip install 'treadle[local]'`, or set "
+                    "the agent's memory.embedder to auto or none"
+                )
+            return LocalEmbedder()
+        provider, slash, model = name.partition("/")
+        if not (provider and slash and model):
+            raise EmbeddingFailed(
+                f"`{name}` is no embedder; memory.embedder is auto, none, local, or provider/model-id"
+            )
+        try:
+            return RemoteEmbedder(provider, model, self._addresses(provider))
+        except UsageError as error:
+            raise EmbeddingFailed(f"the embedder {name} cannot be asked: {error}") from error

@@ -1,0 +1,152 @@
+"""An embedder behind an OpenAI-compatible endpoint: `POST {base_url}/embeddings`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.providers import public, secrets_in
+from treadle.ports.memory import EmbeddingFailed, Vector
+
+BATCH = 64
+"""Texts in one request."""
+MOST_CHARACTERS = 8000
+MOST_BYTES = 32 * 2**20
+"""A longer answer is not read."""
+SECONDS = 20.0
+_QUOTED = 200
+_LEAST_SECRET = 6
+
+
+class Address(Struct, frozen=True):
+    """Where a provider answers, and with what it is asked."""
+
+    base_url: str
+    key: str | None = None
+    headers: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        """Without the key and the headers."""
+        return f"Address({public(self.base_url)!r})"
+
+
+class _Item(Struct):
+    embedding: list[float]
+    index: int | None = None
+
+
+class _Answer(Struct):
+    data: list[_Item]
+
+
+class RemoteEmbedder:
+    """Implements `ports.memory.Embedder`."""
+
+    def __init__(self, provider: str, model: str, address: Address, seconds: float = SECONDS) -> None:
+        self.name = f"{provider}/{model}"
+        self.dimensions: int | None = None
+        self._model = model
+        self._address = address
+        self._seconds = seconds
+        self._session: Any = None
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        vectors: list[Vector] = []
+        for at in range(0, len(texts), BATCH):
+            vectors += self._checked(await self._ask(texts[at : at + BATCH]), len(texts[at : at + BATCH]))
+        return vectors
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _ask(self, texts: Sequence[str]) -> bytes:
+        import aiohttp  # when it is first used: it is half of what starting a command costs
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        body = {"model": self._model, "input": [text[:MOST_CHARACTERS] or " " for text in texts]}
+        headers = {"Content-Type": "application/json", **self._address.headers}
+        if self._address.key:
+            headers["Authorization"] = f"Bearer {self._address.key}"
+        timeout = aiohttp.ClientTimeout(total=self._seconds)
+        try:
+            async with self._session.post(
+                self._url, data=msgspec.json.encode(body), headers=headers, timeout=timeout, allow_redirects=False
+            ) as response:
+                answer: bytes = await response.content.read(MOST_BYTES + 1)
+                while len(answer) <= MOST_BYTES and (more := await response.content.read(MOST_BYTES + 1)):
+                    answer += more
+                status: int = response.status
+        except TimeoutError:
+            raise self._failed(f"did not answer within {self._seconds:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._failed(f"could not be reached ({type(error).__name__}: {error}); check base_url") from None
+        if status != 200:
+            raise self._failed(self._refusal(status, answer))
+        if len(answer) > MOST_BYTES:
+            raise self._failed(f"sent more than {MOST_BYTES // 2**20} MB; nothing of it was used")
+        return answer
+
+    @property
+    def _url(self) -> str:
+        """Below the base URL; a query stays behind it."""
+        url = urlsplit(self._address.base_url)
+        return url._replace(path=url.path.rstrip("/") + "/embeddings").geturl()
+
+    def _checked(self, answer: bytes, count: int) -> list[Vector]:
+        try:
+            items = msgspec.json.decode(answer, type=_Answer).data
+        except msgspec.DecodeError as error:
+            raise self._failed(
+                f"answered with what is no list of embeddings ({error}): {_quoted(answer)}; check that base_url "
+                "is the address of an OpenAI-compatible API"
+            ) from None
+        if len(items) != count:
+            raise self._failed(f"was asked for {count} vectors and sent {len(items)}")
+        if all(item.index is not None for item in items):
+            items.sort(key=lambda item: item.index or 0)
+            if [item.index for item in items] != list(range(count)):
+                raise self._failed("sent vectors whose numbers are not those of the texts")
+        return [self._unit(item.embedding) for item in items]
+
+    def _unit(self, numbers: list[float]) -> Vector:
+        if self.dimensions is not None and len(numbers) != self.dimensions:
+            raise self._failed(f"sent a vector of {len(numbers)} numbers after one of {self.dimensions}")
+        length = math.sqrt(sum(number * number for number in numbers)) if numbers else 0.0
+        if not (0.0 < length < math.inf):
+            raise self._failed("sent a vector that is empty, all zeros or not finite")
+        self.dimensions = len(numbers)
+        return [number / length for number in numbers]
+
+    def _refusal(self, status: int, answer: bytes) -> str:
+        match status:
+            case 401 | 403:
+                advice = "check the key of this provider"
+            case 404 | 405:
+                advice = f"check that base_url is right and that it has an embedding model `{self._model}`"
+            case 429:
+                advice = "its rate or quota is used up; it is tried again later"
+            case 300 | 301 | 302 | 303 | 307 | 308:
+                advice = "it sends elsewhere, which is not followed; set base_url to where it really is"
+            case _ if status >= 500:
+                advice = "it is tried again later"
+            case _:
+                advice = f"check that `{self._model}` is an embedding model"
+        return f"refused with HTTP {status} ({_quoted(answer)}); {advice}"
+
+    def _failed(self, what: str) -> EmbeddingFailed:
+        text = f"the embedder {self.name} at {public(self._address.base_url)} {what}"
+        for secret in (self._address.key, *self._address.headers.values(), *secrets_in(self._address.base_url)):
+            if secret and len(secret) >= _LEAST_SECRET:
+                text = text.replace(secret, "[hidden]")
+        return EmbeddingFailed(text)
+
+
+def _quoted(answer: bytes) -> str:
+    text = " ".join(answer[: 4 * _QUOTED].decode("utf-8", "replace").split())
+    return f"{text[:_QUOTED]}…" if len(text) > _QUOTED else text or "an empty answer"

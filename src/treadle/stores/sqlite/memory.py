@@ -1,0 +1,257 @@
+"""Memories on SQLite: their words in FTS5, their vectors as blobs that sqlite-vec compares.
+
+Vectors are looked at twice. A code of three bits for each number chooses a few hundred of them all; those few are
+then put in order by the vectors themselves, of which each number is kept as one byte."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import apsw
+
+from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.memories import Memory, MemoryId, MemoryKind
+from treadle.ports.memory import Vector
+from treadle.ports.memory_index import Glance, Near, Pending, VectorsUnavailable
+from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.group import Group
+from treadle.stores.sqlite.remembering import digest, keep_memory
+from treadle.stores.sqlite.writer import Look, Writer
+
+Result = TypeVar("Result")
+CHOSEN_BY_CODE = 512
+"""So many are chosen by their codes: enough that the nearest five of all are among them."""
+CACHE_KIBIBYTES = 32 * 1024
+"""On a connection that compares vectors: the codes of a hundred thousand memories stay at hand."""
+NOTES = 3
+_STEPS = (-0.7, 0.0, 0.7)
+"""Where the code cuts the numbers, in shares of what they measure on average. The bits in which two codes differ
+grow with the distance; by the sign alone, a question that is near nothing misses more of its nearest."""
+
+
+class SqliteMemories:
+    """Implements `ports.memory.MemoryKeeper`, `ports.memory_index.MemoryIndex` and `VectorShelf`."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    # ── What people do ──
+
+    async def list(
+        self, agent_id: AgentId | None = None, kind: MemoryKind | None = None, limit: int = 50
+    ) -> Sequence[Memory]:
+        def look(db: Database) -> Sequence[Memory]:
+            if agent_id is None:
+                return _memories(db.execute(SQL["memories"], (kind, limit)))
+            return _memories(db.execute(SQL["memories_of_agent"], (agent_id, kind, limit)))
+
+        return await self._writer.read(look)
+
+    async def find(self, memory_id: MemoryId) -> Memory | None:
+        found = await self._writer.read(lambda db: db.execute(SQL["memory"], (memory_id,)).fetchone())
+        return None if found is None else _memory(found)
+
+    async def add(self, memories: Sequence[Memory]) -> int:
+        def work(group: Group) -> int:
+            return sum(keep_memory(group.db, memory) for memory in memories)
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def pin(self, memory_id: MemoryId, pinned: bool) -> bool:
+        def work(group: Group) -> bool:
+            return group.db.execute(SQL["pin_memory"], (pinned, memory_id)).fetchone() is not None
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
+        def work(group: Group) -> int:
+            return sum(_forget(group.db, memory_id) for memory_id in memory_ids)
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def agents(self) -> Mapping[str, AgentId]:
+        """All agents there are, by name."""
+        rows = await self._writer.read(lambda db: db.execute(SQL["owners_of_memories"]).fetchall())
+        return {str(name): AgentId(str(agent_id)) for name, agent_id in rows}
+
+    async def agent(self, name: str, proposed: AgentId) -> AgentId:
+        """The id of an agent, which is the proposed one where it has none."""
+
+        def work(group: Group) -> AgentId:
+            if found := group.db.execute(SQL["agent"], (name,)).fetchone():
+                return AgentId(str(found[0]))
+            group.db.execute(SQL["insert_agent"], (proposed, name))
+            return proposed
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    # ── What finding needs ──
+
+    async def glance(self, agent_id: AgentId, embedder: str | None) -> Glance:
+        def look(db: Database) -> Glance:
+            if db.execute(SQL["any_memory"], (agent_id,)).fetchone() is None:
+                return Glance()
+            notes = _memories(db.execute(SQL["latest_notes"], (agent_id, NOTES)))
+            space = None if embedder is None else _space(db, agent_id, embedder)
+            above = db.execute(SQL["any_memory_above"], (agent_id, space[2] if space else 0)).fetchone()
+            return Glance(False, tuple(reversed(notes)), space[1] if space else None, above is not None)
+
+        return await self._writer.read(look)
+
+    async def nearest(
+        self, agent_id: AgentId, embedder: str, vector: Vector, limit: int, without: SessionId | None = None
+    ) -> Sequence[Near]:
+        code, in_bytes = _packed(vector)
+
+        def look(db: Database) -> list[Near]:
+            space = _space(db, agent_id, embedder)
+            if space is None or space[1] != len(vector):
+                return []
+            bindings = (space[0], code, CHOSEN_BY_CODE, in_bytes, without, limit)
+            rows = db.execute(SQL["nearest_memories"], bindings)
+            return [Near(_memory(row[1:]), float(row[0])) for row in rows]
+
+        return await self._writer.read(_with_vectors(look))
+
+    async def matching(
+        self, agent_id: AgentId, query: str, limit: int, without: SessionId | None = None
+    ) -> Sequence[Memory]:
+        bindings = (query, agent_id, without, limit)
+        return await self._writer.read(lambda db: _memories(db.execute(SQL["matching_memories"], bindings)))
+
+    async def same(self, agent_id: AgentId, text: str) -> MemoryId | None:
+        bindings = (agent_id, "long_term", digest(text))
+        found = await self._writer.read(lambda db: db.execute(SQL["same_memory"], bindings).fetchone())
+        return None if found is None else str(found[0])
+
+    # ── Vectors come in ──
+
+    async def pending(
+        self, agent_id: AgentId, embedder: str, dimensions: int | None, limit: int
+    ) -> Sequence[Pending]:
+        def look(db: Database) -> Sequence[Pending]:
+            space = _space(db, agent_id, embedder)
+            is_of_use = space is not None and dimensions in (None, space[1])
+            done_to = space[2] if space is not None and is_of_use else 0
+            rows = db.execute(SQL["memories_above"], (agent_id, done_to, limit))
+            return [Pending(int(row[0]), _memory(row[1:])) for row in rows]
+
+        return await self._writer.read(look)
+
+    async def keep(
+        self, agent_id: AgentId, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
+    ) -> None:
+        if not vectors:
+            return
+        made = [(pending.number, *_packed(vector)) for pending, vector in vectors if vector is not None]
+        dimensions = next((len(vector) for _, vector in vectors if vector is not None), None)
+        done_to = max(pending.number for pending, _ in vectors)
+
+        def work(group: Group) -> None:
+            space = _space_for(group.db, agent_id, embedder, dimensions)
+            group.db.executemany(SQL["insert_memory_code"], ((space, number, code) for number, code, _ in made))
+            group.db.executemany(
+                SQL["insert_memory_vector"], ((space, number, in_bytes) for number, _, in_bytes in made)
+            )
+            group.db.execute(SQL["memory_space_done"], (done_to, space))
+
+        await self._writer.write(work, _nothing, patient=False)
+
+
+def _nothing(_: object) -> None:
+    """Nobody need be told."""
+
+
+def _memory(row: Any) -> Memory:
+    memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id = row
+    return Memory(
+        memory_id, agent_id, kind, text, created_at, source, used_at, uses, bool(pinned), session_id, run_id
+    )
+
+
+def _memories(rows: Any) -> list[Memory]:
+    return [_memory(row) for row in rows]
+
+
+def _forget(db: Database, memory_id: MemoryId) -> bool:
+    found = db.execute(SQL["memory_to_forget"], (memory_id,)).fetchone()
+    if found is None:
+        return False
+    number, agent_id, text = found
+    for (space,) in db.execute(SQL["spaces_of_agent"], (agent_id,)).fetchall():
+        db.execute(SQL["forget_memory_code"], (space, number))
+        db.execute(SQL["forget_memory_vector"], (space, number))
+    db.execute(SQL["forget_memory_words"], (number, text))
+    db.execute(SQL["forget_memory"], (number,))
+    return True
+
+
+# ── Vectors ──
+
+
+def _space(db: Database, agent_id: AgentId, embedder: str) -> tuple[int, int, int] | None:
+    """Its number, its dimensions, and how far it has come."""
+    found = db.execute(SQL["memory_space"], (agent_id, embedder)).fetchone()
+    return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
+
+
+def _space_for(db: Database, agent_id: AgentId, embedder: str, dimensions: int | None) -> int:
+    """The space to keep vectors of these dimensions in; None: there is no vector to keep, so any will do."""
+    space = _space(db, agent_id, embedder)
+    if space is None:
+        found = db.execute(SQL["insert_memory_space"], (agent_id, embedder, dimensions or 0)).fetchone()
+        return int(found[0]) if found else 0
+    if dimensions not in (None, space[1]):
+        db.execute(SQL["clear_memory_codes"], (space[0],))
+        db.execute(SQL["clear_memory_vectors"], (space[0],))
+        db.execute(SQL["reset_memory_space"], (dimensions, space[0])).fetchall()
+    return space[0]
+
+
+def _packed(vector: Vector) -> tuple[bytes, bytes]:
+    """The code of a vector, and the vector with one byte for each number; only its angle counts in either."""
+    largest = max(map(abs, vector), default=0.0) or 1.0
+    in_bytes = bytes(round(number / largest * 127) & 0xFF for number in vector)
+    average = math.hypot(*vector) / math.sqrt(len(vector) or 1) / largest * 127
+    bits = b"".join(in_bytes.translate(_above(round(step * average))) for step in _STEPS)
+    width = (len(bits) + 63) // 64 * 64
+    return int(bits.ljust(width, b"0"), 2).to_bytes(width // 8, "big"), in_bytes
+
+
+@cache
+def _above(threshold: int) -> bytes:
+    """What makes of each byte with a sign a 1 where it is above a threshold."""
+    return bytes(b"01"[(byte - 256 if byte > 127 else byte) > threshold] for byte in range(256))
+
+
+def _with_vectors(look: Look[Result]) -> Look[Result]:
+    """The same look, on a connection that knows vectors: it is taught when it is first asked for them."""
+
+    def taught(db: Database) -> Result:
+        try:
+            return look(db)
+        except apsw.SQLError as error:
+            if "no such function" not in str(error):
+                raise
+        _teach(db)
+        return look(db)
+
+    return taught
+
+
+def _teach(db: Database) -> None:
+    db.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}")
+    try:
+        import sqlite_vec  # pyright: ignore[reportMissingTypeStubs] -- it has none
+
+        db.enable_load_extension(True)
+        try:
+            db.load_extension(sqlite_vec.loadable_path())
+        finally:
+            db.enable_load_extension(False)
+    except (ImportError, AttributeError, OSError, apsw.Error) as error:
+        raise VectorsUnavailable(
+            f"SQLite cannot compare vectors here, because sqlite-vec could not be loaded ({error}). Install "
+            "sqlite-vec for this platform, or set the agent's memory.embedder to none."
+        ) from error

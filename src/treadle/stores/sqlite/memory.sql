@@ -1,0 +1,123 @@
+-- name: insert_memory
+INSERT INTO memories (memory_id, agent_id, kind, text, digest, created_at, source, used_at, uses, pinned,
+                      session_id, run_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: insert_memory_words
+INSERT INTO memory_words (rowid, text) VALUES (?, ?);
+
+-- name: has_memory
+SELECT 1 FROM memories WHERE memory_id = ?;
+
+-- name: repeat_memory
+UPDATE memories SET used_at = max(coalesce(used_at, 0.0), ?), uses = uses + 1, pinned = max(pinned, ?)
+WHERE memory_id = ? AND agent_id = ? RETURNING id;
+
+-- name: repeat_same_memory
+UPDATE memories SET used_at = max(coalesce(used_at, 0.0), ?), uses = uses + 1, pinned = max(pinned, ?)
+WHERE agent_id = ? AND kind = ? AND digest = ? RETURNING id;
+
+-- name: recalled_memory
+UPDATE memories SET used_at = max(coalesce(used_at, 0.0), ?), uses = uses + 1 WHERE memory_id = ?;
+
+-- name: run_of_memory
+SELECT agent_id, session_id, run_id FROM runs WHERE id = ?;
+
+-- name: memory
+SELECT memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+FROM memories WHERE memory_id = ?;
+
+-- name: memories
+SELECT memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+FROM memories WHERE (?1 IS NULL OR kind = ?1) ORDER BY created_at DESC, id DESC LIMIT ?2;
+
+-- name: memories_of_agent
+SELECT memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+FROM memories WHERE agent_id = ?1 AND (?2 IS NULL OR kind = ?2) ORDER BY created_at DESC, id DESC LIMIT ?3;
+
+-- name: latest_notes
+SELECT memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+FROM memories WHERE agent_id = ? AND kind = 'journal' ORDER BY created_at DESC, id DESC LIMIT ?;
+
+-- name: pin_memory
+UPDATE memories SET pinned = ? WHERE memory_id = ? RETURNING id;
+
+-- name: same_memory
+SELECT memory_id FROM memories WHERE agent_id = ? AND kind = ? AND digest = ?;
+
+-- name: any_memory
+SELECT 1 FROM memories WHERE agent_id = ? LIMIT 1;
+
+-- name: any_memory_above
+SELECT 1 FROM memories WHERE agent_id = ? AND id > ? LIMIT 1;
+
+-- name: memories_above
+SELECT id, memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+FROM memories WHERE agent_id = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: matching_memories
+SELECT memory_id, agent_id, kind, memories.text, created_at, source, used_at, uses, pinned, session_id, run_id
+FROM memory_words JOIN memories ON memories.id = memory_words.rowid
+WHERE memory_words MATCH ?1 AND agent_id = ?2 AND (?3 IS NULL OR session_id IS NOT ?3)
+ORDER BY bm25(memory_words) LIMIT ?4;
+
+-- name: nearest_memories
+WITH near AS MATERIALIZED (
+    SELECT memory FROM memory_codes WHERE space = ?1
+    ORDER BY vec_distance_hamming(vec_bit(code), vec_bit(?2)) LIMIT ?3
+)
+SELECT 1 - vec_distance_cosine(vec_int8(bytes), vec_int8(?4)) AS likeness,
+       memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+FROM near
+CROSS JOIN memory_vectors ON memory_vectors.space = ?1 AND memory_vectors.memory = near.memory
+CROSS JOIN memories ON memories.id = near.memory
+WHERE (?5 IS NULL OR session_id IS NOT ?5) ORDER BY likeness DESC LIMIT ?6;
+
+-- name: memory_space
+SELECT id, dimensions, done_to FROM memory_spaces WHERE agent_id = ? AND embedder = ?;
+
+-- name: spaces_of_agent
+SELECT id FROM memory_spaces WHERE agent_id = ?;
+
+-- name: insert_memory_space
+INSERT INTO memory_spaces (agent_id, embedder, dimensions, done_to) VALUES (?, ?, ?, 0)
+RETURNING id, dimensions, done_to;
+
+-- name: clear_memory_codes
+DELETE FROM memory_codes WHERE space = ?;
+
+-- name: clear_memory_vectors
+DELETE FROM memory_vectors WHERE space = ?;
+
+-- name: reset_memory_space
+UPDATE memory_spaces SET dimensions = ?, done_to = 0 WHERE id = ? RETURNING id, dimensions, done_to;
+
+-- name: insert_memory_code
+INSERT OR REPLACE INTO memory_codes (space, memory, code)
+SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM memories WHERE id = ?2);
+
+-- name: insert_memory_vector
+INSERT OR REPLACE INTO memory_vectors (space, memory, bytes)
+SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM memories WHERE id = ?2);
+
+-- name: memory_space_done
+UPDATE memory_spaces SET done_to = max(done_to, ?) WHERE id = ?;
+
+-- name: memory_to_forget
+SELECT id, agent_id, text FROM memories WHERE memory_id = ?;
+
+-- name: forget_memory_code
+DELETE FROM memory_codes WHERE space = ? AND memory = ?;
+
+-- name: forget_memory_vector
+DELETE FROM memory_vectors WHERE space = ? AND memory = ?;
+
+-- name: forget_memory_words
+INSERT INTO memory_words (memory_words, rowid, text) VALUES ('delete', ?, ?);
+
+-- name: forget_memory
+DELETE FROM memories WHERE id = ?;
+
+-- name: owners_of_memories
+SELECT name, agent_id FROM agents ORDER BY name;

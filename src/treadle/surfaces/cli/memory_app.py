@@ -1,0 +1,112 @@
+"""What can be typed after `treadle memory`. Each command imports its work when it is called."""
+
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+memory_app = typer.Typer(help="Look after what agents remember.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
+OneAgent = Annotated[
+    str, typer.Option("-a", "--agent", metavar="NAME", help="The agent; without it the agent `default`.")
+]
+AnyAgent = Annotated[
+    str | None, typer.Option("-a", "--agent", metavar="NAME", help="Only of this agent; without it of all.")
+]
+Ids = Annotated[list[str], typer.Argument(metavar="MEMORY…", help="The ids of memories: mem_…")]
+
+
+class Kind(StrEnum):
+    """What can be said after --kind."""
+
+    long_term = "long_term"
+    journal = "journal"
+
+
+@memory_app.command("list")
+def list_memories(
+    agent: AnyAgent = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
+    json: Json = False,
+) -> None:
+    """List memories, the newest first."""
+    from treadle.surfaces.cli import memory, process
+
+    process.perform(partial(memory.list_memories, agent, None if kind is None else kind.value, limit, json))
+
+
+@memory_app.command("search")
+def search_memories(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for, as you would say it.")],
+    agent: OneAgent = "default",
+    limit: Annotated[int, typer.Option(min=1, max=50, help="How many at most.")] = 5,
+    json: Json = False,
+) -> None:
+    """Show what an agent would recall for a text, with the score and how each was found."""
+    from treadle.surfaces.cli import memory, process
+
+    process.perform(partial(memory.search_memories, agent, text, limit, json))
+
+
+@memory_app.command("add")
+def add_memory(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember; - reads it from standard input.")],
+    agent: OneAgent = "default",
+    kind: Annotated[Kind, typer.Option(help="A fact, or a note in the journal.")] = Kind.long_term,
+    pinned: Annotated[bool, typer.Option("--pinned", help="It does not fade.")] = False,
+    json: Json = False,
+) -> None:
+    """Have an agent remember something."""
+    from treadle.surfaces.cli import memory, process
+
+    process.perform(partial(memory.add_memory, agent, text, kind.value, pinned, json))
+
+
+@memory_app.command("pin")
+def pin_memories(memories: Ids, json: Json = False) -> None:
+    """Let memories fade no more."""
+    from treadle.surfaces.cli import memory, process
+
+    process.perform(partial(memory.pin_memories, memories, True, json))
+
+
+@memory_app.command("unpin")
+def unpin_memories(memories: Ids, json: Json = False) -> None:
+    """Let memories fade again."""
+    from treadle.surfaces.cli import memory, process
+
+    process.perform(partial(memory.pin_memories, memories, False, json))
+
+
+@memory_app.command("forget")
+def forget_memories(memories: Ids, json: Json = False) -> None:
+    """Delete memories for good, with their words and vectors."""
+    from treadle.surfaces.cli import memory, process
+
+    process.perform(partial(memory.forget_memories, memories, json))
+
+
+@memory_app.command("export")
+def export_memories(agent: AnyAgent = None) -> None:
+    """Print memories as JSON, one per line, the oldest first."""
+    from treadle.surfaces.cli import memory, process
+
+    process.perform(partial(memory.export_memories, agent))
+
+
+@memory_app.command("import")
+def import_memories(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What was exported; - reads standard input.")],
+    agent: Annotated[
+        str | None, typer.Option("-a", "--agent", metavar="NAME", help="Whose they are, whatever the file says.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Add memories from a file, one JSON object per line: all of them, or none if one is wrong."""
+    from treadle.surfaces.cli import memory, process
+
+    process.perform(partial(memory.import_memories, file, agent, json))

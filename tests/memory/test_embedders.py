@@ -1,0 +1,206 @@
+"""Embedders: the local one for real, a remote one over loopback with every fault we can think of."""
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Raw, Request, Silence, refuses
+from treadle.domain.errors import MissingKey, UsageError
+from treadle.memory.embedders import Embedders
+from treadle.memory.local import DIMENSIONS, LocalEmbedder, is_installed
+from treadle.memory.remote import Address, RemoteEmbedder
+from treadle.ports.memory import EmbeddingFailed, Vector
+
+JSON = {"Content-Type": "application/json"}
+KEY = "sk-canary-0123456789"
+needs_local = pytest.mark.skipif(not is_installed(), reason="the extra `local` is not installed")
+
+
+def answer(*vectors: Sequence[Any], order: Sequence[int] | None = None) -> Answer:
+    places = range(len(vectors)) if order is None else order
+    data = [{"object": "embedding", "index": place, "embedding": vectors[place]} for place in places]
+    return Answer([json.dumps({"object": "list", "data": data, "model": "m"}).encode()], 200, JSON)
+
+
+def body(text: bytes, status: int = 200, kind: str = "application/json") -> Answer:
+    return Answer([text], status, {"Content-Type": kind})
+
+
+async def ask(*script: Behaviour, texts: Sequence[str] = ("a",), seconds: float = 5.0) -> list[Vector]:
+    async with FakeEndpoint(*script) as server:
+        embedder = RemoteEmbedder("fake", "m", Address(server.url, KEY, {"X-Team": "red-team"}), seconds)
+        try:
+            return list(await embedder.embed(texts))
+        finally:
+            await embedder.close()
+
+
+def test_vectors_come_back_in_order_and_of_length_one() -> None:
+    one, two = asyncio.run(ask(answer([3, 4], [0, 5], order=[1, 0]), texts=["x", "y"]))
+    assert one == pytest.approx([0.6, 0.8])
+    assert two == pytest.approx([0, 1])
+
+
+def test_what_is_sent() -> None:
+    async def run() -> tuple[Request, str, int | None]:
+        async with FakeEndpoint(answer([1, 0])) as server:
+            embedder = RemoteEmbedder("fake", "m", Address(f"{server.url}/?v=1", KEY, {"X-Team": "red-team"}))
+            await embedder.embed(["hello"])
+            await embedder.close()
+            return server.requests[0], embedder.name, embedder.dimensions
+
+    request, name, dimensions = asyncio.run(run())
+    assert (request.method, request.path) == ("POST", "/v1/embeddings?v=1")
+    assert request.json == {"model": "m", "input": ["hello"]}
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.headers["x-team"] == "red-team"
+    assert (name, dimensions) == ("fake/m", 2)
+
+
+def test_many_texts_go_in_batches() -> None:
+    async def run() -> tuple[int, list[int]]:
+        def policy(request: Request) -> Behaviour:
+            return answer(*([1, len(text)] for text in request.json["input"]))
+
+        async with FakeEndpoint(policy=policy) as server:
+            embedder = RemoteEmbedder("fake", "m", Address(server.url))
+            vectors = await embedder.embed(["x" * (n + 1) for n in range(150)])
+            await embedder.close()
+            assert [round(v[1] / v[0]) for v in vectors] == list(range(1, 151))
+            assert await embedder.embed([]) == []
+            return len(vectors), [len(request.json["input"]) for request in server.requests]
+
+    assert asyncio.run(run()) == (150, [64, 64, 22])
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (refuses(500, {"error": "boom"}), "HTTP 500 .*boom.*tried again later"),
+        (refuses(401, {"error": f"bad key {KEY}"}), r"HTTP 401 .*\[hidden\].*check the key"),
+        (refuses(404, b"not here"), "HTTP 404 .*not here.*embedding model `m`"),
+        (refuses(429, b""), "HTTP 429 .*an empty answer.*quota"),
+        (refuses(400, b"x" * 5000), "HTTP 400 .*x…"),
+        (refuses(302, b"", Location="http://127.0.0.1:9/"), "HTTP 302 .*not followed"),
+        (body(b"<html>Sign in</html>", kind="text/html"), "no list of embeddings .*Sign in.*OpenAI-compatible"),
+        (Answer((), 200, JSON), "no list of embeddings"),
+        (body(b'{"data": [{"index": 0, "embedding": [NaN, 1]}]}'), "no list of embeddings"),
+        (body(b'{"data": [{"index": 0, "embedding": [null, 1]}]}'), "no list of embeddings"),
+        (body(b'{"data": [{"index": 0, "embedding": "AAAA"}]}'), "no list of embeddings"),
+        (body(b'{"data": [{"index": 0, "embedding": [1e308, 1e308]}]}'), "not finite"),
+        (body(b'{"error": "busy"}'), "no list of embeddings"),
+        (answer([]), "empty, all zeros or not finite"),
+        (answer([0, 0]), "empty, all zeros or not finite"),
+        (answer([1, 0], [0, 1]), "asked for 1 vectors and sent 2"),
+        (answer(), "asked for 1 vectors and sent 0"),
+        (body(b'{"data": [{"index": 7, "embedding": [1]}]}'), "numbers are not those of the texts"),
+        (Raw(b"nonsense\r\n\r\n"), "could not be reached"),
+        (Raw(), "could not be reached"),
+        (Answer([b'{"data": ['], 200, JSON, ending="cut"), "could not be reached"),
+    ],
+)
+def test_faults_are_told_in_words(fault: Behaviour, words: str) -> None:
+    with pytest.raises(EmbeddingFailed, match=words) as told:
+        asyncio.run(ask(fault))
+    assert KEY not in str(told.value)
+    assert "red-team" not in str(told.value)
+    assert str(told.value).startswith("the embedder fake/m at http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("fault", [Silence(), Answer([b'{"data": ['], 200, JSON, ending="hang")])
+def test_one_that_hangs_is_left(fault: Behaviour) -> None:
+    with pytest.raises(EmbeddingFailed, match=r"did not answer within 0\.05 s"):
+        asyncio.run(ask(fault, seconds=0.05))
+
+
+def test_dimensions_may_not_change() -> None:
+    with pytest.raises(EmbeddingFailed, match="3 numbers after one of 2"):
+        asyncio.run(ask(answer([1, 0], [1, 0, 0]), texts=["a", "b"]))
+
+
+def test_nobody_is_there() -> None:
+    async def run() -> None:
+        embedder = RemoteEmbedder("fake", "m", Address("http://127.0.0.1:9/v1"))
+        try:
+            await embedder.embed(["a"])
+        finally:
+            await embedder.close()
+
+    with pytest.raises(EmbeddingFailed, match=r"could not be reached .*check base_url"):
+        asyncio.run(run())
+
+
+# ── Which one ──
+
+
+def address(provider: str) -> Address:
+    if provider == "fake":
+        return Address("http://127.0.0.1:9/v1", KEY)
+    raise MissingKey("provider broke needs a key") if provider == "broke" else UsageError(f"no provider {provider}")
+
+
+def test_settings() -> None:
+    with_local, without = Embedders(address, lambda: True), Embedders(address, lambda: False)
+    assert with_local.find("none") is None
+    assert without.find("auto") is None
+    auto = with_local.find("auto")
+    assert isinstance(auto, LocalEmbedder)
+    assert with_local.find("local") is auto
+    remote = without.find("fake/org/model")
+    assert remote is not None
+    assert remote.name == "fake/org/model"
+    assert without.find("fake/org/model") is remote
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("local", r"not installed; install it with `pip install 'treadle\[local\]'`"),
+        ("nobody/m", "nobody/m cannot be asked: no provider nobody"),
+        ("broke/m", "broke/m cannot be asked: provider broke needs a key"),
+        ("fake/", "auto, none, local, or provider/model-id"),
+        ("", "auto, none, local, or provider/model-id"),
+    ],
+)
+def test_settings_that_name_none(setting: str, words: str) -> None:
+    with pytest.raises(EmbeddingFailed, match=words):
+        Embedders(address, lambda: False).find(setting)
+
+
+def test_an_address_does_not_give_its_key_away() -> None:
+    assert KEY not in repr(Address("http://u:pass@h/v1?k=1", KEY, {"X": KEY}))
+
+
+# ── The local one ──
+
+
+@needs_local
+def test_the_local_embedder_knows_what_is_meant() -> None:
+    async def run() -> Sequence[Vector]:
+        embedder = LocalEmbedder()
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.ensure_future(tick())
+        vectors = await embedder.embed(
+            ["The kids sleep at eight.", "Children go to bed at 8.", "Steel is sold.", ""]
+        )
+        ticking.cancel()
+        assert ticks > 10, "the event loop goes on meanwhile"
+        await embedder.close()
+        return vectors
+
+    kids, children, steel, empty = asyncio.run(run())
+    assert len(kids) == DIMENSIONS
+    assert all(math.isclose(math.hypot(*vector), 1, rel_tol=1e-3) for vector in (kids, children, steel, empty))
+    likeness = [sum(a * b for a, b in zip(kids, other, strict=True)) for other in (children, steel)]
+    assert likeness[0] > 0.5 > likeness[1]

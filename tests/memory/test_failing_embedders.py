@@ -1,0 +1,202 @@
+"""Embedders that fail, hang or change their mind: memories are found all the same, and it is told."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from tests.fake_endpoint import Answer, FakeEndpoint, Request, Silence, refuses
+from tests.memory.room import AGENT, One, Room, Topics, run
+from tests.memory.test_embedders import answer
+from treadle.memory.embedders import Embedders
+from treadle.memory.memories import LEFT_ALONE_SECONDS, HybridMemories
+from treadle.memory.remote import Address
+from treadle.ports.memory import Vector
+from treadle.stores.sqlite.connection import open_database
+
+
+def test_one_that_fails_is_told_of_and_left_alone_for_a_while() -> None:
+    async def work(room: Room) -> None:
+        await room.add("Likes green tea.")
+        room.topics.failure = "the embedder is on strike"
+        recall = await room.memories.recall(AGENT, "green tea", 5, "fake/topics")
+        assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
+        assert recall.by == "text"
+        assert recall.degraded is not None
+        assert (recall.degraded.embedder, recall.degraded.reason) == ("fake/topics", "the embedder is on strike")
+        await room.memories.indexer.close()
+        count = len(room.topics.asked)
+        again = await room.memories.recall(AGENT, "green tea", 5, "fake/topics")
+        assert len(room.topics.asked) == count, "it is not asked"
+        assert again.degraded is not None
+        assert "left alone for a while: the embedder is on strike" in again.degraded.reason
+        assert [hit.memory.text for hit in again.found] == ["Likes green tea."]
+        room.topics.failure = None
+        room.clock.pass_time(LEFT_ALONE_SECONDS + 1)
+        assert (await room.memories.recall(AGENT, "a drink", 5, "fake/topics")).degraded is None
+
+    run(work)
+
+
+def test_a_setting_that_names_none_is_told_of() -> None:
+    async def work(room: Room) -> None:
+        await room.add("Likes green tea.")
+        recall = await room.memories.recall(AGENT, "green tea", 5, "nobody/m")
+        assert [hit.by for hit in recall.found] == ["text"]
+        assert recall.degraded is not None
+        assert "no provider is called `nobody`" in recall.degraded.reason
+
+    run(work, Embedders())
+
+
+def test_no_embedder_is_no_failure() -> None:
+    async def work(room: Room) -> None:
+        await room.add("Likes green tea.")
+        recall = await room.memories.recall(AGENT, "green tea", 5, "none")
+        assert (len(recall.found), recall.by, recall.degraded) == (1, "text", None)
+
+    run(work)
+
+
+@pytest.mark.parametrize("fault", [refuses(500, b"boom"), Answer([b"<html>"], 200)])
+def test_a_remote_one_that_fails(fault: Answer) -> None:
+    async def whole() -> None:
+        async with FakeEndpoint(policy=lambda _: fault) as server:
+            room = Room(Embedders(lambda _: Address(server.url)))
+            await room.add("Likes green tea.")
+            recall = await room.memories.recall(AGENT, "green tea", 5, "fake/m")
+            assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
+            assert recall.degraded is not None
+            assert "the embedder fake/m at http://127.0.0.1" in recall.degraded.reason
+            await room.memories.close()
+
+    asyncio.run(whole())
+
+
+def test_a_remote_one_that_hangs() -> None:
+    async def whole() -> None:
+        async with FakeEndpoint(policy=lambda _: Silence()) as server:
+            room = Room(Embedders(lambda _: Address(server.url)), patience=0.05)
+            await room.add("Likes green tea.")
+            recall = await room.memories.recall(AGENT, "green tea", 5, "fake/m")
+            assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
+            assert recall.degraded is not None
+            assert "did not answer within 0.05 s" in recall.degraded.reason
+            await room.memories.close()
+
+    asyncio.run(whole())
+
+
+def test_a_remote_one_that_works() -> None:
+    topics = Topics()
+
+    def policy(request: Request) -> Answer:
+        return answer(*(topics._vector(text.lower()) for text in request.json["input"]))  # pyright: ignore[reportPrivateUsage] -- our own
+
+    async def whole() -> None:
+        async with FakeEndpoint(policy=policy) as server:
+            room = Room(Embedders(lambda _: Address(server.url)))
+            await room.memories.start()
+            await room.add("Likes green tea.", "Has a boat in the harbour.")
+            assert await room.texts("a drink", "fake/m") == ["Likes green tea."]
+            await room.memories.indexer.rest()
+            assert await room.texts("where to sail", "fake/m") == ["Has a boat in the harbour."]
+            await room.memories.close()
+
+    asyncio.run(whole())
+
+
+def test_another_model_under_the_same_name_has_all_vectors_made_anew() -> None:
+    async def work(room: Room) -> None:
+        await room.add("Likes green tea.", "Has a boat in the harbour.")
+        await room.texts("drink")
+        await room.memories.indexer.rest()
+        room.topics.wide = 6
+        recall = await room.memories.recall(AGENT, "green tea", 5, "local")
+        assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
+        await room.memories.indexer.rest()
+        assert (await room.store.glance(AGENT, "fake/topics")).dimensions == 6
+        assert await room.texts("drink") == ["Likes green tea."]
+
+    run(work)
+
+
+def test_the_indexer_tries_again_more_and_more_slowly() -> None:
+    async def work(room: Room) -> None:
+        await room.add("Likes green tea.")
+        room.topics.failure = "not now"
+        room.memories.catch_up(AGENT, "local")
+        await room.weary.wait()
+        room.topics.failure = None
+        await room.memories.indexer.rest()
+        assert room.pauses[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert await room.texts("drink") == ["Likes green tea."]
+
+    run(work)
+
+
+def test_one_text_that_is_refused_does_not_keep_the_others_from_their_vectors() -> None:
+    async def work(room: Room) -> None:
+        await room.add("Likes green tea.", "poison, in a harbour", "Has a boat in the harbour.")
+        first = await room.memories.recall(AGENT, "poison harbour", 5, "local")
+        assert first.found[0].memory.text == "poison, in a harbour"
+        await room.memories.indexer.rest()
+        room.clock.pass_time(LEFT_ALONE_SECONDS)
+        assert room.pauses == []
+        assert await room.texts("where to sail") == ["Has a boat in the harbour."]
+        await room.add("Another poison.", "Sails in May.", prefix="new")
+        recall = await room.memories.recall(AGENT, "a drink", 5, "local")
+        assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
+        assert recall.degraded is None
+        await room.memories.indexer.rest()
+        assert set(await room.texts("a sail")) == {"Has a boat in the harbour.", "Sails in May."}
+        assert (await room.store.glance(AGENT, "fake/topics")).is_behind is False
+
+    run(work)
+
+
+def test_closing_does_not_wait_for_a_pause() -> None:
+    async def whole() -> None:
+        room, paused = Room(), asyncio.Event()
+
+        async def for_ever(seconds: float) -> None:
+            paused.set()
+            await asyncio.Event().wait()
+
+        memories = HybridMemories(room.store, One(room.topics), room.clock, for_ever)
+        await memories.start()
+        await room.add("Likes green tea.")
+        room.topics.failure = "not now"
+        memories.catch_up(AGENT, "local")
+        await paused.wait()
+        began = asyncio.get_running_loop().time()
+        await memories.close()
+        assert asyncio.get_running_loop().time() - began < 0.5
+
+    asyncio.run(whole())
+
+
+def test_closing_does_not_wait_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.memory.indexing.GRACE_SECONDS", 0.05)
+
+    class Hanging(Topics):
+        async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def whole() -> None:
+        database = open_database(":memory:")
+        room = Room(One(Hanging()), database)
+        await room.memories.start()
+        await room.add("Likes green tea.")
+        room.memories.catch_up(AGENT, "local")
+        async with asyncio.timeout(5):
+            await room.memories.close()
+        following = Room(None, database)  # the next process goes on
+        await following.memories.start()
+        following.memories.catch_up(AGENT, "local")
+        await following.memories.indexer.rest()
+        assert await following.texts("drink") == ["Likes green tea."]
+        await following.memories.close()
+
+    asyncio.run(whole())

@@ -1,0 +1,153 @@
+"""Recall as a whole, on real SQLite: what is found, what it costs, and what is known already."""
+
+import sys
+
+import pytest
+
+from tests.memory.room import AGENT, Room, run
+from tests.memory.test_embedders import needs_local
+from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.memories import Memory
+from treadle.memory.embedders import Embedders
+from treadle.memory.indexing import BATCH
+from treadle.memory.local import NAME, PACKAGE
+from treadle.memory.memories import AT_ONCE
+
+
+def test_an_agent_without_memories_costs_one_read_and_no_embedding() -> None:
+    async def work(room: Room) -> None:
+        recall = await room.memories.recall(AGENT, "what do I drink?", 5, "local")
+        assert (recall.found, recall.notes, recall.degraded) == ((), (), None)
+        assert room.writer.reads == 1
+        assert room.topics.asked == []
+
+    run(work)
+
+
+def test_small_talk_asks_nobody() -> None:
+    async def work(room: Room) -> None:
+        await room.add("Likes tea.")
+        assert await room.texts("ok, thanks!") == []
+        assert await room.texts("drink", limit=0) == []
+        assert room.topics.asked == []
+
+    run(work)
+
+
+def test_what_was_just_saved_is_found_by_its_meaning_at_once() -> None:
+    async def work(room: Room) -> None:
+        await room.add("Likes green tea.", "Has a boat in the harbour.")
+        recall = await room.memories.recall(AGENT, "which drink?", 5, "local")
+        assert [(hit.memory.text, hit.by) for hit in recall.found] == [("Likes green tea.", "vectors")]
+        assert recall.by == "vectors"
+        assert len(room.topics.asked) == 1, "the memories go with the question"
+        await room.memories.indexer.rest()
+        assert (await room.store.glance(AGENT, "fake/topics")).is_behind is False
+        assert await room.texts("which drink?") == ["Likes green tea."]
+
+    run(work)
+
+
+def test_many_are_left_to_the_indexer_and_found_by_words_meanwhile() -> None:
+    async def work(room: Room) -> None:
+        await room.add("Likes green tea.", *(f"compiler note {n}" for n in range(3 * BATCH)))
+        recall = await room.memories.recall(AGENT, "green things to drink", 5, "local")
+        assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
+        assert (recall.by, recall.degraded) == ("text", None)
+        assert room.topics.asked == [], "there is nothing to compare with yet"
+        await room.memories.indexer.rest()
+        assert [len(texts) for texts in room.topics.asked] == [BATCH, BATCH, BATCH, 1]
+        assert await room.texts("which drink?") == ["Likes green tea."]
+
+    run(work)
+
+
+def test_some_new_ones_beside_many_old_ones() -> None:
+    async def work(room: Room) -> None:
+        await room.add(*(f"compiler note {n}" for n in range(BATCH)))
+        room.memories.catch_up(AGENT, "local")
+        await room.memories.indexer.rest()
+        await room.add(*(f"tea number {n}" for n in range(AT_ONCE + 1)), prefix="new")
+        found = await room.memories.recall(AGENT, "tea number 3", 5, "local")
+        assert found.by == "both"
+        assert found.found[0].memory.text == "tea number 3"
+
+    run(work)
+
+
+def test_identifiers_are_found_beside_meanings() -> None:
+    async def work(room: Room) -> None:
+        await room.add("The compiler says E4711.", "The compiler says E4712.", "Likes tea.")
+        recall = await room.memories.recall(AGENT, "compiler error E4712", 5, "local")
+        assert [hit.memory.text for hit in recall.found][:1] == ["The compiler says E4712."]
+        assert (recall.by, recall.found[0].by) == ("both", "both")
+
+    run(work)
+
+
+def test_one_session_and_the_notes_that_are_shown_are_left_out() -> None:
+    async def work(room: Room) -> None:
+        await room.add("tea one", session="ses_1")
+        await room.add("tea two", session="ses_2", prefix="b")
+        notes = [Memory(f"n{n}", AGENT, "journal", f"tea note {n}", float(n)) for n in range(4)]
+        await room.store.add(notes)
+        for _ in range(2):  # before and after the vectors are kept
+            recall = await room.memories.recall(AGENT, "tea", 5, "local", SessionId("ses_1"))
+            assert {hit.memory.text for hit in recall.found} == {"tea two", "tea note 0"}
+            assert [note.text for note in recall.notes] == ["tea note 1", "tea note 2", "tea note 3"]
+            await room.memories.indexer.rest()
+
+    run(work)
+
+
+# ── Twins ──
+
+
+def test_twins() -> None:
+    async def work(room: Room) -> None:
+        assert await room.memories.twin(AGENT, "Likes tea.") is None
+        await room.add("The user likes green tea in the morning.", "The relay listens on port 8080.")
+        await room.store.add([Memory("n1", AGENT, "journal", "The user sails on Sundays.", 0.0)])
+        assert await room.memories.twin(AGENT, "the user likes GREEN tea in the morning") == "mem_0"
+        assert await room.memories.twin(AGENT, "User likes the green tea in the morning!") == "mem_0"
+        assert await room.memories.twin(AGENT, "The relay listens on port 8081.") is None
+        assert await room.memories.twin(AGENT, "The user sails on Sundays.") is None, "a note is no fact"
+        await room.texts("tea")  # from now on the agent's embedder is known
+        await room.memories.indexer.rest()
+        assert await room.memories.twin(AGENT, "The user likes very green tea each morning.") == "mem_0"
+        assert await room.memories.twin(AGENT, "Sells tea by the ton.") is None
+        assert await room.memories.twin(AgentId("agt_2"), "The user likes green tea in the morning.") is None
+        assert [item.memory_id for item in await room.memories.latest(AGENT, 1)] == ["mem_1"]
+
+    run(work)
+
+
+# ── The local embedder, for real ──
+
+
+@needs_local
+def test_the_local_embedder_is_not_loaded_where_there_is_nothing_to_compare(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(room: Room) -> None:
+        monkeypatch.delitem(sys.modules, PACKAGE, raising=False)
+        assert await room.texts("anything at all", "auto") == []
+        assert PACKAGE not in sys.modules
+
+    run(work, Embedders())
+
+
+@needs_local
+def test_meanings_are_found_with_the_local_embedder() -> None:
+    async def work(room: Room) -> None:
+        await room.add(
+            "The children go to bed at eight.", "The car needs new tyres.", "E4711 means that the disk is full."
+        )
+        assert (await room.texts("when do the kids sleep?", "auto"))[:1] == ["The children go to bed at eight."]
+        await room.memories.indexer.rest()
+        assert (await room.texts("when do the kids sleep?", "auto"))[:1] == ["The children go to bed at eight."]
+        assert (await room.texts("we get E4711", "auto"))[:1] == ["E4711 means that the disk is full."]
+        assert await room.texts("translate this sentence into Finnish", "auto") == []
+        assert (await room.store.glance(AGENT, NAME)).dimensions == 512
+
+    run(work, Embedders())

@@ -1,0 +1,111 @@
+"""What a message asks of memory, and that no message is a syntax error."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from treadle.memory.queries import MOST_KEYS, MOST_WORDS, Asked, asked, folded, stem
+from treadle.stores.sqlite.connection import connect
+
+NONE = set[str]()
+
+fts = connect(":memory:")
+fts.execute("CREATE VIRTUAL TABLE t USING fts5 (text, tokenize = 'unicode61 remove_diacritics 2')")
+fts.execute("INSERT INTO t VALUES ('ERR_CONN_4711 in /etc/relay.toml since v2.3.1 for user_id, says Zoë')")
+
+anything = (
+    st.text()
+    | st.text(alphabet="\"'`*():^+-{}[]\\/,.;ANDORNTE \t\n\0é“”«»„ab12_")
+    | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode())
+)
+
+
+def matches(query: str | None) -> bool:
+    return query is not None and bool(fts.execute("SELECT 1 FROM t WHERE t MATCH ?", (query,)).fetchall())
+
+
+@given(anything)
+@example('"')
+@example('""')
+@example('"\0"')
+@example("NEAR(a b) AND NOT OR")
+@example("text : x")
+@example("`'\"“”„«»")
+@example("²")
+@example("\u0345\u0300")
+@example("ß \u017f \u0149")
+@example("\U0001d518\U0001d52b \uff11\uff12 \u0663\u0664 日本語")
+def test_any_message_gives_a_query_that_can_be_asked(message: str) -> None:
+    question = asked(message)
+    for query in (question.by_words, question.by_keys):
+        if query is not None:
+            matches(query)
+    assert len(question.words) <= MOST_WORDS
+    assert len(question.keys) <= MOST_KEYS
+
+
+@given(st.text(alphabet="abcdefgéöå ABC_-./0123456789", min_size=3, max_size=40))
+def test_what_is_looked_for_as_it_stands_is_found(text: str) -> None:
+    question = asked(f'about "{text}"')
+    fts.execute("BEGIN")
+    fts.execute("INSERT INTO t VALUES (?)", (f"before {text} after",))
+    try:
+        for key in question.keys:
+            assert matches(f'"{" ".join(key.tokens)}"'), key
+    finally:
+        fts.execute("ROLLBACK")
+
+
+def keys(message: str) -> set[str]:
+    return {" ".join(key.tokens) for key in asked(message).keys}
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("what is ERR_CONN_4711?", {"err conn 4711"}),
+        ("where has user_id gone", {"user id"}),
+        ("what changed in v2.3.1.", {"v2 3 1"}),
+        ("what is in /etc/relay.toml?", {"etc relay toml"}),
+        ("does parseHeaderLine fail", {"parseheaderline"}),
+        ('where is "Export as ledger"?', {"export as ledger"}),
+        ("who sets 'needs triage' there", {"needs triage"}),
+        ("it's the user's wish, isn't it", NONE),
+        ("ask Zoë about it", {"zoe"}),
+        ("Ask about it", NONE),
+        ("WHY IS IT SO LOUD", NONE),
+        ("on 2025-08-19 at night", {"2025 08 19"}),
+        ("the follow-up was fine", NONE),
+    ],
+)
+def test_words_of_which_every_letter_counts(message: str, found: set[str]) -> None:
+    assert keys(message) == found
+
+
+def test_an_identifier_says_more_than_a_name_or_a_small_number() -> None:
+    weights = {key.tokens[0]: key.weight for key in asked("did Anna see 7 of E4711 x").keys}
+    assert weights["e4711"] > weights["anna"] > weights["7"]
+
+
+@pytest.mark.parametrize(
+    "message", ["", "  \n", "hello!", "ok, thanks", "good morning", "and then?", "...", "danke"]
+)
+def test_small_talk_asks_for_nothing(message: str) -> None:
+    assert asked(message) == Asked()
+    assert asked(message).by_words is None
+
+
+def test_words_are_found_in_their_forms() -> None:
+    assert stem("invoices") == stem("invoice")
+    assert stem("painting") == stem("painted")
+    assert stem("4711s") != ""
+    assert matches(asked("what do relays say").by_words)
+    assert folded("Ünïcödé_x") == ("unicode", "x")
+
+
+def test_a_long_message_is_read_at_its_beginning() -> None:
+    question = asked("relay " * 10_000 + "ERR_CONN_4711")
+    assert question.words == ("relay",)
+    assert not question.keys
+    long_words = asked(" ".join(f"{'w' * (3 + n)}" for n in range(40)))
+    assert len(long_words.words) == MOST_WORDS

@@ -1,0 +1,96 @@
+"""How hits by vectors and by words become one list."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.domain.identity import AgentId
+from treadle.domain.memories import Memory
+from treadle.memory.queries import asked
+from treadle.memory.ranking import HALF_LIFE, NEVER_BELOW, fade, rank
+from treadle.ports.memory_index import Near
+
+NOW = 2_000_000_000.0
+DAY = 86_400.0
+
+
+def memory(name: str, text: str, age: float = 0.0, pinned: bool = False, used: float | None = None) -> Memory:
+    used_at = None if used is None else NOW - used * DAY
+    return Memory(name, AgentId("a"), "long_term", text, NOW - age * DAY, used_at=used_at, pinned=pinned)
+
+
+def test_vectors_come_first_and_an_identifier_lifts() -> None:
+    like, exact = memory("like", "The tunnel was closed."), memory("exact", "E4711: see the wiki")
+    near = [Near(like, 0.55), Near(exact, 0.3)]
+    plain = rank(asked("why was the connection lost?"), near, [], NOW, 5)
+    assert [(item.memory.memory_id, item.by) for item in plain] == [("like", "vectors"), ("exact", "vectors")]
+    named = rank(asked("what is E4711?"), near, [exact], NOW, 5)
+    assert [(item.memory.memory_id, item.by) for item in named] == [("exact", "both"), ("like", "vectors")]
+
+
+def test_one_that_only_the_words_found_is_not_lost() -> None:
+    far = memory("far", "E4711: see the wiki")
+    (found,) = rank(asked("what is E4711?"), [], [far], NOW, 5)
+    assert (found.memory, found.by) == (far, "text")
+
+
+def test_nothing_is_recalled_where_nothing_fits() -> None:
+    near = [Near(memory("a", "The cat sleeps."), 0.1), Near(memory("b", "Tea is ready."), -0.2)]
+    assert rank(asked("square root of 1764"), near, [], NOW, 5) == ()
+    assert rank(asked("how do black holes evaporate over time"), None, [memory("c", "time flies")], NOW, 5) == ()
+
+
+def test_what_is_far_behind_the_best_is_left_out() -> None:
+    near = [Near(memory("a", "x"), 0.9), Near(memory("b", "y"), 0.8), Near(memory("c", "z"), 0.25)]
+    assert [item.memory.memory_id for item in rank(asked("question here"), near, [], NOW, 5)] == ["a", "b"]
+
+
+def test_by_words_alone() -> None:
+    best, worse = (
+        memory("best", "The invoices of Halvorsen are late."),
+        memory("worse", "Halvorsen delivers steel."),
+    )
+    found = rank(asked("are the invoices from Halvorsen late?"), None, [worse, best], NOW, 5)
+    assert [item.memory.memory_id for item in found] == ["best", "worse"]
+    assert {item.by for item in found} == {"text"}
+
+
+def test_age_decides_between_equals_and_not_between_right_and_wrong() -> None:
+    old, new = memory("old", "x", age=400), memory("new", "y", age=1)
+    question = asked("some question")
+    equal = rank(question, [Near(old, 0.5), Near(new, 0.5)], [], NOW, 5)
+    assert [item.memory.memory_id for item in equal] == ["new", "old"]
+    clear = rank(question, [Near(old, 0.7), Near(new, 0.45)], [], NOW, 5)
+    assert [item.memory.memory_id for item in clear] == ["old", "new"]
+    pinned = memory("pinned", "z", age=4000, pinned=True)
+    kept = rank(question, [Near(pinned, 0.5), Near(new, 0.5)], [], NOW, 5)
+    assert kept[0].memory is pinned
+
+
+def test_fading() -> None:
+    assert fade(memory("a", "x"), NOW) == 1.0
+    assert fade(memory("a", "x", age=HALF_LIFE / DAY), NOW) == pytest.approx((1 + NEVER_BELOW) / 2)
+    assert fade(memory("a", "x", age=10**6), NOW) == pytest.approx(NEVER_BELOW)
+    assert fade(memory("a", "x", age=900, used=0), NOW) == 1.0, "of use a moment ago"
+    assert fade(memory("a", "x", age=900, pinned=True), NOW) == 1.0
+    assert fade(memory("a", "x", age=-5), NOW) == 1.0, "a clock that was wrong"
+
+
+@given(
+    st.text(max_size=60),
+    st.lists(st.tuples(st.text(max_size=30), st.floats(-1, 1), st.floats(-10, 4000), st.booleans()), max_size=12),
+    st.integers(1, 6),
+)
+def test_whatever_was_found_is_in_order_and_within_bounds(
+    message: str, hits: list[tuple[str, float, float, bool]], limit: int
+) -> None:
+    made = [(memory(f"m{n}", text, age, pin), likeness) for n, (text, likeness, age, pin) in enumerate(hits)]
+    near, worded = [Near(item, likeness) for item, likeness in made[::2]], [item for item, _ in made]
+    for vectors in (near, None):
+        found = rank(asked(message), vectors, worded, NOW, limit, without={"m0"})
+        scores = [item.score for item in found]
+        assert scores == sorted(scores, reverse=True)
+        assert all(0 <= score <= 1 for score in scores)
+        assert len(found) <= limit
+        assert "m0" not in {item.memory.memory_id for item in found}
+        assert len({item.memory.memory_id for item in found}) == len(found)
