@@ -131,8 +131,8 @@ def test_an_agent_file_with_everything_that_this_version_obeys(home: Home) -> No
 
 
 ACCEPTED = (
-    "name, model, provider, model_settings, persona, fallbacks, routing, tools, output, limits, budget_hints, "
-    "retry, loop"
+    "name, model, provider, model_settings, persona, fallbacks, routing, tools, skills, output, limits, "
+    "budget_hints, retry, loop"
 )
 
 
@@ -198,7 +198,14 @@ ACCEPTED = (
             "output: it is not a JSON Schema: Resource 'http://x/y",
         ),
         ("{name: a, model: x, budget: own}", "budget: this version does not support it yet (found the text `own`)"),
-        ("{name: a, model: x, skills: [y]}", "skills: this version does not support it yet (found a list)"),
+        (
+            "{name: a, model: x, budget: shared}",
+            "budget: this version does not support it yet (found the text `shared`)",
+        ),
+        ("{name: a, model: x, memory: {recall: 99}}", "memory.recall must be from 0 to 50, found 99"),
+        ("{name: a, model: x, memory: {embedder: best}}", "memory.embedder must be auto, none, local or provider/"),
+        ("{name: a, model: x, compaction: {at: 75}}", "compaction.at must be above 0 and at most 1, found 75"),
+        ("{name: a, model: x, limits: {history_messages: 0}}", "limits.history_messages must be above 0, found 0"),
         ("{name: a, model: x, fallbacks: y}", "fallbacks: found the text `y`; accepted: a list of text"),
         ("{name: a, model: x, routing: {tiers: [{upto: 1}]}}", "routing.tiers[0].model is missing"),
         (
@@ -262,7 +269,7 @@ def test_without_a_default_model_no_default_agent_is_made(home: Home) -> None:
 def test_the_default_agent_looks_as_it_likes_and_asks_before_it_acts(home: Home) -> None:
     agent = home.agent("default", model="p/m")
     looks = {rule.tool: rule.do for rule in agent.approvals.rules if rule.match is None}
-    assert looks == dict.fromkeys(DEFAULT_LOOKS, "auto")
+    assert looks == dict.fromkeys((*DEFAULT_LOOKS, "load_skill"), "auto")
     assert {rule.do for rule in agent.approvals.rules if rule.match is not None} == {"ask"}
     assert agent.approvals.default == "ask"
     assert set(agent.tools) == {*DEFAULT_LOOKS, *DEFAULT_ACTS}

@@ -39,6 +39,7 @@ from treadle.ports.tool import Tool
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.environment import SYSTEM_PATH
 from treadle.service import Answer, Service, Submission, Ticket
+from treadle.surroundings import HomeSurroundings
 from treadle.system import SystemClock, TimeOrderedIds
 from treadle.tools.builtin import builtin
 from treadle.tools.toolbox import ToolRegistry
@@ -81,7 +82,10 @@ class Engine:
         self._tools.add_builtin(builtin(self._commands, self._vault))
         self._tools.add_plugins()
         self._hooks: list[Hook] = []
-        self._known = Known(self._home, self._models, self._tools, self._hooks, self._vault, self._clock, self._ids)
+        around = HomeSurroundings(self._home, config.house_rules)
+        self._known = Known(
+            self._home, self._models, self._tools, self._hooks, self._vault, around, self._clock, self._ids
+        )
         self._parts: Parts | None = None
 
     # ── What it knows ──

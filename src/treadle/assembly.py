@@ -8,18 +8,28 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import cast, get_args
 
+import msgspec
+
+from treadle.database_url import path_of
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.errors import StoreError, StoreFull, UsageError
 from treadle.domain.identity import Instant, RunId
+from treadle.domain.providers import ApiMode
 from treadle.engine.absent import NoVault
 from treadle.engine.deps import Deps, ToolTimeouts
 from treadle.engine.hub import Hub
 from treadle.engine.loop import advance
 from treadle.home import Home
+from treadle.memory.memories import HybridMemories
+from treadle.memory_assembly import memories_on
+from treadle.models.formats import format_of
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
+from treadle.ports.model import ModelRequest
+from treadle.ports.surroundings import Surroundings
 from treadle.ports.vault import Vault
 from treadle.sandbox.secrecy import undumpable
 from treadle.service import Service
@@ -28,6 +38,7 @@ from treadle.stores.sqlite.connection import open_database, open_reader, open_to
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.stores.sqlite.results import SqliteResults
+from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter, Writer
 from treadle.system import SystemClock, TimeOrderedIds, worker_name
 from treadle.tools.toolbox import ToolRegistry
@@ -44,6 +55,7 @@ class Known:
     tools: ToolRegistry
     hooks: list[Hook]
     vault: Vault
+    surroundings: Surroundings
     clock: Clock
     ids: Ids
 
@@ -58,9 +70,28 @@ async def observe(database: str | None = None, *, home: Home | None = None) -> A
     journal = SqliteJournal(writer, hub, clock)
     approvals = SqliteApprovals(writer)
     try:
-        yield Service(journal, journal, approvals, hub, ModelRegistry({}), ToolRegistry(), NoVault(), clock, ids)
+        sessions = SqliteSessions(writer)
+        models, tools = ModelRegistry({}), ToolRegistry()
+        yield Service(journal, journal, approvals, sessions, hub, models, tools, NoVault(), clock, ids)
     finally:
         await journal.close()
+
+
+def as_sent(mode: str, request: ModelRequest) -> bytes:
+    """The body of a request as it goes over the wire; for a client that was brought along, in our own words."""
+    if mode in get_args(ApiMode):
+        return format_of(cast("ApiMode", mode)).encode(request)
+    return msgspec.json.encode(
+        {
+            "model": request.model,
+            "system": request.preamble.system,
+            "tools": request.preamble.tools,
+            "messages": request.conversation.messages,
+            "settings": request.settings,
+            "tool_choice": request.tool_choice,
+            "aside": request.aside,
+        }
+    )
 
 
 class Parts:
@@ -73,6 +104,7 @@ class Parts:
         journal: SqliteJournal,
         dispatcher: LocalDispatcher,
         service: Service,
+        memories: HybridMemories,
         clock: Clock,
     ) -> None:
         self._lock = lock
@@ -81,6 +113,7 @@ class Parts:
         self._journal = journal
         self.dispatcher = dispatcher
         self.service = service
+        self._memories = memories
         self._looking: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -90,6 +123,7 @@ class Parts:
             undumpable()
         lock = None if path == ":memory:" else DatabaseLock(path)
         journal: SqliteJournal | None = None
+        memories: HybridMemories | None = None
         try:
             worker = worker_name()
 
@@ -103,7 +137,11 @@ class Parts:
             with suppress(StoreFull):  # then they run out by themselves; what is there can be read meanwhile
                 await journal.void_leases()
             dispatcher = LocalDispatcher(journal, clock, worker)
-            service = Service(journal, journal, approvals, hub, known.models, known.tools, known.vault, clock, ids)
+            sessions = SqliteSessions(writer)
+            memories = memories_on(writer, known.models, clock)
+            service = Service(
+                journal, journal, approvals, sessions, hub, known.models, known.tools, known.vault, clock, ids
+            )
             deps = Deps(
                 journal,
                 hub,
@@ -118,17 +156,23 @@ class Parts:
                 vault=known.vault,
                 approvals=approvals,
                 results=SqliteResults(writer),
+                sessions=sessions,
+                surroundings=known.surroundings,
+                memories=memories,
                 workspace=known.home.workspace,
                 hidden=(known.home.path,),
             )
+            await memories.start()
             await dispatcher.start(partial(advance, deps=deps))
         except BaseException:
+            if memories is not None:
+                await memories.close()
             if journal is not None:
                 await journal.close()
             if lock is not None:
                 lock.release()
             raise
-        return cls(lock, hub, journal, dispatcher, service, clock)
+        return cls(lock, hub, journal, dispatcher, service, memories, clock)
 
     def look_again(self) -> None:
         task = asyncio.get_running_loop().create_task(self._look_again())
@@ -145,23 +189,12 @@ class Parts:
             task.cancel()
         try:
             await self.dispatcher.stop()
+            await self._memories.close()
             self._hub.lost(StoreError("The engine was closed; open it again to go on."))
             await self._journal.close()
         finally:
             if self._lock is not None:
                 self._lock.release()
-
-
-def path_of(database: str) -> str:
-    """The file that a database URL names."""
-    scheme, separator, path = database.partition(":///")
-    if separator and scheme == "sqlite" and path:
-        return path
-    if database.startswith("postgresql:"):
-        raise UsageError("PostgreSQL is not in this version yet; use sqlite:///PATH.")
-    raise UsageError(
-        f"`{database}` is not a database URL; accepted: sqlite:///PATH (sqlite:////PATH from the root)."
-    )
 
 
 def _writer(path: str, hub: Hub) -> Writer:

@@ -22,8 +22,8 @@ from treadle.yaml_files import read_struct
 HOME = "TREADLE_HOME"
 DATABASE_URL = "TREADLE_DATABASE_URL"
 DEFAULT_AGENT = "default"
-DEFAULT_LOOKS = ("read_file", "glob", "grep", "recall", "clarify")
-DEFAULT_ACTS = ("write_file", "edit_file", "bash", "web_fetch")
+DEFAULT_LOOKS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search")
+DEFAULT_ACTS = ("write_file", "edit_file", "bash", "web_fetch", "memory_save", "journal_write")
 """The tools of the default agent: those that it may use as it likes, and those that it asks for."""
 PRIVATE = ("*.ssh/*", "*.gnupg/*", "*.aws/*", "*.kube/*", "*.netrc", "*.env", "*.env.*", "*.pem", "*id_rsa*")
 """What the default agent asks before it reads."""
@@ -32,9 +32,8 @@ _ALLOWED_HEAD = (
 )
 
 LATER_AGENT_KEYS = frozenset((
-    "skills", "budget", "quotas", "memory", "compaction", "heartbeat", "quality", "errors", "limits.cost",
-    "limits.history_messages", "limits.context_window", "limits.max_depth", "limits.max_children",
-    "limits.max_tree",
+    "budget", "quotas", "heartbeat", "quality", "errors", "limits.cost", "limits.max_depth",
+    "limits.max_children", "limits.max_tree",
 ))  # fmt: skip
 """Keys of the agent file that this version does not obey yet. It says so: a limit that is written down and not
 kept is worse than none."""
@@ -61,6 +60,8 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Short names for models, each with those it stands for, in the order in which they are tried."""
     models: dict[str, ModelFacts] = {}
     """What is to be taken for true of a model, by provider/model-id."""
+    house_rules: str = ""
+    """What every agent here is told, after its persona."""
 
     def __post_init__(self) -> None:
         for alias, names in self.aliases.items():
@@ -101,16 +102,21 @@ class Home(Struct, frozen=True):
     def vault(self) -> Path:
         return self.path / "vault.db"
 
+    def workspace_path(self, agent: AgentSpec) -> Path:
+        """Where the tools of an agent work, whether or not there is such a folder."""
+        if agent.workspace is not None:
+            return Path(agent.workspace).expanduser().absolute()
+        return self.path / "workspaces" / agent.name
+
     def workspace(self, agent: AgentSpec) -> Path:
         """The folder that the tools of an agent work in, made if it is not there and is the home's own."""
+        path = self.workspace_path(agent)
         if agent.workspace is not None:
-            path = Path(agent.workspace).expanduser().absolute()
             if not path.is_dir():
                 raise UsageError(
                     f"The workspace {path} of agent `{agent.name}` is no folder. Make it, or name another."
                 )
             return path
-        path = self.path / "workspaces" / agent.name
         for folder in (self.path, path.parent, path):
             _make_folder(folder)
         return path
@@ -207,11 +213,12 @@ class Home(Struct, frozen=True):
 def _default_agent(model: str, provider: str | None = None) -> AgentSpec:
     """Looks at what is there without asking, and asks before it does anything else."""
     rules = (
-        *(ApprovalRule(tool, "auto") for tool in DEFAULT_LOOKS),
+        *(ApprovalRule(tool, "auto") for tool in (*DEFAULT_LOOKS, "load_skill")),
         *(ApprovalRule("read_file", "ask", pattern) for pattern in PRIVATE),
     )
     approvals = Approvals(default="ask", rules=rules)
-    return AgentSpec(DEFAULT_AGENT, model, provider, tools=(*DEFAULT_LOOKS, *DEFAULT_ACTS), approvals=approvals)
+    tools = (*DEFAULT_LOOKS, *DEFAULT_ACTS)
+    return AgentSpec(DEFAULT_AGENT, model, provider, tools=tools, skills=("*",), approvals=approvals)
 
 
 def _default_agent_file(spec: AgentSpec) -> str:

@@ -8,7 +8,16 @@ from typing import Any, NotRequired, TypedDict, cast
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.agents import AgentSpec, Limits, Loop, ModelSettings, Retry, Routing
+from treadle.domain.agents import (
+    AgentSpec,
+    Compaction,
+    Limits,
+    Loop,
+    MemorySettings,
+    ModelSettings,
+    Retry,
+    Routing,
+)
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import Decision, LlmResponse, ThinkingDelta, Token
@@ -52,6 +61,7 @@ class Agent:
         fallbacks: Sequence[str] = (),
         routing: Routing | Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
+        skills: Sequence[str] = (),
         output: OutputLike = None,
         limits: Limits | Mapping[str, Any] | None = None,
         budget_hints: bool = False,
@@ -60,6 +70,8 @@ class Agent:
         approvals: Approvals | Mapping[str, Any] | None = None,
         sandbox: SandboxPolicy | Mapping[str, Any] | SandboxMode = "auto",
         workspace: str | Path | None = None,
+        memory: MemorySettings | Mapping[str, Any] | None = None,
+        compaction: Compaction | Mapping[str, Any] | None = None,
     ) -> None:
         self.tools = implementations(tools)
         self.output_type: Any = type_of(output)
@@ -73,6 +85,7 @@ class Agent:
                 "fallbacks": tuple(fallbacks),
                 "routing": routing,
                 "tools": tool_names(tools),
+                "skills": tuple(skills),
                 "output": schema_of(output),
                 "limits": limits or {},
                 "budget_hints": budget_hints,
@@ -81,6 +94,8 @@ class Agent:
                 "approvals": approvals or {},
                 "sandbox": sandbox,
                 "workspace": None if workspace is None else str(workspace),
+                "memory": memory or {},
+                "compaction": compaction or {},
             }
         )
 

@@ -10,6 +10,7 @@ from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import StoreLost
 from treadle.domain.events import ToolCallEnd
 from treadle.domain.identity import RunId
+from treadle.domain.messages import Message
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Hub
 from treadle.engine.ownership import Log, own
@@ -39,6 +40,9 @@ class SlowJournal:
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
         return await self._store.deliver(run_id, event, key)
+
+    async def history(self, run_id: RunId) -> Sequence[Message]:
+        return await self._store.history(run_id)
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
         return await self._store.read(run_id, after, limit)

@@ -9,7 +9,7 @@ from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import VERSION, Event, Origin, decode_data, draft, from_json, to_json
 from treadle.domain.events import VOCABULARY, EventData, Unknown
-from treadle.domain.identity import AgentId, ApprovalId, EventId, RunId, SessionId
+from treadle.domain.identity import AgentId, ApprovalId, EventId, RunId, SegmentId, SessionId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse, user
 from treadle.domain.runs import Metrics, Usage
 from treadle.domain.tools import ToolSpec
@@ -76,6 +76,21 @@ EXAMPLES: tuple[EventData, ...] = (
     e.ResumeRequested(),
     e.CancelRequested("reason"),
     e.StreamReset(7, "reason"),
+    e.ContextTrimmed("shrink", 400, (0, 3), ("c",), 1000),
+    e.CompactionStarted("compact", "threshold", 1, 9, "provider", "model", 5000, 0.01, True),
+    e.CompactionFailed("harder", "overflow", "reason", Usage(10, 1), 5, 0.01, 2),
+    e.ContextCompacted(
+        "compact", "command", 1, 9, "summary", 5000, 900, "provider/model", Usage(10, 1), 5, 0.01, 2
+    ),
+    e.SegmentOpened(SegmentId("seg_2"), SegmentId("seg_1"), "compaction", 4),
+    e.CompactionUndone(SegmentId("seg_2"), 1, 2, (Message("user", (Text("hi"),), "pinned"),)),
+    e.MessagePinned(3, Message("user", (Text("hi"),))),
+    e.CommandObeyed("said", done=False),
+    e.MemoryRecalled((e.Reminder("mem_1", "text", 0.5),), "section", "both", "system"),
+    e.MemorySaved("mem_1", "text", "run", pinned=True, repeats="mem_0"),
+    e.MemoryFlushed(("mem_1",)),
+    e.JournalWritten("mem_1", "text"),
+    e.MemoryDegraded("local", "reason"),
 )
 
 

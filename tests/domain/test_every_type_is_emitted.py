@@ -10,9 +10,11 @@ from typing import Any
 
 import treadle
 from tests.engine.running import agent, in_a_world, in_virtual_time, opened, until, virtually
+from treadle.core.compaction import INSTRUCTIONS
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import NAMES, VOCABULARY, ApprovalRequested, ClarifyRequested, RunWaiting
 from treadle.domain.messages import user
+from treadle.domain.runs import Usage
 from treadle.models.breaker import LEAST_CALLS
 from treadle.ports.hooks import Block, HookedCall
 from treadle.ports.model import ModelRequest
@@ -26,6 +28,7 @@ from treadle.vault.store import Grant, VaultStore
 
 Emitted = set[str]
 CANARY = "s3cr3t-canary-value"
+UNCOUNTED = Usage(estimated=True)
 HERO = AgentSpec("hero", "simulated", tools=("*",))
 
 
@@ -41,6 +44,12 @@ async def look(at: str, context: treadle.ToolContext) -> str:
 async def fetch_all() -> str:
     """Fetch a lot."""
     return "line\n" * 100_000
+
+
+@treadle.tool(effect="read")
+async def look_long(n: int) -> str:
+    """Look for long."""
+    return f"{n} words " * 80
 
 
 @treadle.tool
@@ -211,6 +220,43 @@ async def commanded(emitted: Emitted) -> None:
         commands.close()
 
 
+async def long(emitted: Emitted) -> None:
+    """A conversation that outgrows its window, whose summary fails at first; and what a session can be asked."""
+
+    def answer(request: ModelRequest) -> ScriptStep:
+        if request.preamble.system.startswith(INSTRUCTIONS):
+            summaries.append(request)
+            if len(summaries) == 1:
+                return Failure(retryable=False)
+            return say("## Done\nsomething\n## Remember\n- Ada likes tea", usage=UNCOUNTED)
+        asked.append(request)
+        if len(asked) % 25:
+            return ask(call("look_long", f"c{len(asked)}", n=len(asked)), usage=UNCOUNTED)
+        return say("done", usage=UNCOUNTED)
+
+    asked, summaries = list[ModelRequest](), list[ModelRequest]()
+    async with in_virtual_time(FunctionModel(answer)) as engine:
+        hero = agent(tools=[look_long, "memory_save", "journal_write"], limits={"context_window": 2000})
+        session: str | None = None
+        for message in ("look", "/pin", "/compact", "/undo"):
+            run_id = await engine.submit(hero, message, session=session)
+            async for event in engine.events(run_id):
+                session = event.session_id
+                emitted.add(event.type)
+
+
+async def remembering(emitted: Emitted) -> None:
+    """What is noted, and what one is reminded of in another session, while the embedder is out of reach."""
+    script = (ask(call("journal_write", text="a quiet day"), text="so"), say("Ada likes tea"), say("tea"))
+    with TemporaryDirectory() as folder:
+        async with opened(Path(folder), ScriptedModel(*script)) as engine:
+            engine.add_provider("nobody", base_url="http://127.0.0.1:9/v1", api_key="x")
+            hero = agent(tools=["journal_write"], memory={"embedder": "nobody/there"})
+            for message in ("What does Ada like?", "What is it that Ada likes?"):
+                async for event in engine.stream(hero, message):
+                    emitted.add(event.type)
+
+
 def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
     seen: list[Operation] = []
 
@@ -223,14 +269,14 @@ def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
 
 def emitted_by(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> Emitted:
     emitted: Emitted = set()
-    if scenario in (secretive, commanded):
+    if scenario in (secretive, commanded, remembering):
         asyncio.run(scenario(emitted))
     else:
         (in_a_world if scenario is killed else virtually)(scenario(emitted))
     return emitted
 
 
-SCENARIOS = (plain, steered, failing, slow, killed, permitted, secretive, commanded)
+SCENARIOS = (plain, steered, failing, slow, killed, permitted, secretive, commanded, long, remembering)
 
 
 def test_every_type_of_the_vocabulary_is_emitted_and_no_other() -> None:

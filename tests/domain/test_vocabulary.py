@@ -90,7 +90,16 @@ SPECIFIED = frozenset(
     ]
 )
 """The names that are fixed for good, whether or not this version emits them."""
-BEYOND = frozenset(("resume_requested", "output_rejected"))
+BEYOND = frozenset(
+    [
+        "resume_requested",
+        "output_rejected",
+        "compaction_started",
+        "compaction_failed",
+        "message_pinned",
+        "command_obeyed",
+    ]
+)
 """Types that the specification needs and does not name."""
 SELF_EVIDENT = frozenset(
     [

@@ -10,6 +10,7 @@ from tests.engine.running import agent, journal, opened
 from tests.observed import all_told
 from treadle.core.context import LEAST_RESULT, MOST_RESULT, room_for_a_result
 from treadle.core.state import fresh
+from treadle.core.tokens import TokenCount
 from treadle.domain.envelope import Origin
 from treadle.domain.events import ModelResolved, ResultTruncated, ToolCallEnd
 from treadle.domain.identity import AgentId, RunId, SessionId
@@ -67,7 +68,8 @@ def test_the_room_for_results_shrinks_as_the_context_fills() -> None:
     state = fresh(Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1")))
     state.model = ModelResolved("p", "m", "custom", "why", context_window=100_000)
     rooms: list[int] = []
-    for state.counted_tokens in (1, 40_000, 80_000, 95_000, 99_999, 150_000):
+    for counted in (1, 40_000, 80_000, 95_000, 99_999, 150_000):
+        state.tokens = TokenCount(counted=counted)
         rooms.append(room_for_a_result(state))
     assert rooms == sorted(rooms, reverse=True)
     assert (rooms[0], rooms[-1]) == (MOST_RESULT, LEAST_RESULT)

@@ -154,3 +154,18 @@ def test_a_timeout_of_nothing() -> None:
 
 def test_the_key_is_not_in_the_representation() -> None:
     assert "sk-" not in repr(ProviderConfig("https://host/v1", api_key="sk-1", headers={"api-key": "sk-2"}))
+
+
+def test_the_address_of_a_provider() -> None:
+    """For calls that are not to its models."""
+    registry = ModelRegistry({"OTHER_KEY": "sk-1"})
+    registry.add(
+        "mine", ProviderConfig("http://127.0.0.1:9/v1", api_key_env="OTHER_KEY", headers={"X-Team": "red"})
+    )
+    registry.add("open", ProviderConfig("http://127.0.0.1:9/v1"))
+    assert registry.address("mine") == ("http://127.0.0.1:9/v1", "sk-1", {"X-Team": "red"})
+    assert registry.address("open") == ("http://127.0.0.1:9/v1", None, {})
+    with pytest.raises(UnknownModel, match="no provider is called `mime`; did you mean `mine`"):
+        registry.address("mime")
+    with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
+        registry.address("openai")

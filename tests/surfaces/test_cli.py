@@ -70,9 +70,10 @@ def test_an_answer_goes_to_standard_output_and_nothing_else_does(shell: Shell) -
     @against(shell, says(ANSWER), says("5"), says("NO_REPLY"))
     async def _(server: FakeEndpoint) -> None:
         assert await shell("run", "What is 2+3?") == (0, f"{ANSWER}\n", "")
-        assert await shell("run", "-", stdin=b"What is 2+3?\n") == (0, "5\n", "")
+        again = await shell("run", "-", stdin=b"What is 2+3?\n")
+        assert again == (0, "5\n", "reminded of 1 thing from earlier sessions\n")
         assert await shell("run", "Say nothing.") == (0, "", "")
-        assert server.requests[1].json["messages"][-1]["content"] == "What is 2+3?"
+        assert server.requests[1].json["messages"][-1]["content"].startswith("What is 2+3?\n\n[from memory")
 
 
 def test_json_prints_every_event(shell: Shell) -> None:
@@ -215,9 +216,11 @@ def test_runs_are_listed_shown_and_told(shell: Shell) -> None:
         assert "used         1 steps, 1 model calls, 0 tool calls, 10 tokens in, 5 out" in shown.out
         assert shown.out.endswith(f"\n{ANSWER}\n")
         events = (await shell("runs", "events", run_id, "--after", "6")).out.splitlines()
-        assert [line.split()[:2] for line in events] == [["7", "llm_response"], ["8", "step_end"], ["9", "run_end"]]
+        assert [line.split()[:2] for line in events] == [
+            ["7", "llm_response"], ["8", "step_end"], ["9", "memory_saved"], ["10", "run_end"],
+        ]  # fmt: skip
         followed = await shell("runs", "events", run_id, "--follow", "--json")
-        assert [event["sequence"] for event in followed.json] == list(range(1, 10))
+        assert [event["sequence"] for event in followed.json] == list(range(1, 11))
 
 
 def test_agents_are_listed_and_shown(shell: Shell) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from treadle.core import fold, planning
+from treadle.core import planning
+from treadle.core.fold import changes
 from treadle.core.ledger import Call
 from treadle.core.state import RunState
 from treadle.domain import events as e
@@ -120,11 +121,11 @@ def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
 
 
 def steered_messages_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    patch.delitem(vars(fold)["_changes"], e.MessageSteered)
+    patch.delitem(changes.CHANGES, e.MessageSteered)
 
 
 def cancels_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    patch.delitem(vars(fold)["_changes"], e.CancelRequested)
+    patch.delitem(changes.CHANGES, e.CancelRequested)
 
 
 def results_are_recorded_twice(patch: pytest.MonkeyPatch) -> None:

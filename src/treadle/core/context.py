@@ -5,15 +5,14 @@ transcript, whose messages keep the bytes they were encoded to."""
 
 import msgspec
 
-from treadle.core.repair import characters
 from treadle.core.state import RunState
+from treadle.core.tokens import CHARACTERS_PER_TOKEN, tokens_in, tokens_of, tokens_of_tool
 from treadle.domain.agents import AgentSpec, ModelSettings
-from treadle.domain.models import UNKNOWN_WINDOW, Profile
+from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
 from treadle.domain.tools import ToolSpec
 from treadle.ports.model import ModelRequest, Preamble
 
-CHARACTERS_PER_TOKEN = 4
 LONGEST_REPLY = 8192
 LONGEST_REASONED = 32_768
 """Tokens, for a model of which nothing is known and an agent that sets no limit: without reasoning, and with it."""
@@ -26,9 +25,16 @@ MOST_RESULT = 64 * 1024
 """Characters of one result: however full the context is, and however empty."""
 
 
-def preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> Preamble:
-    """Instructions and tools: the part of every request of a run that never changes."""
-    sections = [agent.persona.strip()]
+def set_preamble(state: RunState, tools: tuple[ToolSpec, ...], recalled: str = "") -> None:
+    """Settle what stands before the conversation."""
+    state.preamble = preamble(state.agent, tools, (*state.sections, recalled))
+    state.tokens.before = preamble_tokens(state.preamble)
+
+
+def preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...], more: tuple[str, ...] = ()) -> Preamble:
+    """Instructions and tools: the part of every request of a run that never changes. The persona comes first, then
+    the house rules, the skills, the notes of the workspace; last how to answer."""
+    sections = [agent.persona.strip(), *more]
     if agent.output is not None:
         schema = msgspec.json.encode(agent.output, order="sorted").decode()
         sections.append(
@@ -38,6 +44,11 @@ def preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> Preamble:
     if agent.loop.final_marker is not None:
         sections.append(f"When you are done, end your answer with {agent.loop.final_marker}")
     return Preamble("\n\n".join(section for section in sections if section), tools)
+
+
+def preamble_tokens(before: Preamble) -> int:
+    """A guess at the tokens of what stands before the conversation."""
+    return tokens_in(before.system) + sum(tokens_of_tool(tool) for tool in before.tools)
 
 
 def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequest:
@@ -52,17 +63,16 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
         provider=state.model.provider,
         profile=profile,
         plain=state.plain,
+        aside=state.aside,
     )
 
 
 def input_estimate(state: RunState) -> int:
     """Tokens of the request to send next: what the provider counted last, and a guess at what came since."""
-    length = state.transcript.characters
+    guessed = state.transcript.tokens
     for message in state.inbox:
-        length += characters(message)
-    if state.counted_tokens:
-        return state.counted_tokens + max(0, length - state.counted_characters) // CHARACTERS_PER_TOKEN
-    return (length + state.preamble.characters) // CHARACTERS_PER_TOKEN
+        guessed += tokens_of(message)
+    return state.tokens.estimate(guessed)
 
 
 def most_expensive(sent_tokens: int, settings: ModelSettings, profile: Profile) -> float | None:
@@ -78,7 +88,6 @@ def most_expensive(sent_tokens: int, settings: ModelSettings, profile: Profile) 
 
 def room_for_a_result(state: RunState) -> int:
     """Characters that one result of this turn may have: a share of what is left of the context."""
-    window = UNKNOWN_WINDOW if state.model is None else state.model.context_window
-    left = max(0, window - input_estimate(state)) * CHARACTERS_PER_TOKEN
+    left = max(0, state.window - input_estimate(state)) * CHARACTERS_PER_TOKEN
     fair = int(left * RESULT_SHARE) // max(1, len(state.calls))
     return max(LEAST_RESULT, min(MOST_RESULT, fair))

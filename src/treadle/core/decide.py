@@ -6,9 +6,19 @@ from treadle.core.guards import phantom
 from treadle.core.guards.verdict import Stop, strictest
 from treadle.core.planning import plan_calls, skipped
 from treadle.core.retry import fallback_after
+from treadle.core.room import compact, make_room, overflow, overflows
 from treadle.core.state import RunState
-from treadle.core.steps import CallModel, FallBack, Finish, RunTools, Step, Wait
-from treadle.domain.events import EventData, LlmError, PhantomAction, RecoveryAction
+from treadle.core.steps import CallModel, Compact, FallBack, Finish, Obey, RunTools, Step, Trim, Wait
+from treadle.domain.commands import CompactSession, SessionCommand
+from treadle.domain.events import (
+    CommandObeyed,
+    CompactionFailed,
+    ContextCompacted,
+    EventData,
+    LlmError,
+    PhantomAction,
+    RecoveryAction,
+)
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
 
@@ -22,6 +32,8 @@ def decide(state: RunState, now: Instant) -> Step:
         return _plan_calls(state, now)
     if wait := _must_wait(state, now):
         return wait
+    if state.command is not None:
+        return obey(state, state.command)
     if state.failure is not None:
         return _after_failure(state, state.failure)
     if state.reply is not None and not state.calls:
@@ -35,7 +47,7 @@ def decide(state: RunState, now: Instant) -> Step:
     return _call_model(state, now)
 
 
-def _ask_again(state: RunState, now: Instant, events: tuple[EventData, ...]) -> CallModel | Finish:
+def _ask_again(state: RunState, now: Instant, events: tuple[EventData, ...]) -> CallModel | Trim | Compact | Finish:
     """Ask the model for another answer; where it cannot be asked, one that only claims too much will do."""
     step = _call_model(state, now, events)
     claims = [event.claim for event in events if isinstance(event, PhantomAction)]
@@ -44,10 +56,16 @@ def _ask_again(state: RunState, now: Instant, events: tuple[EventData, ...]) -> 
     return step
 
 
-def _call_model(state: RunState, now: Instant, events: tuple[EventData, ...] = ()) -> CallModel | Finish:
+def _call_model(
+    state: RunState, now: Instant, events: tuple[EventData, ...] = ()
+) -> CallModel | Trim | Compact | Finish:
     verdict = strictest(guards.PACE, state, now)
     if isinstance(verdict, Stop):
         return _finish(state, verdict)
+    if (step := make_room(state)) is not None:
+        return step
+    if overflows(state):
+        return Finish(_or_what_was_claimed(state, overflow(state)))
     if verdict is not None:
         events += verdict.events
     must_report = state.recovery.report_due
@@ -71,6 +89,31 @@ def _plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Finish:
         return _finish(state, Stop(completed(state)))
     plan = plan_calls(state, now)
     return _finish(state, plan) if isinstance(plan, Stop) else plan
+
+
+def obey(state: RunState, command: SessionCommand) -> Compact | Obey | Finish:
+    """What a run does that was asked to do something with its session."""
+    if state.obeyed is not None:
+        return Finish(_outcome_of(state.obeyed))
+    if not isinstance(command, CompactSession):
+        return Obey(command)
+    match state.compaction:
+        case ContextCompacted(tokens_before=before, tokens_after=after):
+            said = f"The conversation is shorter: about {before} tokens before, {after} now. /undo takes it back."
+            return _obeyed(CommandObeyed(said))
+        case CompactionFailed(reason=reason):
+            return _obeyed(CommandObeyed(f"No summary was to be had, and nothing is changed: {reason}", False))
+        case None:
+            nothing = "There is nothing to fold away: too little was said since the conversation last began."
+            return compact(state, "compact", "command") or _obeyed(CommandObeyed(nothing))
+
+
+def _obeyed(event: CommandObeyed) -> Finish:
+    return Finish(_outcome_of(event), (event,))
+
+
+def _outcome_of(obeyed: CommandObeyed) -> Outcome:
+    return Outcome("completed", obeyed.said) if obeyed.done else Outcome("failed", "", obeyed.said)
 
 
 # ── Ends ───────────────────────────────────────────────────────────────────────────────────────────
@@ -102,16 +145,17 @@ def completed(state: RunState) -> Outcome:
     return Outcome("completed", state.answer, unverified_claim="" if claim is None else claim.sentence)
 
 
-def _after_failure(state: RunState, failure: LlmError) -> FallBack | Finish:
-    """A model call has failed for good: another model, or the end."""
+def _after_failure(state: RunState, failure: LlmError) -> Trim | Compact | FallBack | Finish:
+    """A model call has failed for good: a shorter conversation, another model, or the end."""
+    if failure.compact and (step := make_room(state)) is not None:
+        return step
     following = fallback_after(state, failure.message) if failure.next_model else None
     if following is not None:
         return FallBack(following)
     attempts = f" ({state.failures} attempts)" if state.failures > 1 else ""
-    outcome = Outcome(
-        "context_overflow" if failure.compact else "model_error",
-        state.answer_so_far,
-        reason=f"{failure.message}{attempts}",
-        next="Mend that, then send its session a message to go on from here.",
-    )
+    reason = f"{failure.message}{attempts}"
+    if failure.compact:
+        return Finish(_or_what_was_claimed(state, overflow(state, reason)))
+    go_on = "Mend that, then send its session a message to go on from here."
+    outcome = Outcome("model_error", state.answer_so_far, reason, go_on)
     return Finish(_or_what_was_claimed(state, outcome))

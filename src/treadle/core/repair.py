@@ -4,16 +4,15 @@ Rules: no empty messages; no characters that JSON or a provider refuses; a user 
 unique id and exactly one result, in the order of the calls, right behind them. The journal is never changed:
 this is about what is sent."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
+from treadle.core.tokens import tokens_of
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, sendable
 from treadle.ports.model import Conversation
 
 LOST_RESULT = "No result is on record for this call: interrupted, outcome unknown."
-_FRAME = 16  # characters around a message or a call
-_IMAGE = 6000  # characters: what a picture counts for, whatever its size
 _OPENING = Message("user", (Text("(The conversation begins here.)"),))
 
 
@@ -23,8 +22,10 @@ class Transcript:
     def __init__(self) -> None:
         self.conversation = Conversation()
         self.messages = self.conversation.messages
-        self.characters = 0
-        """How long all of it is, roughly as it is sent."""
+        self.sizes: list[int] = []
+        """A guess at the tokens of each message."""
+        self.tokens = 0
+        """Of all of them."""
         self._ids: set[str] = set()
         self._awaiting: dict[str, str] = {}
         """Calls of the last message that have no result yet: the id they came with -> the id they are sent with."""
@@ -38,7 +39,10 @@ class Transcript:
         if parts:
             if message.role == "assistant" and not self.messages:
                 self._keep(_OPENING)
-            self._keep(Message(message.role, tuple(parts)))
+            self._keep(Message(message.role, tuple(parts), message.mark))
+
+    def has_call(self, call_id: str) -> bool:
+        return call_id in self._ids
 
     def close(self) -> None:
         """Give every call that is still open the result that none is on record."""
@@ -60,9 +64,9 @@ class Transcript:
 
     def _unique(self, use: ToolUse) -> ToolUse:
         wanted = use.call_id or "call"
-        sent = _free(wanted, self._ids)
+        sent = _free(wanted, self._ids.__contains__)
         self._ids.add(sent)
-        asked = _free(use.call_id, self._awaiting)
+        asked = _free(use.call_id, self._awaiting.__contains__)
         self._awaiting[asked] = sent
         return use if sent == use.call_id else ToolUse(sent, use.name, use.arguments)
 
@@ -70,7 +74,7 @@ class Transcript:
         results: dict[str, ToolResult] = {}
         for part in parts:
             if isinstance(part, ToolResult):
-                results[_free(sendable(part.call_id), results)] = part
+                results[_free(sendable(part.call_id), results.__contains__)] = part
         answers: list[Part] = []
         for asked, sent in self._awaiting.items():
             found = results.get(asked)
@@ -83,52 +87,44 @@ class Transcript:
             self._keep(Message("tool", tuple(answers)))
 
     def _keep(self, message: Message) -> None:
+        size = tokens_of(message)
         self.messages.append(message)
-        self.characters += characters(message)
-
-
-def characters(message: Message) -> int:
-    """How long a message is, roughly as it is sent: what an estimate of its tokens can go by."""
-    length = _FRAME
-    for part in message.parts:
-        if isinstance(part, Text):
-            length += len(part.text)
-        elif isinstance(part, ToolResult):
-            length += len(part.content) + _FRAME
-        elif isinstance(part, ToolUse):
-            length += len(part.name) + len(part.arguments) + _FRAME
-        else:
-            length += _IMAGE if isinstance(part, Image) else len(part.text)
-    return length
+        self.sizes.append(size)
+        self.tokens += size
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
     """The messages in a shape that no provider rejects. Repairing twice changes nothing more."""
+    return tuple(transcribed(messages).messages)
+
+
+def transcribed(messages: Iterable[Message]) -> Transcript:
+    """A conversation of these messages, with all of its calls answered."""
     transcript = Transcript()
     for message in messages:
         transcript.add(message)
     transcript.close()
-    return tuple(transcript.messages)
+    return transcript
 
 
-def unique_call_ids(parts: tuple[Part, ...], taken: set[str], prefix: str) -> tuple[Part, ...]:
+def unique_call_ids(parts: tuple[Part, ...], taken: Callable[[str], bool], prefix: str) -> tuple[Part, ...]:
     """The parts of a reply with a call id that is new to the run for every call, as it came where it can be."""
     used: set[str] = set()
     unique: list[Part] = []
     for index, part in enumerate(parts):
         if isinstance(part, ToolUse):
             wanted = part.call_id or f"{prefix}_{index}"
-            call_id = _free(wanted, taken, used)
+            call_id = _free(wanted, lambda name: name in used or taken(name))
             used.add(call_id)
             part = part if call_id == part.call_id else ToolUse(call_id, part.name, part.arguments)
         unique.append(part)
     return tuple(unique)
 
 
-def _free(name: str, taken: Container[str], also_taken: Container[str] = ()) -> str:
+def _free(name: str, taken: Callable[[str], bool]) -> str:
     """The name, or the first of its numbered variants, that is not taken."""
     candidate, number = name, 1
-    while candidate in taken or candidate in also_taken:
+    while taken(candidate):
         number += 1
         candidate = f"{name}_{number}"
     return candidate

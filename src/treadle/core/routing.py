@@ -4,9 +4,9 @@ import re
 from typing import NamedTuple
 
 from treadle.core.state import RunState
+from treadle.core.tokens import CHARACTERS_PER_TOKEN
 from treadle.domain.agents import Tier
 
-CHARACTERS_PER_TOKEN = 4
 _CODE = re.compile(
     r"```|^\s*(?:def|class|import|from|func|fn|#include|SELECT|public|const)\b|[{};]\s*$", re.MULTILINE
 )

@@ -1,29 +1,44 @@
 """The state of a run: what its journal amounts to. Only `fold` changes it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from treadle.core.ledger import Call, Ledger
-from treadle.core.repair import Transcript
+from treadle.core.repair import Transcript, transcribed
+from treadle.core.tokens import TokenCount
 from treadle.domain.agents import AgentSpec
+from treadle.domain.commands import SessionCommand
 from treadle.domain.envelope import Origin
 from treadle.domain.events import (
     ApprovalDecided,
     ApprovalRequested,
     ClarifyAnswered,
     ClarifyRequested,
+    CommandObeyed,
+    CompactionFailed,
+    CompactStage,
+    ContextCompacted,
     LlmError,
     LlmResponse,
     ModelResolved,
     RecoveryStage,
     RunWaiting,
+    SegmentOpened,
     SteerMode,
+    TrimStage,
 )
-from treadle.domain.identity import ApprovalId, Instant
+from treadle.domain.identity import ApprovalId, Instant, SegmentId, SessionId
 from treadle.domain.messages import Message, Part, Text
+from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.permissions import Asker
-from treadle.domain.runs import Metrics, OutcomeKind, Status
+from treadle.domain.runs import Metrics, OutcomeKind, Status, Usage
 from treadle.domain.tools import ToolSpec
+from treadle.ports.journal import SessionFacts
 from treadle.ports.model import Preamble
+
+NOTHING_SETTLED = SessionFacts()
+RoomStage = TrimStage | CompactStage
+"""What can be done to make room, in the order in which it is tried."""
 
 
 @dataclass(slots=True)
@@ -83,6 +98,8 @@ class RunState:
     transcript: Transcript
     said_from: int
     """Where in the transcript this run's own messages begin."""
+    segment: SegmentOpened
+    """What the model is shown of the session: the part that was opened last."""
     sequence: int = 0
     latest_at: Instant = 0.0
     """Of the event folded last, and when it happened."""
@@ -114,9 +131,39 @@ class RunState:
     answer_so_far: str = ""
     """The text of the answer, joined over continuations."""
 
+    asked: str = ""
+    """The message that the run was submitted with."""
+    unrecalled: list[str] = field(default_factory=list[str])
+    """What was said and nothing was recalled for yet."""
+
+    # How the conversation fits
+    revised: bool = False
+    """The conversation is another one than the run found, with something added."""
+    tokens: TokenCount = field(default_factory=TokenCount)
+    """How large it is."""
+    ceiling: int | None = None
+    """Tokens: a provider has refused so many, whatever it is said to take."""
+    spent: set[RoomStage] = field(default_factory=set[RoomStage])
+    """What was done to make room since the model last replied."""
+    compacting: bool = False
+    """A summary was asked for, and nothing is on record of it."""
+    compaction: ContextCompacted | CompactionFailed | None = None
+    """What came of the latest."""
+    sections: tuple[str, ...] = ()
+    """Of the system prompt, beside the persona."""
+    kept_notes: str | None = None
+    """What the session keeps of its workspace; None: nothing yet."""
+
+    # Commands
+    command: SessionCommand | None = None
+    """What is to be done to the session: the run does that, and answers no message."""
+    obeyed: CommandObeyed | None = None
+
     # Model calls
     request: int = 0
     """The sequence of the latest `llm_request`."""
+    aside: str = ""
+    """What the latest request told beside the conversation."""
     in_flight: bool = False
     """A request was sent and nothing is on record of its end."""
     failures: int = 0
@@ -126,10 +173,8 @@ class RunState:
     """Other keys that were tried at once, since the model last replied."""
     fallback_reason: str = ""
     """Why the model that came before could not go on."""
-    counted_tokens: int = 0
-    """Of the conversation, as the provider last counted it."""
-    counted_characters: int = 0
-    """How long the conversation was then."""
+    asked_tokens: int = 0
+    """Of the latest request, as it was estimated."""
     retry_at: Instant | None = None
 
     # Deliveries
@@ -181,9 +226,36 @@ class RunState:
 
     @property
     def said(self) -> tuple[Message, ...]:
-        """What this run has added to the conversation, with what the model was never sent of it."""
-        sent = tuple(self.transcript.messages[self.said_from :])
+        """What this run has added to the conversation, with what the model was never sent of it; or the whole
+        conversation, where it is another one now."""
+        sent = tuple(self.transcript.messages[0 if self.revised else self.said_from :])
         return (*sent, joined(self.inbox)) if self.inbox else sent
+
+    @property
+    def window(self) -> int:
+        """Tokens that the model takes, as far as we know and the agent allows."""
+        known = UNKNOWN_WINDOW if self.model is None else self.model.context_window
+        return min(known, self.agent.limits.context_window or known, self.ceiling or known)
+
+    def spend(self, usage: Usage, duration_ms: int, cost: float | None) -> None:
+        """Enter what a model call has used."""
+        tally, step = self.tally, self.step
+        tally.input_tokens += usage.input_tokens
+        tally.output_tokens += usage.output_tokens
+        tally.cache_read_tokens += usage.cache_read_tokens
+        tally.cache_write_tokens += usage.cache_write_tokens
+        tally.estimated = tally.estimated or usage.estimated
+        tally.model_ms += duration_ms
+        if cost is None:
+            tally.unpriced_calls += 1
+        else:
+            tally.cost += cost
+        step.input_tokens += usage.input_tokens
+        step.output_tokens += usage.output_tokens
+
+    def knows_call(self, call_id: str) -> bool:
+        """Whether a call of this id was made already, by this run or in the conversation that it goes on with."""
+        return call_id in self.ledger.ids or self.transcript.has_call(call_id)
 
     def metrics(self, now: Instant) -> Metrics:
         tally = self.tally
@@ -222,14 +294,20 @@ def joined(messages: list[Message]) -> Message:
     return Message("user", tuple(parts))
 
 
-def fresh(origin: Origin, history: tuple[Message, ...] = ()) -> RunState:
+def first_segment(session_id: SessionId) -> SegmentOpened:
+    """What a session begins with."""
+    segment = SegmentId(f"seg_{session_id.partition('_')[2]}")
+    return SegmentOpened(segment, segment, "reset")
+
+
+def fresh(origin: Origin, history: Sequence[Message] = (), session: SessionFacts = NOTHING_SETTLED) -> RunState:
     """The state of a run to which nothing has happened yet, in a session that has said `history`."""
-    transcript = Transcript()
-    for message in history:
-        transcript.add(message)
-    transcript.close()
-    state = RunState(origin, transcript, said_from=len(transcript.messages))
-    for message in history:
-        if message.role == "assistant":
-            state.ledger.ids.update([use.call_id for use in message.calls])
+    return beginning(origin, transcribed(history), session)
+
+
+def beginning(origin: Origin, transcript: Transcript, session: SessionFacts = NOTHING_SETTLED) -> RunState:
+    """The state of a run to which nothing has happened yet. It goes on with this conversation, in place."""
+    opened = session.segment or first_segment(origin.session_id)
+    state = RunState(origin, transcript, said_from=len(transcript.messages), segment=opened)
+    state.kept_notes = session.notes
     return state

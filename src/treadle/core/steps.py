@@ -3,8 +3,17 @@
 from msgspec import Struct
 
 from treadle.core.ledger import Call
-from treadle.domain.events import EventData, LlmFallback, WaitReason
+from treadle.domain.commands import AskMemory, AskUsage, PinMessage, ResetSession, UndoSession
+from treadle.domain.events import (
+    CompactStage,
+    CompactTrigger,
+    ContextTrimmed,
+    EventData,
+    LlmFallback,
+    WaitReason,
+)
 from treadle.domain.identity import Instant
+from treadle.domain.messages import ToolResult
 from treadle.domain.runs import Outcome
 
 
@@ -30,6 +39,28 @@ class Wait(Struct, frozen=True):
     wake_at: Instant | None = None
 
 
+class Trim(Struct, frozen=True):
+    """Make the conversation shorter, as the event says; `results` are those that it cuts, whole."""
+
+    event: ContextTrimmed
+    results: tuple[ToolResult, ...] = ()
+
+
+class Compact(Struct, frozen=True):
+    """Have these messages folded into a summary: from the first, up to and without the last."""
+
+    stage: CompactStage
+    trigger: CompactTrigger
+    first: int
+    last: int
+
+
+class Obey(Struct, frozen=True):
+    """Do to the session what it was asked to do."""
+
+    command: ResetSession | UndoSession | PinMessage | AskMemory | AskUsage
+
+
 class FallBack(Struct, frozen=True):
     """Let the next of the agent's fallbacks take over."""
 
@@ -41,4 +72,4 @@ class Finish(Struct, frozen=True):
     events: tuple[EventData, ...] = ()
 
 
-Step = CallModel | RunTools | FallBack | Wait | Finish
+Step = CallModel | RunTools | Trim | Compact | Obey | FallBack | Wait | Finish

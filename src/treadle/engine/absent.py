@@ -1,11 +1,17 @@
-"""What stands in where an engine has no vault, no people to ask and nowhere to keep long results."""
+"""What stands in where an engine has no vault, no people to ask, no memory and nowhere to keep long results."""
 
 from collections.abc import Collection, Mapping, Sequence
 
+from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownApproval
-from treadle.domain.identity import ApprovalId, RunId, SessionId
+from treadle.domain.events import RunEnd
+from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
+from treadle.domain.memories import Memory, MemoryId
 from treadle.ports.approvals import ApprovalRecord, Grant
+from treadle.ports.memory import Recall
+from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.ports.skills import Skill
 from treadle.ports.vault import Redaction, SecretRefused, TextStream
 
 
@@ -67,3 +73,56 @@ class NoResults:
 
     async def read(self, session_id: SessionId, call_id: str) -> str | None:
         return None
+
+
+class NoMemories:
+    """Implements `ports.memory.Memories`."""
+
+    async def recall(
+        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: SessionId | None = None
+    ) -> Recall:
+        return Recall()
+
+    async def twin(self, agent_id: AgentId, text: str) -> MemoryId | None:
+        return None
+
+    async def latest(self, agent_id: AgentId, limit: int) -> Sequence[Memory]:
+        return ()
+
+
+class NoSurroundings:
+    """Implements `ports.surroundings.Surroundings`."""
+
+    def rules(self) -> str:
+        return ""
+
+    def skills(self, agent: AgentSpec) -> Sequence[Skill]:
+        return ()
+
+    def catalog(self, skills: Sequence[Skill]) -> str:
+        return ""
+
+    def notes(self, agent: AgentSpec) -> str:
+        return ""
+
+    def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:
+        raise LookupError("There are no skills.")
+
+
+class NoSessions:
+    """Implements `ports.sessions.Sessions`."""
+
+    async def newest(self, limit: int = 50) -> Sequence[SessionRecord]:
+        return ()
+
+    async def find(self, session_id: SessionId) -> SessionRecord | None:
+        return None
+
+    async def runs(self, session_id: SessionId) -> Sequence[RunId]:
+        return ()
+
+    async def ends(self, session_id: SessionId) -> Sequence[RunEnd]:
+        return ()
+
+    async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
+        return ()

@@ -6,10 +6,12 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.context import CHARACTERS_PER_TOKEN, input_estimate, most_expensive, project
+from treadle.core.asides import aside
+from treadle.core.context import input_estimate, most_expensive, project
 from treadle.core.repair import unique_call_ids
 from treadle.core.retry import retry_after
 from treadle.core.state import RunState
+from treadle.core.tokens import CHARACTERS_PER_TOKEN, tokens_in
 from treadle.domain.events import (
     AttemptReset,
     BreakerClosed,
@@ -18,6 +20,7 @@ from treadle.domain.events import (
     LlmError,
     LlmRequest,
     LlmResponse,
+    MemoryRecalled,
     Redacted,
     StepStart,
     StopReason,
@@ -25,6 +28,7 @@ from treadle.domain.events import (
     Token,
     ToolCallDelta,
 )
+from treadle.domain.identity import Instant
 from treadle.domain.messages import Part, Text, ToolUse
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
@@ -51,12 +55,15 @@ TELLING = ("unreachable", "timeout", "overloaded", "server", "malformed")
 
 
 def asked(
-    state: RunState, profile: Profile, notes: tuple[EventData, ...], tools_offered: bool
+    state: RunState, profile: Profile, notes: tuple[EventData, ...], tools_offered: bool, now: Instant
 ) -> tuple[EventData, ...]:
     """The intent to call the model: a new step, or another attempt at the one that is open. What the guards had to
     say goes before it."""
     assert state.model is not None, "a run that asks has resolved its model"
     tokens = input_estimate(state)
+    for note in notes:
+        if isinstance(note, MemoryRecalled):
+            tokens += tokens_in(note.section)
     opening = () if state.step.open else (StepStart(state.step.number + 1),)
     request = LlmRequest(
         step=state.step.number + len(opening),
@@ -68,6 +75,7 @@ def asked(
         repeats_lost=state.in_flight,
         input_estimate=tokens,
         cost_estimate=most_expensive(tokens, state.agent.model_settings, profile),
+        aside=aside(state, notes, now),
     )
     return (*notes, *opening, request)
 
@@ -153,7 +161,7 @@ class Attempt:
         step = self._log.state.step.number
         match self._whole():
             case Completed(parts, stop, usage, raw_stop):
-                unique = unique_call_ids(parts, self._log.state.ledger.ids, prefix=f"call_{step}")
+                unique = unique_call_ids(parts, self._log.state.knows_call, prefix=f"call_{step}")
                 response = self._response(unique, stop, usage, raw_stop)
                 if self._hidden is not None:
                     response = _without_raw_arguments(response, self._hidden)

@@ -7,14 +7,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
-from treadle.engine.absent import NoApprovals, NoResults, NoVault
+from treadle.engine.absent import NoApprovals, NoMemories, NoResults, NoSessions, NoSurroundings, NoVault
+from treadle.engine.conversations import Conversations
 from treadle.engine.hub import Hub
 from treadle.ports.approvals import Approvals
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.journal import Journal
+from treadle.ports.memory import Memories
 from treadle.ports.model import Models
 from treadle.ports.results import Results
+from treadle.ports.sessions import Sessions
+from treadle.ports.surroundings import Surroundings
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 from treadle.timers import Timers
@@ -39,11 +43,15 @@ class Deps:
     worker: str
     """Who owns the runs that this process claims."""
     timeouts: ToolTimeouts = field(default_factory=ToolTimeouts)
+    conversations: Conversations = field(default_factory=Conversations)
     timers: Timers = field(default_factory=Timers)
     hooks: Sequence[Hook] = ()
     vault: Vault = field(default_factory=NoVault)
     approvals: Approvals = field(default_factory=NoApprovals)
     results: Results = field(default_factory=NoResults)
+    memories: Memories = field(default_factory=NoMemories)
+    surroundings: Surroundings = field(default_factory=NoSurroundings)
+    sessions: Sessions = field(default_factory=NoSessions)
     workspace: Callable[[AgentSpec], Path] = lambda agent: Path(agent.workspace or ".")
     """The folder that the tools of an agent work in; it is there when this returns."""
     hidden: tuple[Path, ...] = ()

@@ -2,6 +2,7 @@
 context is cut. Nothing of it is lost: the whole text is kept and can be recalled."""
 
 from treadle.core.context import LEAST_RESULT, room_for_a_result
+from treadle.core.cutting import cut
 from treadle.domain.events import (
     CallErrorKind,
     EventData,
@@ -19,8 +20,6 @@ from treadle.engine.ownership import Log
 from treadle.ports.tool import Observation
 
 AFTER_AN_ERROR = "Do not make up a result: say that it failed, or try another way."
-HEAD_SHARE = 0.6
-"""Of what is shown of a long text, so much is from its beginning."""
 
 
 async def finish(
@@ -65,15 +64,6 @@ def _edited(item: Ready, log: Log) -> str:
     if asked is None or item.start.arguments == asked.arguments:
         return ""
     return f"[a person had it run with other arguments: {item.start.arguments}]\n"
-
-
-def cut(text: str, room: int, call_id: str) -> str:
-    """The head and the tail of a long text, and how to read what is between them."""
-    head = int(room * HEAD_SHARE)
-    tail = room - head
-    left_out = len(text) - head - tail
-    how = f'recall(call_id="{call_id}", start={head}) reads on from there'
-    return f"{text[:head]}\n[… {left_out} of {len(text)} characters are left out here; {how} …]\n{text[-tail:]}"
 
 
 async def _seen_by_hooks(item: Ready, came: Observation, log: Log, deps: Deps) -> Observation:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from treadle.core.decide import decide
 from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
-from treadle.core.steps import CallModel, FallBack, Finish, RunTools, Step, Wait
+from treadle.core.steps import CallModel, Compact, FallBack, Finish, Obey, RunTools, Step, Trim, Wait
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
 from treadle.domain.identity import Instant, RunId
@@ -16,6 +16,8 @@ from treadle.engine.calling import asked, call_model
 from treadle.engine.clearing import clear
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log, own
+from treadle.engine.remembering import remembered, reminded
+from treadle.engine.reshaping import reshape
 from treadle.engine.resolving import Missing, another_is_well, begin, take_over
 from treadle.engine.tooling import run_tools
 from treadle.ports.journal import Release
@@ -52,10 +54,13 @@ async def _carry(log: Log, deps: Deps) -> None:
             case CallModel(notes, tools_offered):
                 assert isinstance(model, Resolved)
                 try:
-                    if await log.intend(*asked(log.state, model.profile, notes, tools_offered)):
+                    told = (*notes, *await reminded(log.state, deps))
+                    if await log.intend(*asked(log.state, model.profile, told, tools_offered, deps.clock.now())):
                         await call_model(model, tools_offered, log, deps)
                 finally:
                     model.breaker.abandon(log.origin.run_id)  # if it has not got to its end
+            case Trim() | Compact() | Obey() as change:
+                await reshape(change, model, log, deps)
             case FallBack(event):
                 log.record(event)
                 model = take_over(log, deps)
@@ -70,8 +75,9 @@ async def _carry(log: Log, deps: Deps) -> None:
                     return
             case Finish(outcome, events):
                 last = log.state_after(*events)
+                kept = await remembered(outcome, last, deps)
                 end = ending(outcome, last, deps.clock.now())
-                if await log.release(Release(said=last.said), *events, end):
+                if await log.release(Release(said=last.said, whole=last.revised), *events, *kept, end):
                     return
 
 
@@ -92,7 +98,11 @@ class AskAnother(Struct, frozen=True):
 def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps) -> Step | AskAnother:
     """The step; or a wait where what it takes is missing; or another model where this one is left alone."""
     if isinstance(model, Missing):
-        return Wait("unavailable", model.what, state.deadline) if isinstance(step, CallModel | RunTools) else step
+        return (
+            Wait("unavailable", model.what, state.deadline)
+            if isinstance(step, CallModel | RunTools | Compact)
+            else step
+        )
     if isinstance(step, CallModel) and (seconds := _left_alone(model, state, deps)) is not None:
         if another_is_well(model, state, deps):
             return AskAnother()

@@ -8,7 +8,8 @@ from copy import deepcopy
 from typing import Any
 
 from treadle.core.fold import fold, fold_all
-from treadle.core.state import RunState, fresh
+from treadle.core.repair import Transcript, transcribed
+from treadle.core.state import RunState, beginning, joined
 from treadle.domain.envelope import Draft, Event, drafts
 from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import EventData, RunFenced
@@ -30,11 +31,12 @@ Wish = Callable[[RunState], bool]
 class Log:
     """The owner's hold on a run. `state` is always the fold of everything it knows to have happened."""
 
-    def __init__(self, claim: Claim, deps: Deps) -> None:
+    def __init__(self, claim: Claim, deps: Deps, said: Transcript | None = None) -> None:
         self.origin = claim.origin
         self.recovering = claim.recovering
         self.epoch = claim.epoch
-        self.state = fold_all(fresh(claim.origin, claim.history), claim.events)
+        began = beginning(claim.origin, said or Transcript(), claim.session)
+        self.state = fold_all(began, claim.events)
         self._deps = deps
         self._seen = claim.events[-1].sequence if claim.events else 0
         self._facts: list[Draft] = []
@@ -86,7 +88,18 @@ class Log:
     async def release(self, release: Release, *intents: EventData) -> bool:
         """Let go of the run with these last events. False, as for `intend`, when something was delivered."""
         self._released = await self._commit(intents, release)
+        if self._released and release.said is not None:
+            self._hand_on(self.state)
         return self._released
+
+    def _hand_on(self, state: RunState) -> None:
+        """Keep the conversation for the next run of the session. One that was cancelled before its turn came has
+        not seen all of it."""
+        if state.started:
+            if state.inbox:
+                state.transcript.add(joined(state.inbox))
+            state.transcript.close()
+            self._deps.conversations.keep(self.origin.session_id, self.origin.run_id, state.transcript)
 
     def live(self, data: EventData, sequence: int) -> None:
         self._deps.hub.live(self.origin, sequence, data)
@@ -207,6 +220,15 @@ async def _claim(run_id: RunId, deps: Deps) -> Claim:
         raise
 
 
+async def _said_before(claim: Claim, deps: Deps) -> Transcript | None:
+    """The conversation that the run goes on with: as the run before left it here, or from the journal."""
+    last, origin = claim.session.last, claim.origin
+    if last is None:
+        return None
+    kept = deps.conversations.take(origin.session_id, last)
+    return kept or transcribed(await deps.journal.history(origin.run_id))
+
+
 @asynccontextmanager
 async def own(run_id: RunId, deps: Deps) -> AsyncGenerator[Log, None]:
     """Hold a run, fenced by its epoch. Raises NotClaimable when it is not to be had.
@@ -214,7 +236,7 @@ async def own(run_id: RunId, deps: Deps) -> AsyncGenerator[Log, None]:
     A worker that finds itself fenced leaves quietly: the run is in other hands."""
     claim = await _claim(run_id, deps)
     try:
-        log = Log(claim, deps)
+        log = Log(claim, deps, await _said_before(claim, deps))
     except Exception:  # a journal that cannot be folded: leave it for a version that can
         later = Release(wake_at=deps.clock.now() + PAUSE_AFTER_A_FAULT)
         await deps.journal.advance(Advance(run_id, claim.epoch, ANY, release=later))

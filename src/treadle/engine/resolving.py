@@ -1,5 +1,8 @@
 """Which model answers: found when a worker takes a run up, and again when another takes over."""
 
+from collections.abc import Sequence
+
+import msgspec
 from msgspec import Struct
 
 from treadle.core.guards.quarantine import RECOVERIES
@@ -8,10 +11,14 @@ from treadle.core.routing import Route, route
 from treadle.core.state import RunState
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
-from treadle.domain.tools import ToolSpec
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log
 from treadle.ports.model import Resolved
+from treadle.ports.skills import Skill
+from treadle.ports.tool import Toolbox
+
+LOAD_SKILL = "load_skill"
+"""The tool that every agent has that has skills."""
 
 
 class Missing(Struct, frozen=True):
@@ -27,12 +34,10 @@ def begin(log: Log, deps: Deps) -> Resolved | Missing:
         return Missing("nothing: it is about to end")
     try:
         model, news = _find(state, deps)
-        tools = _tools(state, deps)
+        start = _start(state, deps)
     except UsageError as error:
         return Missing(str(error))
-    if not state.started:
-        log.record(RunStart(tools))
-    log.record(*news)
+    log.record(*start, *news)
     return model
 
 
@@ -74,8 +79,9 @@ def _find(state: RunState, deps: Deps) -> tuple[Resolved, tuple[EventData, ...]]
     if known and (known.provider, known.model, known.route) == (found.provider, found.model, wanted.model):
         return found, ()
     reason = "; ".join(filter(None, (wanted.reason, found.reason)))
-    window = found.profile.context_window
-    return found, (ModelResolved(found.provider, found.model, found.api_mode, reason, wanted.model, window),)
+    profile = msgspec.structs.replace(found.profile, prices=None)
+    window, route = profile.context_window, wanted.model
+    return found, (ModelResolved(found.provider, found.model, found.api_mode, reason, route, window, profile),)
 
 
 def _resolved(name: str, state: RunState, deps: Deps) -> Resolved:
@@ -90,11 +96,28 @@ def _wanted(state: RunState) -> Route:
     return Route(state.route, "a fallback" if state.fallbacks_used else "")
 
 
-def _tools(state: RunState, deps: Deps) -> tuple[ToolSpec, ...]:
-    """The tools that a run begins with. Raises UsageError where one is gone that it has begun with."""
-    if not state.started:
-        return tuple([tool.spec for tool in deps.tools.select(state.agent.tools)])
-    for name in state.tools:
-        if deps.tools.find(name) is None:
-            raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
-    return ()
+def _start(state: RunState, deps: Deps) -> tuple[RunStart, ...]:
+    """What a run begins with: its tools, those of its skills, and what its system prompt has beside the persona.
+    Raises UsageError where a tool is gone that it has begun with."""
+    if state.started:
+        for name in state.tools:
+            if deps.tools.find(name) is None:
+                raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
+        return ()
+    around, agent = deps.surroundings, state.agent
+    skills = around.skills(agent) if agent.skills else ()
+    allowed = allowlist(agent.tools, skills, deps.tools)
+    notes = state.kept_notes
+    if notes is None:
+        notes = around.notes(agent)
+    sections = (around.rules(), around.catalog(skills) if skills else "", notes)
+    tools = tuple([tool.spec for tool in deps.tools.select(allowed)])
+    return (RunStart(tools, tuple([section for section in sections if section]), notes),)
+
+
+def allowlist(tools: Sequence[str], skills: Sequence[Skill], known: Toolbox) -> Sequence[str]:
+    """What an agent may call: its own tools, and those that its skills bring, as far as there are such."""
+    if not skills:
+        return tools
+    brought = [name for skill in skills for name in skill.tools if known.find(name) is not None]
+    return (*tools, LOAD_SKILL, *brought)

@@ -25,6 +25,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.finishing import finish
 from treadle.engine.interruption import Interruption
 from treadle.engine.ownership import Log
+from treadle.ports.memory import Recall
 from treadle.ports.tool import Observation, ToolContext, ToolError
 from treadle.ports.vault import SecretRefused, TextStream, VaultError
 
@@ -121,7 +122,18 @@ class Running:
             hide=self._hiding(),
             report=self._log.record,
             recall=partial(self._deps.results.read, origin.session_id),
+            search_memory=self._search_memory,
+            new_memory_id=partial(self._deps.ids, "mem"),
+            load_skill=partial(self._deps.surroundings.load, agent),
         )
+
+    async def _search_memory(self, text: str, limit: int) -> Recall:
+        """What the agent remembers. That an embedder failed is put on record."""
+        agent, origin = self._log.state.agent, self._log.origin
+        recall = await self._deps.memories.recall(origin.agent_id, text, limit, agent.memory.embedder)
+        if recall.degraded is not None:
+            self._log.record(recall.degraded)
+        return recall
 
     def _hiding(self) -> Callable[[str], str]:
         """The redactor of now: a tool may call it from a thread."""

@@ -92,6 +92,15 @@ class ModelRegistry:
         """The breakers of all models that were called from this process."""
         return [*SHARED.states(), *self._own_breakers.states()]
 
+    def address(self, name: str) -> tuple[str, str | None, Mapping[str, str]]:
+        """Where a provider answers, with which key and which headers: for calls that are not to its models. Raises
+        UsageError."""
+        config = self._configs.get(name)
+        if config is None:
+            raise UnknownModel(self._unknown_provider(name, set(self._configs)))
+        keys, _ = self._keys(name, config)
+        return config.base_url, keys[0].value if keys else None, config.headers
+
     def resolve(self, model: str, provider: str | None) -> Resolved:
         names = self.catalog.names(model, own_only=self._default is not None)
         if provider and names != (model,):  # of those that an alias stands for, the ones of this provider

@@ -1,7 +1,8 @@
 """The one entry for every surface: see `Service`."""
 
 from treadle.service.people import Answer
+from treadle.service.prompting import Seen
 from treadle.service.service import Service
 from treadle.service.submissions import MESSAGE_LIMIT, Submission, Ticket
 
-__all__ = ["MESSAGE_LIMIT", "Answer", "Service", "Submission", "Ticket"]
+__all__ = ["MESSAGE_LIMIT", "Answer", "Seen", "Service", "Submission", "Ticket"]

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, Origin
-from treadle.domain.errors import InvalidState
+from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import (
     CancelRequested,
     ClarifyRequested,
@@ -26,10 +26,12 @@ from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Journal, RunRecord, Runs
 from treadle.ports.model import Models
+from treadle.ports.sessions import SegmentRecord, SessionRecord, Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 from treadle.service.drafting import Drafts
 from treadle.service.people import Answer, People
+from treadle.service.prompting import Seen, seen
 from treadle.service.reading import stored_events
 from treadle.service.submissions import Admission, Submission, Ticket, check_message, without_secrets
 
@@ -40,6 +42,7 @@ class Service:
         journal: Journal,
         runs: Runs,
         approvals: Approvals,
+        sessions: Sessions,
         hub: Hub,
         models: Models,
         tools: Toolbox,
@@ -50,6 +53,7 @@ class Service:
         self._journal = journal
         self._vault = vault
         self._runs = runs
+        self._sessions = sessions
         self._hub = hub
         self._admission = Admission(models, tools)
         self._drafts = Drafts(vault, clock, ids)
@@ -68,7 +72,13 @@ class Service:
         message, redacted = without_secrets(submission.message, self._vault.redactor)
         if submission.key is not None and (known := await self._runs.submitted(submission.key)):
             return Ticket(known, (await self._runs.record(known)).origin.session_id)
+        command = submission.command
         if submission.session_id is not None and (waiting := await self._waiting(submission.session_id)):
+            if command is not None:
+                raise InvalidState(
+                    f"{waiting} waits in this session. Answer, resume or cancel it first: then the session can be "
+                    "asked to do that."
+                )
             await self._refuse_other_agent(waiting, submission.agent)
             mode: SteerMode = "queue"
             event = MessageSteered(message, mode)
@@ -79,8 +89,8 @@ class Service:
             submission.session_id or SessionId(self._ids("ses")),
             await self._agent_id(submission.agent.name),
         )
-        queued = RunQueued(submission.agent, submission.resumed_from, submission.asker)
-        first = (queued, *redacted, UserMessage(message))
+        queued = RunQueued(submission.agent, submission.resumed_from, submission.asker, command)
+        first = (queued, *redacted, *(() if command is not None else (UserMessage(message),)))
         drafts = tuple(self._drafts.make(data) for data in first)
         run_id = await self._journal.submit(origin, drafts, submission.key)
         if run_id == origin.run_id:
@@ -230,6 +240,27 @@ class Service:
 
     async def unfinished(self) -> Sequence[RunRecord]:
         return await self._runs.unfinished()
+
+    async def prompt(self, run_id: RunId, step: int | None = None) -> Seen:
+        """What the model was sent at a step, the latest unless it is said which."""
+        return await seen(run_id, step, self._journal)
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionRecord]:
+        return await self._sessions.newest(limit)
+
+    async def session(self, session_id: SessionId) -> SessionRecord:
+        found = await self._sessions.find(session_id)
+        if found is None:
+            raise UsageError(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
+        return found
+
+    async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
+        """What the model was shown of a session, one after the other; without what it began with."""
+        return await self._sessions.segments(session_id)
+
+    async def runs_of(self, session_id: SessionId) -> Sequence[RunRecord]:
+        """The runs of a session, in the order in which they were asked for."""
+        return [await self._runs.record(run_id) for run_id in await self._sessions.runs(session_id)]
 
 
 def _already_shown(event: Event, caught_up: Token) -> bool:

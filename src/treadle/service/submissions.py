@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from treadle.core.permissions import check_examples
 from treadle.domain.agents import AgentSpec
+from treadle.domain.commands import SessionCommand, command_in
 from treadle.domain.errors import MissingKey, SizeLimitExceeded, UsageError
 from treadle.domain.events import Redacted
 from treadle.domain.identity import RunId, SessionId
@@ -37,6 +38,12 @@ class Submission(Struct, frozen=True):
     asker: Asker | None = None
     """Whoever sends it can be asked something back, there."""
 
+    @property
+    def command(self) -> SessionCommand | None:
+        """What is asked of the session itself, where the message is such a wish."""
+        parts = self.message.parts
+        return command_in(parts[0].text) if len(parts) == 1 and isinstance(parts[0], Text) else None
+
 
 class Ticket(Struct, frozen=True):
     run_id: RunId
@@ -54,6 +61,8 @@ class Admission:
         """Raise whatever can be known to be wrong."""
         check_message(submission.message)
         agent = submission.agent
+        if submission.command is not None:  # which asks no model, or only for a summary
+            return
         if agent.output is not None:
             try:
                 refuse_wrong_schema(agent.output)

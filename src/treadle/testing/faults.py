@@ -6,6 +6,7 @@ from typing import Literal, Protocol, TypeVar
 
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.identity import RunId
+from treadle.domain.messages import Message
 from treadle.ports.journal import Advance, Advanced, Claim, Journal, Wakes
 
 Operation = Literal["submit", "claim", "advance", "deliver", "read", "renew", "runnable"]
@@ -59,6 +60,9 @@ class FaultyJournal:
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
         return await self._do("deliver", lambda: self._journal.deliver(run_id, event, key))
+
+    async def history(self, run_id: RunId) -> Sequence[Message]:
+        return await self._do("read", lambda: self._journal.history(run_id))
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
         return await self._do("read", lambda: self._journal.read(run_id, after, limit))

@@ -8,6 +8,8 @@ from treadle.ports.vault import Vault
 from treadle.tools.bash import ALIAS, NAME, Bash
 from treadle.tools.clarify import clarify
 from treadle.tools.files import files
+from treadle.tools.load_skill import load_skill
+from treadle.tools.memory import journal_write, memory_save, memory_search
 from treadle.tools.recall import recall
 from treadle.tools.toolset import Toolset
 from treadle.tools.vault_get import vault_get
@@ -20,5 +22,9 @@ def builtin(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
     yield Bash(commands, ALIAS)
     yield web_fetch_tool()
     yield recall
+    yield memory_search
+    yield memory_save
+    yield journal_write
+    yield load_skill
     yield clarify
     yield vault_get(vault)

@@ -88,13 +88,18 @@ def dump(path: str) -> Iterator[str]:
         (FUTURE,),
     )
     yield "BEGIN;"
+    made_by_sqlite = {row[1] for row in database.execute("PRAGMA table_list") if row[2] == "shadow"}
     for name, sql in database.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall():
+        if name in made_by_sqlite or name.startswith("sqlite_"):
+            continue
         yield f"{sql};"
         if sql.startswith("CREATE TABLE"):
             columns = [row[1] for row in database.execute(f"PRAGMA table_info({name})")]
             quoted = " || ', ' || ".join(f"quote({column})" for column in columns)
             for (row,) in database.execute(f"SELECT {quoted} FROM {name}"):  # noqa: S608 -- names of our own tables
                 yield f"INSERT INTO {name} VALUES ({row});"  # noqa: S608 -- quoted by SQLite
+    yield "INSERT INTO memory_words (memory_words) VALUES ('rebuild');"
+    yield "INSERT INTO memory_words (memory_words, rank) VALUES ('secure-delete', 1);"
     for pragma in ("application_id", "user_version"):
         yield f"PRAGMA {pragma} = {database.execute(f'PRAGMA {pragma}').fetchall()[0][0]};"
     yield "COMMIT;"

@@ -39,6 +39,9 @@ def encode_request(request: ModelRequest) -> bytes:
     pieces += request.conversation.encoded_as(f"{WIRE_FORMAT}:{target}", _encoder_for(target))
     if (place := _out_of_reach(request.conversation.messages)) is not None:
         pieces[first + place] = _marked(pieces[first + place])
+    if request.aside:  # which is gone the next time: the mark belongs behind the last turn, and not behind it
+        pieces[-1] = _marked(pieces[-1])
+        pieces.append(b',{"role":"user","content":[%b]}' % encode({"type": "text", "text": request.aside}))
     _drop_first_comma(pieces, first)
     pieces += (b"],", encode(_options(request))[1:-1], b"}")
     return b"".join(pieces)  # the one copy of the conversation
@@ -73,7 +76,7 @@ def _drop_first_comma(pieces: list[bytes], first: int) -> None:
 def _options(request: ModelRequest) -> dict[str, Any]:
     """What may differ from one request of a run to the next, and the mark behind the last turn."""
     settings, longest = request.settings, request.settings.max_tokens or request.profile.max_output
-    options: dict[str, Any] = {"cache_control": _MARK}
+    options: dict[str, Any] = {} if request.aside else {"cache_control": _MARK}
     if settings.reasoning is not None:
         longest = longest or _LONGEST_REASONED
         if request.profile.thinking == "adaptive":

@@ -23,6 +23,8 @@ def encode_request(request: ModelRequest) -> bytes:
     pieces += request.conversation.encoded_as(WIRE_FORMAT, _encode_message)
     if len(pieces) > first and not request.preamble.system:
         pieces[first] = pieces[first].removeprefix(b",")  # nothing stands before it
+    if request.aside:
+        pieces.append(b"," + encode({"role": "user", "content": request.aside}))
     pieces += (b"]", _encode_options(request), b"}")
     return b"".join(pieces)  # the one copy of the conversation
 

@@ -31,6 +31,8 @@ def encode_request(request: ModelRequest) -> bytes:
         first += 1
     if first < len(pieces):
         pieces[first] = pieces[first].removeprefix(b",")  # nothing stands before it
+    if request.aside:
+        pieces.append(b"," + encode({"role": "user", "content": request.aside}))
     pieces += (b"]", _encode_options(request), b"}")
     return b"".join(pieces)  # the one copy of the conversation
 

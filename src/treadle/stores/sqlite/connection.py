@@ -30,20 +30,31 @@ class Database(Protocol):
     def data_version(self) -> int: ...
     def set_busy_timeout(self, milliseconds: int) -> None: ...
     def config(self, op: int, *args: int) -> int: ...
+    def enable_load_extension(self, enable: bool, /) -> None: ...
+    def load_extension(self, filename: str, /) -> None: ...
     def close(self) -> None: ...
 
 
 APPLICATION_ID = 0x5452444C
 BUSY_MS = 5000
+PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "temp_store = MEMORY",
+    "secure_delete = ON",  # what is forgotten is overwritten; the journal, which only grows, pays nothing for it
+)
 CHECKED_WHOLE_BELOW = 64 * 2**20
 """A larger file is checked only after a process has died on it: the check reads all of it."""
 
 
 def load_statements() -> dict[str, str]:
-    """The statements of `statements.sql` by their names."""
-    text = resources.files("treadle.stores.sqlite").joinpath("statements.sql").read_text()
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
-    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    """The statements of `statements.sql` and `memory.sql` by their names."""
+    folder, found = resources.files("treadle.stores.sqlite"), dict[str, str]()
+    for file in ("statements.sql", "memory.sql"):
+        parts = re.split(r"^-- name: (\w+)\n", folder.joinpath(file).read_text(), flags=re.MULTILINE)
+        found |= {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return found
 
 
 SQL = load_statements()
@@ -119,7 +130,7 @@ def open_reader(path: str) -> Database:
 
 
 def prepare(connection: Database) -> None:
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY"):
+    for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
 

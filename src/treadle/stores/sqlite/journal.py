@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
 from treadle.domain.errors import Fenced, NotClaimable
-from treadle.domain.events import ApprovalDecided, RunEnd
+from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.ports.clock import Clock
@@ -20,6 +20,7 @@ from treadle.ports.journal import (
     Publisher,
     Release,
     RunRecord,
+    SessionFacts,
 )
 from treadle.stores.sqlite.connection import SQL, Database
 from treadle.stores.sqlite.group import Group, RunRow, read_row, unknown
@@ -72,7 +73,7 @@ class SqliteJournal:
         return await self._writer.write(work, then, patient=False) or origin.run_id
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
-        def work(group: Group) -> tuple[Origin, int, bool, list[Any], list[Any]]:
+        def work(group: Group) -> tuple[Origin, int, bool, list[Any], Any]:
             row, now, db = group.run(run_id), self._clock.now(), group.db
             if row.outcome is not None:
                 raise NotClaimable(f"{run_id} has ended.")
@@ -89,16 +90,16 @@ class SqliteJournal:
             group.own(row)
             group.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
-            said = db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
-            return row.origin, row.epoch, recovering, events, said
+            facts = db.execute(SQL["session_facts"], (row.origin.session_id, row.id)).fetchone()
+            return row.origin, row.epoch, recovering, events, facts
 
-        origin, epoch, recovering, events, said = await self._writer.write(work, _nothing, patient=True)
+        origin, epoch, recovering, events, facts = await self._writer.write(work, _nothing, patient=True)
         return Claim(
             origin,
             epoch,
             tuple(_event(origin, record) for record in events),
-            tuple(message for record in said for message in _decode_said(record[0])),
             recovering,
+            _session(facts),
         )
 
     async def advance(self, advance: Advance) -> Advanced:
@@ -139,7 +140,7 @@ class SqliteJournal:
             return None if release.wake_at is None else (row.origin.run_id, release.wake_at)
         row.outcome = last.outcome
         db.execute(SQL["end_run"], (last.status, last.outcome, row.id))
-        db.execute(SQL["insert_said"], (session, row.id, _encode(release.said or ())))
+        db.execute(SQL["insert_said"], (session, row.id, _encode(release.said or ()), release.whole))
         following = db.execute(SQL["later_unfinished"], (session, row.id)).fetchone()
         if following is None:
             return None
@@ -175,6 +176,13 @@ class SqliteJournal:
                 self._publisher.wake(run_id, self._clock.now())
 
         return (await self._writer.write(work, then, patient=False))[1]
+
+    async def history(self, run_id: RunId) -> Sequence[Message]:
+        def work(db: Database) -> list[Any]:
+            row = read_row(db, run_id)
+            return db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
+
+        return _messages(await self._writer.read(work))
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
         def work(db: Database) -> tuple[Origin, list[Any]]:
@@ -258,6 +266,16 @@ def _is_cancelled(group: Group, row: RunRow) -> bool:
 def _event(origin: Origin, record: Any) -> Event:
     sequence, event_id, timestamp, type_, version, raw = record
     return Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
+
+
+def _messages(said: list[Any]) -> tuple[Message, ...]:
+    return tuple([message for record in said for message in _decode_said(record[0])])
+
+
+def _session(facts: Any) -> SessionFacts:
+    notes, last, segment_id, parent, reason, messages = facts
+    opened = None if segment_id is None else SegmentOpened(segment_id, parent, reason, messages)
+    return SessionFacts(opened, notes, last)
 
 
 def _record(row: Any) -> RunRecord:

@@ -4,9 +4,16 @@ from collections.abc import Callable
 
 from treadle.domain.envelope import Draft
 from treadle.domain.errors import InvalidState
-from treadle.domain.events import ApprovalDecided, ApprovalExpired, ApprovalRequested
+from treadle.domain.events import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    RunStart,
+    SegmentOpened,
+)
 from treadle.domain.identity import ApprovalId, Instant
 from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.remembering import REMEMBERING
 
 
 def _requested(db: Database, run: int, made: Draft) -> None:
@@ -40,10 +47,27 @@ def _expired(db: Database, _: int, made: Draft) -> None:
     db.execute(SQL["decide_approval"], ("expired", made.data.approval_id))
 
 
+def _segment_opened(db: Database, run: int, made: Draft) -> None:
+    data = made.data
+    assert isinstance(data, SegmentOpened)
+    values = (data.segment_id, data.parent, data.reason, data.messages, made.timestamp, run)
+    db.execute(SQL["insert_segment"], values)
+    db.execute(SQL["forget_notes"], (run,))
+
+
+def _started(db: Database, run: int, made: Draft) -> None:
+    assert isinstance(made.data, RunStart)
+    if made.data.notes:
+        db.execute(SQL["keep_notes"], (made.data.notes, run))
+
+
 PROJECTIONS: dict[str, Callable[[Database, int, Draft], None]] = {
     "approval_requested": _requested,
     "approval_decided": _decided,
     "approval_expired": _expired,
+    **REMEMBERING,
+    "run_start": _started,
+    "segment_opened": _segment_opened,
 }
 """By type of event. Each is handed the database, the number of the run and the event."""
 

@@ -33,10 +33,29 @@ SELECT sequence, event_id, timestamp, type, version, data FROM events
 WHERE run = ? AND sequence > ? ORDER BY sequence LIMIT ?;
 
 -- name: said_before
-SELECT messages FROM said WHERE session_id = ? AND run < ? ORDER BY run;
+SELECT messages FROM said
+WHERE session_id = ?1 AND run < ?2
+  AND run >= coalesce((SELECT max(run) FROM said WHERE session_id = ?1 AND run < ?2 AND whole), 0)
+ORDER BY run;
 
 -- name: insert_said
-INSERT INTO said (session_id, run, messages) VALUES (?, ?, ?);
+INSERT INTO said (session_id, run, messages, whole) VALUES (?, ?, ?, ?);
+
+-- name: session_facts
+SELECT (SELECT notes FROM session_notes WHERE session_id = ?1),
+       (SELECT run_id FROM runs WHERE id = (SELECT max(run) FROM said WHERE session_id = ?1 AND run < ?2)),
+       segment_id, parent, reason, messages
+FROM (SELECT 1) LEFT JOIN (SELECT * FROM segments WHERE session_id = ?1 ORDER BY id DESC LIMIT 1);
+
+-- name: insert_segment
+INSERT INTO segments (segment_id, session_id, parent, run, reason, messages, opened_at)
+SELECT ?, session_id, ?, id, ?, ?, ? FROM runs WHERE id = ?;
+
+-- name: keep_notes
+INSERT OR REPLACE INTO session_notes (session_id, notes) SELECT session_id, ? FROM runs WHERE id = ?;
+
+-- name: forget_notes
+DELETE FROM session_notes WHERE session_id = (SELECT session_id FROM runs WHERE id = ?);
 
 -- name: let_go
 UPDATE runs SET status = ?, waiting_for = coalesce(?, waiting_for), wake_at = ?, worker = NULL, lease_until = NULL
@@ -139,3 +158,31 @@ VALUES (?, (SELECT id FROM runs WHERE run_id = ?), ?, ?);
 
 -- name: result
 SELECT content FROM results WHERE session_id = ? AND call_id = ? ORDER BY id DESC LIMIT 1;
+
+-- name: sessions
+SELECT session_id, (SELECT agent_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
+       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id)
+FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
+             min(created_at) AS first_at, max(created_at) AS latest_at
+      FROM runs GROUP BY session_id) AS listed
+ORDER BY last DESC LIMIT ?;
+
+-- name: session
+SELECT session_id, (SELECT agent_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
+       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id)
+FROM (SELECT session_id, min(id) AS first, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
+             min(created_at) AS first_at, max(created_at) AS latest_at
+      FROM runs WHERE session_id = ? GROUP BY session_id) AS listed;
+
+-- name: runs_of_session
+SELECT run_id FROM runs WHERE session_id = ? ORDER BY id;
+
+-- name: ends_of_session
+SELECT type, version, data FROM events JOIN (
+    SELECT id AS run, (SELECT max(sequence) FROM events WHERE events.run = runs.id) AS sequence
+    FROM runs WHERE session_id = ? AND outcome IS NOT NULL
+) USING (run, sequence) ORDER BY run;
+
+-- name: segments
+SELECT segment_id, parent, run_id, reason, messages, opened_at
+FROM segments JOIN runs ON runs.id = run WHERE segments.session_id = ? ORDER BY segments.id;

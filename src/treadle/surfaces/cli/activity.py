@@ -45,7 +45,7 @@ def activity(data: e.EventData, width: int = NARROW) -> str | None:
         case e.MessageSteered(message=message):
             return f"message to the run: {one_line(message.text, WIDTH)}"
         case _:
-            return _permitted(data) or _guarded(data)
+            return _permitted(data) or _guarded(data) or _remembered(data)
 
 
 def _without_name(name: str, content: str) -> str:
@@ -98,5 +98,27 @@ def _guarded(data: e.EventData) -> str | None:
             return f"it claims what it has not done: {one_line(claim, WIDTH)}; it is asked again"
         case e.OutputRejected(error=error):
             return f"the answer does not fit the schema: {one_line(error, WIDTH)}; it is asked again"
+        case _:
+            return None
+
+
+def _remembered(data: e.EventData) -> str | None:
+    """The line for what became of the conversation, and for what was recalled beside it."""
+    match data:
+        case e.ContextTrimmed(stage="history", dropped=(first, last)):
+            return f"the oldest {last - first} messages are left out"
+        case e.ContextTrimmed(results=results, freed=freed):
+            return f"{len(results)} long results are cut, which frees about {freed} tokens; they can be recalled"
+        case e.CompactionStarted(first=first, last=last):
+            return f"the conversation has grown long: {last - first} messages are being summed up"
+        case e.CompactionFailed(reason=reason):
+            return f"no summary was to be had, and nothing is lost: {one_line(reason, WIDTH)}"
+        case e.ContextCompacted(tokens_before=before, tokens_after=after):
+            return f"summed up: about {before} tokens before, {after} now"
+        case e.MemoryRecalled(reminders=reminders) if reminders:
+            count = len(reminders)
+            return f"reminded of {count} {'thing' if count == 1 else 'things'} from earlier sessions"
+        case e.MemoryDegraded(reason=reason):
+            return f"memory is searched by words alone: {one_line(reason, WIDTH)}"
         case _:
             return None

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treadle import __version__
+from treadle.surfaces.cli.memory_app import memory_app
+from treadle.surfaces.cli.sessions_app import sessions_app
+from treadle.surfaces.cli.skills_app import skills_app
 from treadle.surfaces.cli.vault_app import vault_app
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ approvals_app = typer.Typer(help="What waits for your decision.", no_args_is_hel
 app.add_typer(approvals_app, name="approvals")
 app.add_typer(models_app, name="models")
 app.add_typer(vault_app, name="vault")
+app.add_typer(memory_app, name="memory")
+app.add_typer(sessions_app, name="sessions")
+app.add_typer(skills_app, name="skills")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run: run_…")]
@@ -127,6 +133,18 @@ def show_events(
     from treadle.surfaces.cli import process, runs
 
     process.perform(partial(runs.show_events, run_id, after, follow, json))
+
+
+@runs_app.command("prompt")
+def show_prompt(
+    run_id: RunArgument,
+    step: Annotated[int | None, typer.Option(min=1, metavar="N", help="Which step; without it the latest.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the request as it went over the wire.")] = False,
+) -> None:
+    """Print exactly what the model saw at a step, made again from the journal."""
+    from treadle.surfaces.cli import process, seen
+
+    process.perform(partial(seen.show_prompt, run_id, step, json))
 
 
 @runs_app.command("resume")

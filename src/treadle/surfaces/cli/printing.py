@@ -6,6 +6,7 @@ from typing import Protocol, TextIO
 from treadle.domain.envelope import Event, to_json
 from treadle.domain.events import (
     AttemptReset,
+    CommandObeyed,
     EventData,
     LlmError,
     LlmResponse,
@@ -104,6 +105,10 @@ class Transcript:
                 self._replied("".join(part.text for part in parts if isinstance(part, Text)))
             case RunEnd(outcome="silent"):
                 self._forget()
+            case CommandObeyed(said=said, done=True):
+                self._held = said
+                self._print_held()
+                self._break_line()
             case data if event.durable and not isinstance(data, StepEnd):
                 self._tell(data)
             case _:

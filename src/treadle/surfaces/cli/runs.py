@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from treadle.app import Engine
 from treadle.assembly import observe
+from treadle.domain.commands import in_words
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import (
     Decision,
@@ -61,7 +62,7 @@ class RunView(Struct, frozen=True):
 
 async def list_runs(limit: int, json: bool) -> int:
     async with observe() as service:
-        views = [await _view(service, record) for record in await service.runs(limit)]
+        views = [await view_of(service, record) for record in await service.runs(limit)]
     if json:
         for view in views:
             _print_json(view)
@@ -76,7 +77,7 @@ async def list_runs(limit: int, json: bool) -> int:
 async def show_run(run_id: str, json: bool) -> int:
     async with observe() as service:
         record = await service.run(RunId(run_id))
-        view = await _view(service, record)
+        view = await view_of(service, record)
         end = None if record.outcome is None else (await service.wait(record.origin.run_id))[1]
         waits = await explained(service, record, Home.from_environment(os.environ))
     if json:
@@ -106,13 +107,16 @@ async def show_events(run_id: str, after: int, follow: bool, json: bool) -> int:
             await asyncio.sleep(FOLLOW_SECONDS)
 
 
-async def _view(service: Service, record: RunRecord) -> RunView:
+async def view_of(service: Service, record: RunRecord) -> RunView:
     agent = message = ""
     async with aclosing(service.stored(record.origin.run_id)) as events:
         async for event in events:
             match event.data:
-                case RunQueued(agent=spec):
+                case RunQueued(agent=spec, command=command):
                     agent = spec.name
+                    if command is not None:
+                        message = in_words(command)
+                        break
                 case UserMessage(message=said):
                     message = said.text
                     break
@@ -190,7 +194,7 @@ async def cancel_run(run_id: str, json: bool) -> int:
         while record.outcome is None and engine.busy:
             await asyncio.sleep(LOOK_SECONDS)
             record = await engine.service.run(RunId(run_id))
-        view = await _view(engine.service, record)
+        view = await view_of(engine.service, record)
     if json:
         _print_json(view)
     elif record.outcome is None:

@@ -3,9 +3,12 @@
 import asyncio
 from typing import Final
 
-from treadle.domain.identity import RunId
-from treadle.ports.journal import LEASE_SECONDS, Advance, Release
+from treadle.domain.events import RunStart, SegmentOpened
+from treadle.domain.identity import RunId, SegmentId
+from treadle.domain.messages import user
+from treadle.ports.journal import LEASE_SECONDS, Advance, Release, SessionFacts
 from treadle.testing.conformance.store import (
+    END,
     OPENING,
     StoreCheck,
     StoreHarness,
@@ -66,19 +69,53 @@ async def a_claim_opens_an_epoch(harness: StoreHarness) -> None:
         claim = await process.claim(run_id)
         assert [event.type for event in claim.events] == [*OPENING, "message_steered"]
         assert list(claim.events) == list(await process.gapless(run_id))
-        assert (claim.history, claim.recovering) == ((), False)
+        assert (claim.session, claim.recovering) == (SessionFacts(), False)
         assert (await process.store.record(run_id)).status == "running"
         await process.advance(claim, 3, release=Release(wake_at=process.clock.now()))
         assert (await process.claim(run_id)).epoch > claim.epoch
 
 
-async def a_claim_brings_the_history_of_the_session(harness: StoreHarness) -> None:
-    """`claim` hands out what earlier runs of the session said, in their order, and nothing of other sessions."""
+async def a_session_has_a_history(harness: StoreHarness) -> None:
+    """`history` is what earlier runs of the session said, in their order, and nothing of other sessions; `claim`
+    names the last of them."""
     async with one_process(harness) as process:
         for session, said in (("s", "first"), ("other", "elsewhere"), ("s", "second")):
-            await process.end(await process.claimed(session), 2, said)
+            last = await process.claimed(session)
+            await process.end(last, 2, said)
         claim = await process.claimed("s")
-        assert [message.text for message in claim.history] == ["first", "second"]
+        assert [message.text for message in await process.store.history(claim.origin.run_id)] == ["first", "second"]
+        assert claim.session.last == last.origin.run_id
+
+
+async def a_whole_conversation_takes_the_place_of_what_was_said(harness: StoreHarness) -> None:
+    """A run that leaves the whole conversation: later runs have that and what follows; earlier ones as before."""
+    async with one_process(harness) as process:
+        first = await process.claimed("s")
+        await process.end(first, 2, "first")
+        second = await process.claimed("s")
+        opened = SegmentOpened(SegmentId("seg_2"), SegmentId("seg_1"), "compaction", 1)
+        whole = Release(said=(user("all of it"),), whole=True)
+        await process.advance(second, 2, intents=[opened, END], release=whole)
+        third = await process.claimed("s")
+        assert third.session.segment == opened
+        await process.end(third, 2, "third")
+        fourth = await process.claimed("s")
+        said = [message.text for message in await process.store.history(fourth.origin.run_id)]
+        assert said == ["all of it", "third"]
+        assert [message.text for message in await process.store.history(second.origin.run_id)] == ["first"]
+        assert (await process.claimed("other")).session == SessionFacts()
+
+
+async def a_session_keeps_its_notes_until_a_new_segment(harness: StoreHarness) -> None:
+    """What a run began with of its workspace is what later runs of its session are given, until a segment opens."""
+    async with one_process(harness) as process:
+        first = await process.claimed("s")
+        await process.advance(first, 2, intents=[RunStart((), ("notes",), "notes"), END], release=Release(said=()))
+        second = await process.claimed("s")
+        assert second.session.notes == "notes"
+        opened = SegmentOpened(SegmentId("seg_2"), SegmentId("seg_1"), "reset")
+        await process.advance(second, 2, intents=[opened, END], release=Release(said=(), whole=True))
+        assert (await process.claimed("s")).session.notes is None
 
 
 async def a_leased_run_cannot_be_claimed(harness: StoreHarness) -> None:
@@ -172,7 +209,9 @@ CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_submission_key_makes_one_run,
     what_was_submitted_is_read_back,
     a_claim_opens_an_epoch,
-    a_claim_brings_the_history_of_the_session,
+    a_session_has_a_history,
+    a_whole_conversation_takes_the_place_of_what_was_said,
+    a_session_keeps_its_notes_until_a_new_segment,
     a_leased_run_cannot_be_claimed,
     one_of_many_claims_wins,
     an_expired_lease_lets_another_claim,

@@ -13,6 +13,7 @@ from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.events import (
     ApprovalDecided,
     ApprovalRequested,
+    ContextCompacted,
     LlmError,
     LlmResponse,
     RunEnd,
@@ -39,6 +40,7 @@ def check_journals(
     history: dict[str, tuple[Message, ...]] = {}
     outcomes: list[str] = []
     conversation: dict[RunId, tuple[Message, ...]] = {}
+    folded: set[RunId] = set()
     for id_, run_id, session_id, agent_id in runs:
         origin = Origin(run_id, session_id, agent_id)
         events = _events(world, id_, origin)
@@ -49,17 +51,22 @@ def check_journals(
         check_approvals(run_id, events)
         state = check_fold(origin, events, before)
         check_said(world, id_, state)
-        history[session_id] = (*before, *state.said)
+        history[session_id] = state.said if state.revised else (*before, *state.said)
         conversation[run_id] = state.said
+        if any(isinstance(event.data, ContextCompacted) for event in events):
+            folded.add(run_id)
         outcomes.append(str(state.outcome))
-        if state.outcome not in POSSIBLE and (sole or state.outcome != "quarantined"):
+        possible = POSSIBLE if state.command is None else (*POSSIBLE, "failed")
+        if state.agent.limits.context_window is not None:
+            possible = (*possible, "context_overflow")
+        if state.outcome not in possible and (sole or state.outcome != "quarantined"):
             raise Violation(f"{run_id} ended {state.outcome}, which nothing in the scenario leads to")
         if run_id in cancelled and state.outcome != "cancelled":
             raise Violation(f"{run_id}: a cancel was acknowledged and the run ended {state.outcome}")
     check_session_order(world)
     for run_id, text in steered:
         found = sum(message.text.count(text) for message in conversation[run_id])
-        if found != 1:
+        if found != 1 and (run_id not in folded or not found):  # who writes a summary may say a thing twice
             raise Violation(f"{run_id}: `{text}` was acknowledged and stands {found} times in the conversation")
     return tuple(outcomes)
 
@@ -165,9 +172,9 @@ def check_fold(origin: Origin, events: list[Event], history: tuple[Message, ...]
 
 def check_said(world: World, id_: int, state: RunState) -> None:
     """What the owner kept of the conversation, folding as it went, is what the journal folds to."""
-    row = world.disk.execute("SELECT messages FROM said WHERE run = ?", (id_,)).fetchone()
+    row = world.disk.execute("SELECT messages, whole FROM said WHERE run = ?", (id_,)).fetchone()
     kept = msgspec.json.decode(row[0], type=tuple[Message, ...]) if row else None
-    if kept != state.said:
+    if kept != state.said or (row is not None and bool(row[1]) != state.revised):
         raise Violation(f"{state.origin.run_id}: the owner kept {kept}, the journal says {state.said}")
 
 

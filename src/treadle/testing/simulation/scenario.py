@@ -1,6 +1,7 @@
 """One schedule: a few runs with parallel tools, people who steer, interrupt and cancel them, and crashes."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from itertools import count
@@ -10,11 +11,13 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.agents import AgentSpec, Retry
+from treadle.core.compaction import INSTRUCTIONS
+from treadle.domain.agents import AgentSpec, Limits, Retry
 from treadle.domain.errors import InvalidState
 from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import Message, ToolUse, user
 from treadle.domain.permissions import ApprovalRule, Approvals
+from treadle.domain.runs import Usage
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.model import ModelRequest
 from treadle.service import Answer as Verdict
@@ -25,6 +28,7 @@ from treadle.testing.simulation.invariants import check_journals
 from treadle.testing.simulation.loop import SimulatedLoop
 from treadle.testing.simulation.world import Process, Stream, Violation, World, adopting_factory
 
+PADDING = " and a lot of words that do not matter" * 20
 PATIENCE = 900.0
 """Virtual seconds after which a run that has not ended is called stuck."""
 AGENT = AgentSpec(
@@ -34,6 +38,12 @@ AGENT = AgentSpec(
     retry=Retry(attempts=3, base_ms=100),
     approvals=Approvals(expires=20.0, rules=(ApprovalRule("sign", "ask"),)),
 )
+
+CRAMPED = msgspec.structs.replace(AGENT, limits=Limits(context_window=700))
+"""Its conversations grow too long: they are cut and summed up."""
+COMMANDS = ("/compact", "/compact the numbers", "/undo", "/reset", "/pin", "/pin a fact", "/usage")
+UNCOUNTED = Usage(estimated=True)
+_TOLD = re.compile(r"steered \d+-\d+")
 
 Answer = TypeVar("Answer")
 
@@ -168,8 +178,9 @@ class _Simulation:
         """Submits a run, follows it, and meddles with it."""
         await asyncio.sleep(self._world.delay())
         session = SessionId(f"ses_{number % 2}")
-        message = user(f"task {number} in {self._chance.randint(0, 3)} rounds")
-        submission = Submission(AGENT, message, session, key=f"person-{number}", asker="terminal")
+        message = user(f"task {number} in {self._chance.randint(0, 3)} rounds{self._chance.choice(('', PADDING))}")
+        agent = self._chance.choice((AGENT, CRAMPED))
+        submission = Submission(agent, message, session, key=f"person-{number}", asker="terminal")
         ticket = await self._at(lambda service: service.submit(submission))
         if ticket.run_id not in self._streams:
             self._streams[ticket.run_id] = stream = Stream(ticket.run_id)
@@ -180,7 +191,15 @@ class _Simulation:
             try:
                 await self._meddle(ticket.run_id, f"{number}-{meddling}")
             except InvalidState:
-                return  # it has ended
+                break  # it has ended
+        if self._chance.random() < 0.3:
+            await self._command(session, f"command-{number}")
+
+    async def _command(self, session: SessionId, key: str) -> None:
+        """Ask something of the session itself."""
+        submission = Submission(CRAMPED, user(self._chance.choice(COMMANDS)), session, key=key)
+        with suppress(InvalidState):  # a run of it waits, and must be seen to first
+            await self._at(lambda service: service.submit(submission))
 
     async def _meddle(self, run_id: RunId, name: str) -> None:
         match self._chance.choice(("queue", "interrupt", "park", "cancel")):
@@ -249,13 +268,21 @@ class _Simulation:
         """A model that calls tools for as many rounds as its task says, then answers; now and then it fails."""
         if self._chance.random() < 0.08:
             return Failure(text=self._chance.choice(("", "half a")), retry_after=self._chance.choice((None, 2.0)))
+        if request.preamble.system.startswith(INSTRUCTIONS):
+            return self._summary(request)
         rounds, done = _progress(request.conversation.messages)
         if done >= rounds:
-            return say(f"answer {next(self._numbers)}")
+            return say(f"answer {next(self._numbers)}", usage=UNCOUNTED)
         return self._calls()
 
+    def _summary(self, request: ModelRequest) -> ScriptStep:
+        """Somebody who sums up, and now and then has nothing to say; what people said is never left out."""
+        told = dict.fromkeys(_TOLD.findall(request.conversation.messages[0].text))
+        return say(self._chance.choice(("", *("\n".join(("## Done", "something", *told)) for _ in range(4)))))
+
     def _calls(self) -> Reply:
-        return ask(*(self._call() for _ in range(self._chance.randint(1, 4))), text=self._chance.choice(("", "so")))
+        calls = [self._call() for _ in range(self._chance.randint(1, 4))]
+        return ask(*calls, text=self._chance.choice(("", "so")), usage=UNCOUNTED)
 
     def _call(self) -> ToolUse:
         number = next(self._numbers)
@@ -273,6 +300,8 @@ class _Simulation:
 def _progress(messages: list[Message]) -> tuple[int, int]:
     """How many rounds the latest task wants, and how many it has had."""
     rounds = done = 0
+    if any(message.mark == "summary" for message in messages):
+        return 0, 0  # it has done enough
     for message in messages:
         if message.role == "user" and "task " in message.text:
             rounds, done = int(message.text.split(" in ")[1].split(" ")[0]), 0

@@ -25,6 +25,8 @@ from treadle.service import Service
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.connection import Database, open_database
 from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.stores.sqlite.results import SqliteResults
+from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.writer import InlineWriter
 from treadle.testing.faults import FaultyJournal, Plan
 from treadle.testing.models import ScriptStep, perform
@@ -83,8 +85,18 @@ class Process:
         self.dispatcher = LocalDispatcher(self.journal, world.clock, name)
         models = SimulatedModels(self)
         tools = SimulatedTools(self)
+        sessions = SqliteSessions(writer)
         self.service = Service(
-            self.journal, self.store, approvals, self.hub, models, tools, NoVault(), world.clock, world.ids
+            self.journal,
+            self.store,
+            approvals,
+            sessions,
+            self.hub,
+            models,
+            tools,
+            NoVault(),
+            world.clock,
+            world.ids,
         )
         self.deps = Deps(
             self.journal,
@@ -96,6 +108,8 @@ class Process:
             world.chance.random,
             name,
             approvals=approvals,
+            results=SqliteResults(writer),
+            sessions=sessions,
         )
 
     async def start(self) -> None:

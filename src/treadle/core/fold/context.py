@@ -1,0 +1,104 @@
+"""What became of the conversation: made to fit, folded away, brought back; what was recalled beside it; what the
+session was asked to do with itself. The journal keeps all that was said: this is about what the model is shown."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from treadle.core.compaction import summary_message
+from treadle.core.context import set_preamble
+from treadle.core.cutting import with_results_cut
+from treadle.core.fold.changes import on
+from treadle.core.repair import transcribed
+from treadle.core.state import RunState
+from treadle.domain import events as e
+from treadle.domain.messages import Message, user
+
+
+def _revise(state: RunState, messages: Iterable[Message]) -> None:
+    """Another conversation from now on, in a shape that no provider rejects."""
+    state.transcript = transcribed(messages)
+    state.tokens.changed()
+    state.revised = True
+
+
+def _made_room(state: RunState) -> None:
+    """A request that was refused as too long may be tried again."""
+    if state.failure is not None and state.failure.compact:
+        state.failure, state.failures, state.retry_at = None, 0, None
+
+
+@on(e.ContextTrimmed)
+def _trimmed(state: RunState, data: e.ContextTrimmed) -> None:
+    messages, (first, last) = state.transcript.messages, data.dropped
+    kept = [message for message in messages[first:last] if message.mark is not None]
+    left = [*messages[:first], *kept, *messages[last:]]
+    _revise(state, with_results_cut(left, frozenset(data.results), data.longest))
+    state.spent.add(data.stage)
+    _made_room(state)
+
+
+@on(e.CompactionStarted)
+def _started(state: RunState, data: e.CompactionStarted) -> None:
+    state.status, state.waiting = "running", None
+    state.compacting = True
+    state.tally.model_calls += 1
+    state.tally.repeated_calls += data.repeats_lost
+
+
+@on(e.CompactionFailed)
+def _failed(state: RunState, data: e.CompactionFailed) -> None:
+    state.compacting, state.compaction = False, data
+    state.spent.add(data.stage)
+    state.spend(data.usage, data.duration_ms, data.cost)
+    state.tally.model_calls += data.calls - 1  # the first was counted when it was begun
+
+
+@on(e.ContextCompacted)
+def _compacted(state: RunState, data: e.ContextCompacted) -> None:
+    messages = state.transcript.messages
+    pinned = [message for message in messages[data.first : data.last] if message.mark == "pinned"]
+    summary = summary_message(data.summary)
+    _revise(state, [*messages[: data.first], summary, *pinned, *messages[data.last :]])
+    state.compacting, state.compaction = False, data
+    state.spent.add(data.stage)
+    state.spend(data.usage, data.duration_ms, data.cost)
+    state.tally.model_calls += data.calls - 1  # the first was counted when it was begun
+    state.recoveries = 0
+    _made_room(state)
+
+
+@on(e.SegmentOpened)
+def _opened(state: RunState, data: e.SegmentOpened) -> None:
+    state.segment = data
+    if data.reason == "reset":
+        _revise(state, ())
+
+
+@on(e.CompactionUndone)
+def _undone(state: RunState, data: e.CompactionUndone) -> None:
+    messages = state.transcript.messages
+    _revise(state, [*messages[: data.first], *data.messages, *messages[data.last :]])
+
+
+@on(e.MessagePinned)
+def _pinned(state: RunState, data: e.MessagePinned) -> None:
+    messages = list(state.transcript.messages)
+    if data.message is not None:
+        messages.append(msgspec.structs.replace(data.message, mark="pinned"))
+    elif data.index is not None and data.index < len(messages):
+        messages[data.index] = msgspec.structs.replace(messages[data.index], mark="pinned")
+    _revise(state, messages)
+
+
+@on(e.CommandObeyed)
+def _obeyed(state: RunState, data: e.CommandObeyed) -> None:
+    state.obeyed = data
+
+
+@on(e.MemoryRecalled)
+def _recalled(state: RunState, data: e.MemoryRecalled) -> None:
+    if data.place == "system":
+        set_preamble(state, state.preamble.tools, data.section)
+    else:
+        state.inbox.append(user(data.section))

@@ -1,0 +1,59 @@
+"""What the guards found, and what the model is told of it."""
+
+from treadle.core.fold.changes import on
+from treadle.core.state import RunState
+from treadle.domain import events as e
+from treadle.domain.messages import user
+
+
+@on(e.StuckDetected)
+def _stuck(state: RunState, data: e.StuckDetected) -> None:
+    state.recovery.detected_at = data.count
+
+
+@on(e.RecoveryAction)
+def _recovery(state: RunState, data: e.RecoveryAction) -> None:
+    recovery = state.recovery
+    recovery.stage = data.stage
+    recovery.refused_tool = data.tool if data.stage == "refuse_tool" else None
+    recovery.report_due = data.stage == "report"
+    _note(state, data.note)
+
+
+@on(e.LoopWarning)
+def _looped(state: RunState, data: e.LoopWarning) -> None:
+    _note(state, data.note)
+
+
+@on(e.EmptyTurn)
+def _said_nothing(state: RunState, data: e.EmptyTurn) -> None:
+    state.empty_turns = data.count
+    _note(state, data.note)
+
+
+@on(e.Continuation)
+def _cut_short(state: RunState, data: e.Continuation) -> None:
+    state.continuations = data.count
+    _note(state, data.note)
+
+
+@on(e.OutputRejected)
+def _rejected(state: RunState, data: e.OutputRejected) -> None:
+    state.rejected_outputs = data.count
+    _note(state, data.note)
+
+
+@on(e.PhantomAction)
+def _claimed(state: RunState, data: e.PhantomAction) -> None:
+    state.phantom_claims, state.claimed = data.count, (state.answer, data.claim)
+    _note(state, data.note)
+
+
+@on(e.BudgetHint)
+def _hinted(state: RunState, data: e.BudgetHint) -> None:
+    state.hinted_percent = data.percent  # the model is told with that request alone
+
+
+def _note(state: RunState, text: str) -> None:
+    """Tell the model, with the next request."""
+    state.inbox.append(user(f"[note from the engine, not from the user] {text}"))

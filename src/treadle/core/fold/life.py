@@ -1,0 +1,91 @@
+"""The life of a run, and what others deliver to it."""
+
+from treadle.core.context import set_preamble
+from treadle.core.fold.changes import on
+from treadle.core.state import RunState
+from treadle.domain import events as e
+from treadle.domain.messages import user
+
+
+@on(e.RunQueued)
+def _queued(state: RunState, data: e.RunQueued) -> None:
+    state.agent, state.asker, state.command = data.agent, data.asker, data.command
+
+
+@on(e.UserMessage)
+def _asked(state: RunState, data: e.UserMessage) -> None:
+    state.inbox.append(data.message)
+    state.asked = data.message.text
+    state.unrecalled.append(state.asked)
+
+
+@on(e.RunStart)
+def _started(state: RunState, data: e.RunStart) -> None:
+    state.status, state.started_at = "running", state.latest_at
+    state.tools = {spec.name: spec for spec in data.tools}
+    state.sections = data.sections
+    set_preamble(state, data.tools)
+    limit = state.agent.limits.deadline_seconds
+    state.deadline = None if limit is None else state.latest_at + limit
+
+
+@on(e.ModelResolved)
+def _resolved(state: RunState, data: e.ModelResolved) -> None:
+    state.model, state.route = data, data.route
+
+
+@on(e.RunWaiting)
+def _waits(state: RunState, data: e.RunWaiting) -> None:
+    state.status, state.waiting = "waiting", data
+
+
+@on(e.RunRecovered)
+def _recovered(state: RunState, _: e.RunRecovered) -> None:
+    state.status = "running"
+    state.recoveries += 1
+
+
+@on(e.RunEnd)
+def _ended(state: RunState, data: e.RunEnd) -> None:
+    state.status, state.outcome = data.status, data.outcome
+    state.step.open = False
+
+
+# ── Deliveries ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@on(e.MessageSteered)
+def _steered(state: RunState, data: e.MessageSteered) -> None:
+    state.inbox.append(data.message)
+    state.unrecalled.append(data.message.text)
+    state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "queue"
+    state.interrupted, state.waiting = None, None
+
+
+@on(e.RunInterrupted)
+def _interrupted(state: RunState, data: e.RunInterrupted) -> None:
+    state.interrupted = data.reason
+
+
+@on(e.ResumeRequested)
+def _resumed(state: RunState, _: e.ResumeRequested) -> None:
+    if state.interrupted is not None:
+        state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
+    state.interrupted, state.waiting = None, None
+
+
+@on(e.CancelRequested)
+def _cancelled(state: RunState, data: e.CancelRequested) -> None:
+    state.cancelled = data.reason
+
+
+@on(e.ApprovalDecided)
+def _decided(state: RunState, data: e.ApprovalDecided) -> None:
+    state.decisions.setdefault(data.approval_id, data)
+    state.waiting = None
+
+
+@on(e.ClarifyAnswered)
+def _answered(state: RunState, data: e.ClarifyAnswered) -> None:
+    state.answers.setdefault(data.call_id, data)
+    state.waiting = None

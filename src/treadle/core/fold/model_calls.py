@@ -1,0 +1,123 @@
+"""Steps and model calls."""
+
+from treadle.core.fold.changes import on
+from treadle.core.ledger import FAILURES_WARN
+from treadle.core.retry import MOST_KEYS
+from treadle.core.state import RunState, StepTally, joined
+from treadle.core.tokens import TokenCount
+from treadle.domain import events as e
+from treadle.domain.messages import Message, Text, ToolUse
+
+UNDER_WHAT_WAS_REFUSED = 0.95
+"""Of a conversation that a provider has refused as too long, so much is taken to be what it takes."""
+SILENT_TEXTS = ("NO_REPLY", "[SILENT]")
+SILENT_STORED = "[no reply needed]"
+
+
+@on(e.StepStart)
+def _step_started(state: RunState, data: e.StepStart) -> None:
+    state.step = StepTally(data.step, open=True, began_at=state.latest_at)
+
+
+@on(e.LlmRequest)
+def _requested(state: RunState, data: e.LlmRequest) -> None:
+    state.status, state.waiting = "running", None
+    if state.inbox:
+        state.transcript.add(joined(state.inbox))
+        state.inbox = []
+    state.request, state.in_flight, state.steered = state.sequence, True, None
+    state.asked_tokens, state.aside, state.unrecalled = data.input_estimate, data.aside, []
+    state.retry_at, state.failure = None, None
+    state.reply, state.calls, state.open_calls = None, [], []
+    state.step.attempts += 1
+    state.tally.model_calls += 1
+    state.tally.repeated_calls += data.repeats_lost
+    if not data.tools_offered:
+        state.recovery.report_due = False
+
+
+@on(e.LlmResponse)
+def _replied(state: RunState, data: e.LlmResponse) -> None:
+    state.in_flight, state.failures, state.recoveries, state.keys_tried = False, 0, 0, 0
+    state.reply, state.spent = data, set()
+    state.spend(data.usage, data.duration_ms, data.cost)
+    if state.tally.first_token_ms is None:
+        state.tally.first_token_ms = data.first_token_ms
+    parts, text, uses = data.parts, "", list[ToolUse]()
+    for part in parts:
+        if isinstance(part, Text):
+            text += part.text
+        elif isinstance(part, ToolUse):
+            uses.append(part)
+    said = text.strip()
+    if data.stop == "interrupted":
+        parts, uses = (Text(text),), []
+    elif not uses and said in SILENT_TEXTS:
+        parts = (Text(SILENT_STORED),)
+    state.transcript.add(Message("assistant", parts))
+    if not data.usage.estimated:
+        usage, kept = data.usage, state.transcript.sizes[-1] if parts else 0
+        state.tokens.heard(
+            usage.input_tokens + usage.output_tokens, state.transcript.tokens, usage.output_tokens, kept
+        )
+    state.calls = [state.ledger.ask(use, state.tools.get(use.name)) for use in uses]
+    state.open_calls = state.calls.copy()
+    for call_id, name in data.secrets:
+        _held_secret(state, call_id, name)
+    state.step.calls = len(uses)
+    if state.continuations:
+        state.answer_so_far += text
+    elif said:
+        state.answer_so_far = text
+    if data.stop != "max_tokens" or uses:
+        state.continuations = 0
+    if said:
+        state.step.told_something = True
+    if said or uses:
+        state.empty_turns = 0
+
+
+def _held_secret(state: RunState, call_id: str, name: str) -> None:
+    for call in state.calls:
+        if call.call_id == call_id:
+            call.secrets = (*call.secrets, name)
+
+
+@on(e.LlmError)
+def _attempt_failed(state: RunState, data: e.LlmError) -> None:
+    state.in_flight, state.failure = False, data
+    if data.next_key and state.keys_tried < MOST_KEYS:
+        state.keys_tried += 1
+    elif not data.repair:  # which is tried once
+        state.failures += 1
+    if data.compact:
+        state.ceiling = min(state.window, int(state.asked_tokens * UNDER_WHAT_WAS_REFUSED))
+    state.spend(data.usage, data.duration_ms, data.cost)
+
+
+@on(e.LlmRetry)
+def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
+    state.failure, state.retry_at = None, data.wake_at
+    state.plain = state.plain or data.plain
+
+
+@on(e.LlmFallback)
+def _fell_back(state: RunState, data: e.LlmFallback) -> None:
+    state.route, state.model, state.plain, state.ceiling = data.to, None, False, None
+    state.fallbacks_used += 1
+    state.failures, state.failure, state.retry_at, state.keys_tried = 0, None, None, 0
+    state.fallback_reason = state.fallback_reason or data.reason
+    state.tokens = TokenCount(before=state.tokens.before)  # another model counts otherwise
+
+
+@on(e.StepEnd)
+def _step_ended(state: RunState, _: e.StepEnd) -> None:
+    recovery = state.recovery
+    recovery.refused_tool = None
+    if state.step.told_something:
+        recovery.quiet_steps = 0
+    else:
+        recovery.quiet_steps += 1
+    if recovery.quiet_steps == 0 and state.ledger.worst_failure()[1] < FAILURES_WARN:
+        recovery.stage, recovery.detected_at = None, 0
+    state.step.open = False

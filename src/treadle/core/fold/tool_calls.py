@@ -1,0 +1,84 @@
+"""Calls of tools: asked for, started, refused, ended."""
+
+from treadle.core.fold.changes import on
+from treadle.core.state import RunState
+from treadle.domain import events as e
+from treadle.domain.messages import Message, ToolResult
+from treadle.domain.observations import observation
+
+
+@on(e.ToolCallStart)
+def _call_started(state: RunState, data: e.ToolCallStart) -> None:
+    state.status, state.waiting = "running", None
+    for call in state.calls:
+        if call.call_id == data.call_id:
+            call.phase = "started"
+            call.attempts, call.started, call.arguments = data.attempt, state.sequence, data.arguments
+    state.tally.actions += 1
+
+
+@on(e.ToolCallEnd)
+def _call_done(state: RunState, data: e.ToolCallEnd) -> None:
+    content = observation("ok", data.content, data.duration_ms, data.exit_code, data.truncated)
+    _call_ended(state, ToolResult(data.call_id, content), data.content, data.duration_ms)
+
+
+@on(e.ToolCallError)
+def _call_failed(state: RunState, data: e.ToolCallError) -> None:
+    if data.kind == "cancelled":
+        state.stopped.append(f"{data.name} ({data.call_id})")
+    content = observation(data.kind, data.content, data.duration_ms, data.exit_code, data.truncated)
+    result = ToolResult(data.call_id, content, is_error=True)
+    if data.kind == "denied":  # which says nothing about the tool
+        _call_refused(state, data.call_id, result, counts=False)
+    else:
+        _call_ended(state, result, data.content, data.duration_ms)
+
+
+@on(e.ApprovalRequested)
+def _approval_requested(state: RunState, data: e.ApprovalRequested) -> None:
+    state.approvals[data.call_id] = data
+
+
+@on(e.ClarifyRequested)
+def _clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
+    state.questions[data.call_id] = data
+
+
+@on(e.ToolCallBlocked)
+def _call_blocked(state: RunState, data: e.ToolCallBlocked) -> None:
+    _call_refused(state, data.call_id, _blocked(data.call_id, data.content))
+
+
+@on(e.HookBlocked)
+def _call_blocked_by_hook(state: RunState, data: e.HookBlocked) -> None:
+    _call_refused(state, data.call_id, _blocked(data.call_id, data.content))
+
+
+def _blocked(call_id: str, content: str) -> ToolResult:
+    return ToolResult(call_id, observation("blocked", content, 0), is_error=True)
+
+
+def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:
+    for call in state.calls:
+        if call.call_id == call_id:
+            state.ledger.refuse(call, result, counts)
+    _answer_calls(state)
+
+
+def _call_ended(state: RunState, result: ToolResult, told: str, duration_ms: int) -> None:
+    state.recoveries = 0
+    state.tally.tool_ms += duration_ms
+    for call in state.calls:
+        if call.call_id == result.call_id:
+            news = state.ledger.end(call, result, told, state.tools.get(call.name))
+            state.step.told_something = state.step.told_something or news
+    _answer_calls(state)
+
+
+def _answer_calls(state: RunState) -> None:
+    """Once every call of the turn has its result, they go into the conversation, in the order of the calls."""
+    state.open_calls = [call for call in state.calls if call.result is None]
+    if not state.open_calls:
+        results = [call.result for call in state.calls if call.result is not None]
+        state.transcript.add(Message("tool", tuple(results)))

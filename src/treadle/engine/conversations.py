@@ -1,0 +1,38 @@
+"""Conversations of sessions that went on here a moment ago, kept in memory from one run to the next: the next run
+need not read and encode anew what was said before it. What is not here is read from the journal."""
+
+from collections import OrderedDict
+
+from treadle.core.repair import Transcript
+from treadle.domain.identity import RunId, SessionId
+
+MOST_SESSIONS = 256
+MOST_TOKENS = 4_000_000
+"""Of all conversations together, as they are guessed: some tens of megabytes."""
+
+
+class Conversations:
+    """The latest of each session, by the run that ended it. Whoever takes one has it for good: it grows."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[SessionId, tuple[RunId, Transcript]] = OrderedDict()
+        self._tokens = 0
+
+    def keep(self, session_id: SessionId, run_id: RunId, transcript: Transcript) -> None:
+        """What the session has said, up to and with this run, which has ended."""
+        self._drop(session_id)
+        self._kept[session_id] = (run_id, transcript)
+        self._tokens += transcript.tokens
+        while self._kept and (len(self._kept) > MOST_SESSIONS or self._tokens > MOST_TOKENS):
+            self._drop(next(iter(self._kept)))
+
+    def take(self, session_id: SessionId, last: RunId) -> Transcript | None:
+        """The conversation, if it is the one that this run has ended."""
+        found = self._kept.get(session_id)
+        self._drop(session_id)
+        return found[1] if found is not None and found[0] == last else None
+
+    def _drop(self, session_id: SessionId) -> None:
+        found = self._kept.pop(session_id, None)
+        if found is not None:
+            self._tokens -= found[1].tokens

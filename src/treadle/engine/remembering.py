@@ -1,0 +1,59 @@
+"""Memory around a run: what it is reminded of before the model is asked, and what is kept of it afterwards."""
+
+from collections.abc import Sequence
+
+from treadle.core.recalling import interaction, section
+from treadle.core.state import RunState
+from treadle.domain.events import EventData, MemoryFlushed, MemoryRecalled, MemorySaved, Reminder
+from treadle.domain.memories import MemorySource
+from treadle.domain.runs import Outcome
+from treadle.engine.deps import Deps
+from treadle.engine.ownership import Log
+
+
+async def reminded(state: RunState, deps: Deps) -> tuple[EventData, ...]:
+    """What the agent remembers that fits what was said: it goes with the request."""
+    settings = state.agent.memory
+    said = _said(state)
+    if not settings.recall or not said:
+        return ()
+    origin = state.origin
+    recall = await deps.memories.recall(
+        origin.agent_id, said, settings.recall, settings.embedder, without=origin.session_id
+    )
+    events: list[EventData] = [] if recall.degraded is None else [recall.degraded]
+    shown = section(recall)
+    if shown:
+        reminders = tuple([
+            Reminder(found.memory.memory_id, found.memory.text, round(found.score, 4)) for found in recall.found
+        ])  # fmt: skip
+        events.append(MemoryRecalled(reminders, shown, recall.by, settings.place))
+    return tuple(events)
+
+
+def _said(state: RunState) -> str:
+    """What to look for: the messages that are new; before every step, also what the agent itself said last."""
+    if state.unrecalled or state.agent.memory.when == "message" or state.step.open:
+        return "\n".join(state.unrecalled)
+    return state.answer_so_far
+
+
+async def remembered(outcome: Outcome, state: RunState, deps: Deps) -> tuple[EventData, ...]:
+    """What is kept of a run that has come to an answer."""
+    if not state.agent.memory.remember or outcome.kind != "completed" or state.command is not None:
+        return ()
+    text = interaction(state.asked, outcome.text)
+    return () if not text else (await _saved(text, "run", state, deps),)
+
+
+async def flushed(texts: Sequence[str], log: Log, deps: Deps) -> tuple[EventData, ...]:
+    """What a compaction is about to take out of the conversation, kept where it is worth it."""
+    if not log.state.agent.memory.remember:
+        return ()
+    saved = [await _saved(text, "compaction", log.state, deps) for text in texts]
+    return (*saved, MemoryFlushed(tuple([event.memory_id for event in saved])))
+
+
+async def _saved(text: str, source: MemorySource, state: RunState, deps: Deps) -> MemorySaved:
+    twin = await deps.memories.twin(state.origin.agent_id, text)
+    return MemorySaved(deps.ids("mem"), text, source, repeats=twin)

@@ -1,0 +1,43 @@
+"""Sessions on SQLite: their runs, and the lineage of their segments."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.domain.envelope import decode_data
+from treadle.domain.events import RunEnd
+from treadle.domain.identity import RunId, SessionId
+from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.stores.sqlite.connection import SQL
+from treadle.stores.sqlite.writer import Writer
+
+
+class SqliteSessions:
+    """Implements `ports.sessions.Sessions`."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def newest(self, limit: int = 50) -> Sequence[SessionRecord]:
+        found = await self._writer.read(lambda db: db.execute(SQL["sessions"], (limit,)).fetchall())
+        return [_record(row) for row in found]
+
+    async def find(self, session_id: SessionId) -> SessionRecord | None:
+        found = await self._writer.read(lambda db: db.execute(SQL["session"], (session_id,)).fetchone())
+        return None if found is None else _record(found)
+
+    async def runs(self, session_id: SessionId) -> Sequence[RunId]:
+        found = await self._writer.read(lambda db: db.execute(SQL["runs_of_session"], (session_id,)).fetchall())
+        return [RunId(str(row[0])) for row in found]
+
+    async def ends(self, session_id: SessionId) -> Sequence[RunEnd]:
+        found = await self._writer.read(lambda db: db.execute(SQL["ends_of_session"], (session_id,)).fetchall())
+        decoded = [decode_data(type_, raw, version) for type_, version, raw in found]
+        return [data for data in decoded if isinstance(data, RunEnd)]
+
+    async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
+        found = await self._writer.read(lambda db: db.execute(SQL["segments"], (session_id,)).fetchall())
+        return [SegmentRecord(*row) for row in found]
+
+
+def _record(row: Any) -> SessionRecord:
+    return SessionRecord(*row)

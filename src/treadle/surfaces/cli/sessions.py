@@ -1,0 +1,143 @@
+"""`treadle sessions`: the sessions, their runs, and the lineage of what the model is shown."""
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.assembly import observe
+from treadle.domain.identity import SessionId
+from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.service import Service
+from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.runs import RunView, view_of
+from treadle.surfaces.cli.tables import print_table
+
+
+class SegmentView(Struct, frozen=True):
+    segment_id: str
+    parent: str | None
+    """None: the session began with it."""
+    reason: str
+    run_id: str | None
+    opened_at: datetime
+    messages: int
+
+
+class SessionView(Struct, frozen=True):
+    """A session as it is listed."""
+
+    session_id: str
+    agent: str
+    runs: int
+    unfinished: int
+    created_at: datetime
+    latest_at: datetime
+    segments: tuple[SegmentView, ...]
+    """The last is what the model is shown now."""
+
+
+async def list_sessions(limit: int, json: bool) -> int:
+    async with observe() as service:
+        views = [await _view(service, record) for record in await service.sessions(limit)]
+    if json:
+        for view in views:
+            _print_json(view)
+    elif views:
+        head = ("SESSION", "LATEST", "RUNS", "SEGMENTS", "AGENT", "SEGMENT")
+        print_table(head, [_row(view) for view in views])
+    else:
+        note("no sessions yet")
+    return 0
+
+
+async def show_session(session_id: str, json: bool) -> int:
+    async with observe() as service:
+        record = await service.session(SessionId(session_id))
+        view = await _view(service, record)
+        runs = [await view_of(service, run) for run in await service.runs_of(record.session_id)]
+    if json:
+        _print_json(msgspec.to_builtins(view) | {"run_list": msgspec.to_builtins(runs)})
+    else:
+        _print_session(view, runs)
+    return 0
+
+
+async def _view(service: Service, record: SessionRecord) -> SessionView:
+    [first, *_] = await service.runs_of(record.session_id)
+    agent = await service.agent_of(first.origin.run_id)
+    opened = _moment(record.first_at)
+    root = SegmentView(_root(record.session_id), None, "begun", first.origin.run_id, opened, 0)
+    later = [_segment(segment) for segment in await service.segments(record.session_id)]
+    return SessionView(
+        record.session_id,
+        agent.name,
+        record.runs,
+        record.unfinished,
+        opened,
+        _moment(record.latest_at),
+        (root, *later),
+    )
+
+
+def _root(session_id: str) -> str:
+    return f"seg_{session_id.partition('_')[2]}"
+
+
+def _segment(record: SegmentRecord) -> SegmentView:
+    return SegmentView(
+        record.segment_id,
+        record.parent,
+        record.reason,
+        record.run_id,
+        _moment(record.opened_at),
+        record.messages,
+    )
+
+
+def _moment(instant: float) -> datetime:
+    return datetime.fromtimestamp(instant, UTC)
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+
+
+def _row(view: SessionView) -> tuple[str, ...]:
+    latest = view.latest_at.astimezone().strftime("%Y-%m-%d %H:%M")
+    now = view.segments[-1]
+    return (
+        view.session_id,
+        latest,
+        str(view.runs),
+        str(len(view.segments)),
+        view.agent,
+        f"{now.segment_id} ({now.reason})",
+    )
+
+
+def _print_session(view: SessionView, runs: Sequence[RunView]) -> None:
+    for name, value in (("session", view.session_id), ("agent", view.agent), ("runs", view.runs)):
+        print(f"{name:<10} {value}")
+    print("\nsegments: what the model was shown, each made from the one before")
+    print_table(
+        ("SEGMENT", "OPENED", "BY", "MESSAGES", "RUN"),
+        [
+            (
+                segment.segment_id,
+                segment.opened_at.astimezone().strftime("%Y-%m-%d %H:%M"),
+                segment.reason,
+                str(segment.messages),
+                segment.run_id or "",
+            )
+            for segment in view.segments
+        ],
+    )
+    print("\nruns")
+    print_table(
+        ("RUN", "STATUS", "OUTCOME", "MESSAGE"),
+        [(run.run_id, run.status, run.outcome or run.waiting_for or "", run.message) for run in runs],
+    )

@@ -1,0 +1,34 @@
+"""What surrounds the agents of a home: its rules, its skills, the notes of their workspaces."""
+
+from collections.abc import Sequence
+
+from treadle.domain.agents import AgentSpec
+from treadle.home import Home
+from treadle.ports.skills import Skill
+from treadle.skills.agents_md import agents_md
+from treadle.skills.catalog import catalog
+from treadle.skills.folders import FolderSkills
+
+
+class HomeSurroundings:
+    """Implements `ports.surroundings.Surroundings`."""
+
+    def __init__(self, home: Home, rules: str = "") -> None:
+        self._home = home
+        self._rules = rules.strip()
+        self._skills = FolderSkills(home.path)
+
+    def rules(self) -> str:
+        return self._rules
+
+    def skills(self, agent: AgentSpec) -> Sequence[Skill]:
+        return self._skills.offered(agent.skills, self._home.workspace(agent))
+
+    def catalog(self, skills: Sequence[Skill]) -> str:
+        return catalog(skills)
+
+    def notes(self, agent: AgentSpec) -> str:
+        return agents_md(self._home.workspace_path(agent))
+
+    def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:
+        return self._skills.load(name, agent.skills, self._home.workspace(agent), file)

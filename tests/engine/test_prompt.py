@@ -1,0 +1,183 @@
+"""What stands before the conversation and after it: in a fixed order, kept for the session, made again exactly."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle
+from tests import anthropic_wire, responses_wire
+from tests.engine.running import agent, journal, opened
+from tests.fake_endpoint import Answer, FakeEndpoint, calls, fragment, says
+from tests.skills.written import approve, of_home, of_workspace, skill
+from treadle.assembly import as_sent
+from treadle.domain.agents import Limits
+from treadle.domain.events import BudgetHint, LlmRequest, RunStart
+from treadle.domain.providers import ApiMode
+from treadle.home import Home
+from treadle.testing.models import ScriptedModel, ask, call, say
+
+
+@treadle.tool(effect="read", repeatable=True)
+async def look(place: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {place}"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("house_rules: Be kind to everybody.\n")
+    return folder
+
+
+def test_the_order_is_persona_rules_skills_notes_and_how_to_answer(
+    tmp_path: Path, home: Path, workspace: Path
+) -> None:
+    skill(of_home(home), "pdf", "allowed-tools: look bash nonsense\n")
+    skill(of_workspace(workspace), "local", "allowed-tools: write_file\n")
+    skill(of_home(home), "unread")
+    approve(home, "pdf")
+    approve(home, "local", workspace)
+    (workspace / "AGENTS.md").write_text("Run the tests with make.\n")
+    model = ScriptedModel(ask(call("load_skill", name="pdf")), say("done"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model, home=home) as engine:
+            engine.add_tools(look)
+            hero = agent(
+                persona="You are careful.", workspace=workspace, skills=["*"], tools=["read_file"],
+                loop={"final_marker": "<end>"},
+            )  # fmt: skip
+            await engine.run(hero, "hello")
+        system = model.requests[0].preamble.system
+        places = [
+            system.index(text)
+            for text in ("You are careful.", "Be kind", "local", "pdf", "Run the tests with make.", "<end>")
+        ]
+        assert places == sorted(places)
+        assert "unread" not in system
+        names = {tool.name for tool in model.requests[0].preamble.tools}
+        assert names == {"read_file", "load_skill", "look", "bash"}, "a workspace skill brings no tools"
+        [loaded] = model.requests[1].conversation.messages[-1].parts
+        assert "Do this, then that." in str(loaded)
+
+    asyncio.run(story())
+
+
+def test_the_notes_are_kept_for_the_session_until_a_new_segment_begins(
+    tmp_path: Path, home: Path, workspace: Path
+) -> None:
+    notes = workspace / "AGENTS.md"
+    notes.write_text("the first notes")
+    model = ScriptedModel(*(say("so") for _ in range(4)))
+
+    async def story() -> None:
+        async with opened(tmp_path, model, home=home) as engine:
+            hero = agent(workspace=workspace)
+            first = await engine.run(hero, "one")
+            notes.write_text("the second notes")
+            await engine.run(hero, "two", session=first.session_id)
+            await engine.run(hero, "a session of its own")
+            await engine.run(hero, "/reset", session=first.session_id)
+            await engine.run(hero, "three", session=first.session_id)
+        seen = [request.preamble.system for request in model.requests]
+        assert ["the first notes" in each for each in seen] == [True, True, False, False]
+        assert ["the second notes" in each for each in seen] == [False, False, True, True]
+        assert seen[0] == seen[1], "the prompt stays cached"
+
+    asyncio.run(story())
+
+
+def test_a_skill_that_changes_is_not_there_until_it_is_approved_again(
+    tmp_path: Path, home: Path, workspace: Path
+) -> None:
+    path = skill(of_home(home), "pdf") / "SKILL.md"
+    approve(home, "pdf")
+    model = ScriptedModel(*(say("so") for _ in range(3)))
+
+    async def story() -> None:
+        async with opened(tmp_path, model, home=home) as engine:
+            hero = agent(workspace=workspace, skills=["pdf"])
+            first = await engine.run(hero, "one")
+            path.write_text(path.read_text() + "and more\n")
+            await engine.run(hero, "two", session=first.session_id)
+            approve(home, "pdf")
+            await engine.run(hero, "three", session=first.session_id)
+        offered = [bool(request.preamble.tools) for request in model.requests]
+        assert offered == [True, False, True]
+
+    asyncio.run(story())
+
+
+def test_what_is_said_aside_comes_last_and_is_not_kept(tmp_path: Path) -> None:
+    model = ScriptedModel(*(ask(call("look", f"c{n}", place=str(n))) for n in range(3)), say("done"), say("again"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero = agent(tools=[look], budget_hints=True, limits=Limits(max_steps=4))
+            first = await engine.run(hero, "go", asker="terminal")
+            await engine.run(hero, "and?", session=first.session_id)
+            events = await journal(engine, first.run_id)
+        asides = [request.aside for request in model.requests]
+        assert "The user sits at a terminal." in asides[0]
+        assert asides[1] == asides[2] == ""
+        assert "3 of 4 steps" in asides[3]
+        assert asides[4] == "", "nobody is there"
+        assert [event.data.aside for event in events if isinstance(event.data, LlmRequest)] == asides[:4]
+        assert any(isinstance(event.data, BudgetHint) for event in events)
+        assert not any("aside" in message.text for message in model.requests[-1].conversation.messages)
+
+    asyncio.run(story())
+
+
+def replies(mode: ApiMode) -> tuple[Answer, Answer]:
+    match mode:
+        case "anthropic_messages":
+            asks = anthropic_wire.asks(0, "toolu_1", "look", '{"place": "hall"}')
+            return Answer(anthropic_wire.stream(asks, stop="tool_use")), anthropic_wire.says("Nothing.")
+        case "chat_completions":
+            return calls(fragment(0, "c1", "look", '{"place": "hall"}')), says("Nothing.")
+        case "responses":
+            item = responses_wire.call("call_1", "look", '{"place": "hall"}')
+            said = responses_wire.message("Nothing.")
+            return (
+                Answer(responses_wire.wire(*responses_wire.replied(item))),
+                Answer(responses_wire.wire(*responses_wire.replied(said))),
+            )
+
+
+@pytest.mark.parametrize("mode", ["anthropic_messages", "chat_completions", "responses"])
+def test_what_the_model_saw_is_made_again_byte_for_byte(
+    tmp_path: Path, home: Path, workspace: Path, mode: ApiMode
+) -> None:
+    (workspace / "AGENTS.md").write_text("Run the tests with make.\n")
+
+    async def story() -> None:
+        async with FakeEndpoint(*replies(mode)) as server:
+            engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db", home=Home(home))
+            engine.add_provider("fake", base_url=server.url, api_mode=mode, api_key="x")
+            async with engine:
+                hero: Any = treadle.Agent(
+                    name="hero", model="fake/m", persona="You look.", tools=[look], workspace=workspace,
+                    model_settings={"max_tokens": 1000},
+                )  # fmt: skip
+                result = await engine.run(hero, "Look around.", asker="terminal")
+                assert result.outcome == "completed"
+                for step, request in enumerate(server.requests, start=1):
+                    seen = await engine.service.prompt(result.run_id, step)
+                    assert as_sent(seen.model.api_mode, seen.request) == request.body
+                events = await journal(engine, result.run_id)
+        [start] = [event.data for event in events if isinstance(event.data, RunStart)]
+        assert "Run the tests with make." in start.notes
+
+    asyncio.run(story())
