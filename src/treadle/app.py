@@ -12,6 +12,7 @@ import msgspec
 
 from treadle.assembly import Known, Parts
 from treadle.domain.agents import AgentSpec
+from treadle.domain.commands import command_in
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, SteerMode, StreamReset
@@ -166,7 +167,8 @@ class Engine:
             async for event in self.events(ticket.run_id):
                 callbacks(event)
                 await self._answer(event, callbacks)
-        return await self.wait(ticket.run_id, _output_type(agent, options))
+        wanted = None if command_in(message) is not None else _output_type(agent, options)
+        return await self.wait(ticket.run_id, wanted)
 
     async def stream(
         self, agent: Agent | AgentSpec, message: str, **options: Unpack[Options]

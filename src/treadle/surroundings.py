@@ -27,6 +27,9 @@ class HomeSurroundings:
     def catalog(self, skills: Sequence[Skill]) -> str:
         return catalog(skills)
 
+    def workspace(self, agent: AgentSpec) -> str:
+        return str(self._home.workspace_path(agent))
+
     def notes(self, agent: AgentSpec) -> str:
         return agents_md(self._home.workspace_path(agent))
 

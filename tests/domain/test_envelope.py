@@ -76,15 +76,15 @@ EXAMPLES: tuple[EventData, ...] = (
     e.ResumeRequested(),
     e.CancelRequested("reason"),
     e.StreamReset(7, "reason"),
-    e.ContextTrimmed("shrink", 400, (0, 3), ("c",), 1000),
+    e.ContextTrimmed("shrink", 400, (0, 3), (1,), ("c",), 1000),
     e.CompactionStarted("compact", "threshold", 1, 9, "provider", "model", 5000, 0.01, True),
     e.CompactionFailed("harder", "overflow", "reason", Usage(10, 1), 5, 0.01, 2),
     e.ContextCompacted(
-        "compact", "command", 1, 9, "summary", 5000, 900, "provider/model", Usage(10, 1), 5, 0.01, 2
+        "compact", "command", 1, 9, (3,), "summary", 5000, 900, "provider/model", Usage(10, 1), 5, 0.01, 2
     ),
     e.SegmentOpened(SegmentId("seg_2"), SegmentId("seg_1"), "compaction", 4),
     e.CompactionUndone(SegmentId("seg_2"), 1, 2, (Message("user", (Text("hi"),), "pinned"),)),
-    e.MessagePinned(3, Message("user", (Text("hi"),))),
+    e.MessagePinned(Message("user", (Text("hi"),)), 3),
     e.CommandObeyed("said", done=False),
     e.MemoryRecalled((e.Reminder("mem_1", "text", 0.5),), "section", "both", "system"),
     e.MemorySaved("mem_1", "text", "run", pinned=True, repeats="mem_0"),

@@ -3,7 +3,7 @@ that the prompt before it stays the same."""
 
 from treadle.core.state import RunState
 from treadle.domain.calendar import minute
-from treadle.domain.events import BudgetHint, EventData
+from treadle.domain.events import BudgetHint, EventData, MemoryRecalled
 from treadle.domain.identity import Instant
 
 _WHERE = {"terminal": "The user sits at a terminal.", "channel": "The user writes through a chat channel."}
@@ -15,6 +15,13 @@ def aside(state: RunState, notes: tuple[EventData, ...], now: Instant) -> str:
     if state.asker is not None and _a_person_spoke(state):
         told = [f"It is {minute(now)}. {_WHERE[state.asker]}", *told]
     return f"[aside from the engine, not from the user] {' '.join(told)}" if told else ""
+
+
+def tells(note: EventData) -> bool:
+    """Whether what goes with a request becomes part of the conversation."""
+    if isinstance(note, MemoryRecalled):
+        return note.place == "message"
+    return not isinstance(note, BudgetHint) and bool(getattr(note, "note", ""))
 
 
 def _a_person_spoke(state: RunState) -> bool:

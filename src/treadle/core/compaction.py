@@ -7,10 +7,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from treadle.core.recalling import without_section
 from treadle.core.state import RunState
 from treadle.core.tokens import tokens_in
 from treadle.domain.events import CompactStage, CompactTrigger
-from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
+from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, sendable
+from treadle.domain.observations import text_of
 
 KEPT: Final[dict[CompactStage, float]] = {"compact": 0.25, "harder": 0.0}
 """The share of the window that the latest turns may take; the very last turn always stays."""
@@ -18,8 +20,6 @@ HEAD_SHARE = 0.1
 """A first message that takes more of the window is folded away like any other."""
 LEAST_SHARE = 0.05
 """What would free less of the window is not worth a model call."""
-FEWEST = 2
-"""Messages."""
 SUMMARY_SHARE = 0.1
 LEAST_SUMMARY, MOST_SUMMARY = 256, 4096
 """Tokens that a summary may take: a share of the window, within these bounds."""
@@ -34,7 +34,11 @@ SECTIONS = ("Goal", "Constraints", "Done", "In progress", "Decisions", "Files", 
 REMEMBER = "Remember"
 _OPENING = "[summary of the conversation until here, made because it had grown long]"
 _CLOSING = "[end of the summary; what follows is the conversation as it was said]"
-_HEADING = re.compile(rf"^\W*{REMEMBER}\W*$", re.IGNORECASE | re.MULTILINE)
+_HEADING = re.compile(rf"^#{{1,6}}[ \t]*\**{REMEMBER}\**:?[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_ITEM = re.compile(r"^[-*•] +(\S.*)$")
+_NOTHING = re.compile(r"\W*(none|nothing|n/?a|no|-)\W*", re.IGNORECASE)
+MOST_REMEMBERED = 20
+_LONGEST_REMEMBERED = 500
 _ANY_HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
 
 INSTRUCTIONS = (
@@ -78,10 +82,25 @@ def foldable(state: RunState, stage: CompactStage, trigger: CompactTrigger) -> t
         keep, least = min(keep, state.transcript.tokens // 4), 0
     first = 1 if messages[0].mark != "summary" and sizes[0] * rate <= HEAD_SHARE * state.window else 0
     last = recent_from(messages, sizes, keep, first)
-    folded = [index for index in range(first, last) if messages[index].mark is None]
-    if len(folded) < FEWEST or sum(sizes[index] for index in folded) < least:
+    kept = staying(state, first, last)
+    folded = [index for index in range(first, last) if index not in kept and messages[index].mark is None]
+    if not folded or sum(sizes[index] for index in folded) < least:
         return None
     return first, last
+
+
+def staying(state: RunState, first: int, last: int) -> tuple[int, ...]:
+    """The messages of a span that are not folded away: those that are pinned, and what the run was asked, unless
+    that is too long."""
+    messages, sizes = state.transcript.messages, state.transcript.sizes
+    longest = HEAD_SHARE * state.window / state.tokens.rate
+    return tuple(
+        [
+            index
+            for index in range(first, last)
+            if messages[index].mark == "pinned" or (sizes[index] <= longest and messages[index] in state.tasks)
+        ]
+    )
 
 
 def _has_news(state: RunState) -> bool:
@@ -125,7 +144,8 @@ def notes_so_far(messages: Sequence[Message]) -> str:
 
 
 def pieces(messages: Sequence[Message], window: int) -> list[str]:
-    """The conversation as text, in as many pieces as a writer with this window must have it in."""
+    """What these messages say, in as many pieces as a writer with this window must have it in. What is more than
+    words among them, such as a summary, is not in it."""
     longest = max(1000, int(window * PIECE_SHARE) * _CHARACTERS_PER_TOKEN)
     found: list[str] = []
     piece = ""
@@ -150,16 +170,21 @@ def _rendered(message: Message) -> str:
     for part in message.parts:
         match part:
             case Text(text):
-                lines.append(f"{message.role.upper()}: {text}")
+                lines.append(_said(message.role.upper(), without_section(text)))
             case ToolUse(_, name, arguments):
-                lines.append(f"CALL {name}: {_short(arguments, _LONGEST_ARGUMENTS)}")
+                lines.append(_said(f"CALL {name}", _short(arguments, _LONGEST_ARGUMENTS)))
             case ToolResult(_, content):
-                lines.append(f"RESULT: {_short(content, _LONGEST_RESULT)}")
+                lines.append(_said("RESULT", _short(text_of(content), _LONGEST_RESULT)))
             case Image():
                 lines.append(f"{message.role.upper()}: (a picture)")
             case Thinking():
                 pass
     return "\n".join(lines)
+
+
+def _said(who: str, text: str) -> str:
+    """Who said what. Only a line that begins with a name says who speaks: what is said cannot pretend to be."""
+    return f"{who}: " + text.replace("\r", "\n").replace("\n", "\n  | ")
 
 
 def _short(text: str, longest: int) -> str:
@@ -184,17 +209,23 @@ def writing_prompt(so_far: str, piece: str, focus: str = "") -> str:
 
 def read_summary(text: str, most_tokens: int) -> Summary | None:
     """What was written, and what of it is for memory. None where it says nothing."""
-    said = text.strip()
+    said = sendable(text.replace(_OPENING, "").replace(_CLOSING, "")).strip()
     remember: tuple[str, ...] = ()
     if found := _HEADING.search(said):
         rest = said[found.end() :]
         following = _ANY_HEADING.search(rest)
         listed = rest[: following.start()] if following else rest
-        remember = tuple([line for raw in listed.splitlines() if (line := raw.strip().lstrip("-*• ").strip())])
+        remember = tuple(_remembered(listed))[:MOST_REMEMBERED]
         said = (said[: found.start()] + (rest[following.start() :] if following else "")).strip()
     if not any(character.isalnum() for line in said.splitlines() if not line.startswith("#") for character in line):
         return None
-    longest = 2 * most_tokens * _CHARACTERS_PER_TOKEN
-    if tokens_in(said) > 2 * most_tokens:
-        said = f"{said[:longest]}\n[… the rest of the notes was too long]"
+    if (tokens := tokens_in(said)) > 2 * most_tokens:
+        said = f"{said[: len(said) * most_tokens // tokens]}\n[… the rest of the notes was too long]"
     return Summary(said, remember)
+
+
+def _remembered(listed: str) -> Iterator[str]:
+    for line in listed.splitlines():
+        item = _ITEM.match(line.strip())
+        if item and not _NOTHING.fullmatch(item[1]):
+            yield item[1].strip()[:_LONGEST_REMEMBERED]

@@ -27,7 +27,7 @@ MOST_RESULT = 64 * 1024
 
 def set_preamble(state: RunState, tools: tuple[ToolSpec, ...], recalled: str = "") -> None:
     """Settle what stands before the conversation."""
-    state.preamble = preamble(state.agent, tools, (*state.sections, recalled))
+    state.preamble = preamble(state.agent, tools, (*state.sections, state.notes, recalled))
     state.tokens.before = preamble_tokens(state.preamble)
 
 

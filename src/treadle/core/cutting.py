@@ -1,24 +1,29 @@
 """Shortening what tools have returned: the head and the tail stay, and a mark says how to read what is between."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from treadle.domain.messages import Message, Part, ToolResult
+from treadle.domain.observations import marked_cut, parted, text_of, was_cut
 
 HEAD_SHARE = 0.6
 """Of what is shown of a long text, so much is from its beginning."""
+_LEFT_OUT = re.compile(r"\[… \d+ of (\d+) characters are left out here;")
 MARK = 160
 """Characters that a mark may take."""
 
 
-def cut(text: str, room: int, call_id: str) -> str:
-    """The head and the tail of a long text, and how to read what is between them."""
+def cut(text: str, room: int, call_id: str, whole: int | None = None) -> str:
+    """The head and the tail of a long text, and how to read what is between them. `whole` is how long it was before
+    it was cut for the first time."""
     head = int(room * HEAD_SHARE)
     tail = room - head
-    left_out = len(text) - head - tail
+    length = len(text) if whole is None else whole
+    left_out = length - head - tail
     how = f'recall(call_id="{call_id}", start={head}) reads on from there'
-    return f"{text[:head]}\n[… {left_out} of {len(text)} characters are left out here; {how} …]\n{text[-tail:]}"
+    return f"{text[:head]}\n[… {left_out} of {length} characters are left out here; {how} …]\n{text[-tail:]}"
 
 
 def longer_than(messages: Iterable[Message], longest: int) -> Iterator[ToolResult]:
@@ -26,7 +31,7 @@ def longer_than(messages: Iterable[Message], longest: int) -> Iterator[ToolResul
     for message in messages:
         if message.role == "tool":
             for part in message.parts:
-                if isinstance(part, ToolResult) and len(part.content) > longest + MARK:
+                if isinstance(part, ToolResult) and len(text_of(part.content)) > longest + MARK:
                     yield part
 
 
@@ -41,6 +46,11 @@ def with_results_cut(messages: Iterable[Message], calls: frozenset[str], longest
 
 
 def _cut_part(part: Part, calls: frozenset[str], longest: int) -> Part:
-    if isinstance(part, ToolResult) and part.call_id in calls and len(part.content) > longest + MARK:
-        return ToolResult(part.call_id, cut(part.content, longest, part.call_id), part.is_error)
-    return part
+    if not isinstance(part, ToolResult) or part.call_id not in calls:
+        return part
+    head, text = parted(part.content)
+    if len(text) <= longest + MARK:
+        return part
+    found = _LEFT_OUT.search(text) if was_cut(part.content) else None
+    shorter = cut(text, longest, part.call_id, int(found[1]) if found else None)
+    return ToolResult(part.call_id, f"{marked_cut(head)}{shorter}", part.is_error)

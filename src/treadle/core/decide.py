@@ -30,10 +30,10 @@ def decide(state: RunState, now: Instant) -> Step:
         return _finish(state, stop)
     if state.open_calls and state.interrupted is None:
         return _plan_calls(state, now)
-    if wait := _must_wait(state, now):
-        return wait
     if state.command is not None:
         return obey(state, state.command)
+    if wait := _must_wait(state, now):
+        return wait
     if state.failure is not None:
         return _after_failure(state, state.failure)
     if state.reply is not None and not state.calls:
@@ -92,7 +92,9 @@ def _plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Finish:
 
 
 def obey(state: RunState, command: SessionCommand) -> Compact | Obey | Finish:
-    """What a run does that was asked to do something with its session."""
+    """What a run does that was asked to do something with its session. It does not wait: it can be asked again."""
+    if state.interrupted is not None:
+        return Finish(Outcome("cancelled", reason=state.interrupted))
     if state.obeyed is not None:
         return Finish(_outcome_of(state.obeyed))
     if not isinstance(command, CompactSession):

@@ -4,6 +4,8 @@ from treadle.domain.calendar import day
 from treadle.domain.memories import Memory
 from treadle.ports.memory import Recall
 
+NOTE = "[note from the engine, not from the user]"
+"""What a note for the model begins with."""
 LONGEST = 600
 """Characters of one memory that are shown."""
 _ASKED, _ANSWERED = 400, 800
@@ -21,6 +23,18 @@ def section(recall: Recall) -> str:
         return ""
     journal = [_JOURNAL, *notes] if notes else []
     return "\n".join((_OPENING, *found, *journal, _CLOSING))
+
+
+def without_section(text: str) -> str:
+    """What was said beside what was recalled."""
+    before, opening, rest = text.partition(_OPENING)
+    return f"{before}{rest.partition(_CLOSING)[2]}".strip() if opening else text
+
+
+def spoken(text: str) -> str:
+    """What a person has said, of a message that notes and memories stand beside."""
+    paragraphs = without_section(text).split("\n\n")
+    return "\n\n".join([each for each in paragraphs if not each.startswith(NOTE)]).strip()
 
 
 def line(memory: Memory) -> str:

@@ -26,6 +26,8 @@ class Transcript:
         """A guess at the tokens of each message."""
         self.tokens = 0
         """Of all of them."""
+        self.characters = 0
+        """How much they hold, pictures included."""
         self._ids: set[str] = set()
         self._awaiting: dict[str, str] = {}
         """Calls of the last message that have no result yet: the id they came with -> the id they are sent with."""
@@ -91,6 +93,16 @@ class Transcript:
         self.messages.append(message)
         self.sizes.append(size)
         self.tokens += size
+        for part in message.parts:
+            self.characters += _length(part)
+
+
+def _length(part: Part) -> int:
+    match part:
+        case Text(text) | Thinking(text=text):
+            return len(text)
+        case ToolUse(arguments=text) | ToolResult(content=text) | Image(data=text):
+            return len(text)
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:

@@ -2,21 +2,29 @@
 
 At a share of the window the middle of it is folded into a summary. Where it would not fit at all, or a provider has
 said that it does not, one way after the other is tried, each at most once until the model has replied: long results
-are cut, then the results of old turns; then a summary, then a shorter rest beside it. A way that would free nothing
-is passed over."""
+are cut, then the results of old turns; then a summary, then a shorter rest beside it; and where nobody could sum it
+up, old turns are left out. A way that would free nothing is passed over."""
 
 from typing import Final
 
-from treadle.core.compaction import KEPT, foldable, recent_from, summary_tokens
+from treadle.core.compaction import KEPT, foldable, recent_from, staying, summary_tokens
 from treadle.core.context import input_estimate
 from treadle.core.cutting import MARK, longer_than
 from treadle.core.state import RoomStage, RunState
 from treadle.core.steps import Compact, Trim
 from treadle.core.tokens import CHARACTERS_PER_TOKEN
-from treadle.domain.events import CompactStage, CompactTrigger, ContextTrimmed, TrimStage
+from treadle.domain.events import (
+    CompactionFailed,
+    CompactStage,
+    CompactTrigger,
+    ContextTrimmed,
+    TrimStage,
+)
 from treadle.domain.runs import Outcome
 
-WAYS: Final[tuple[RoomStage, ...]] = ("shrink", "trim", "compact", "harder")
+WAYS: Final[tuple[RoomStage, ...]] = ("shrink", "trim", "compact", "harder", "drop")
+GROWN = 0.1
+"""The share of the window by which a conversation must grow before a summary is tried again that failed."""
 REPLY = 4096
 """Tokens that are left for the reply, where the agent does not say; at most an eighth of the window."""
 SHRUNK_SHARE = 0.05
@@ -54,16 +62,16 @@ def make_room(state: RunState) -> Compact | Trim | None:
 
 def _is_worth_it(state: RunState, size: int, step: Compact) -> bool:
     """Whether there would be room for a while: else the same would be done again at once."""
-    span = range(step.first, step.last)
-    gone = sum(state.transcript.sizes[at] for at in span if state.transcript.messages[at].mark != "pinned")
+    gone = sum(state.transcript.sizes[at] for at in range(step.first, step.last) if at not in step.kept)
     left = size - gone * state.tokens.rate + summary_tokens(state.window)
     return left <= state.agent.compaction.at * state.window
 
 
 def overflows(state: RunState) -> bool:
-    """Whether the conversation cannot be sent, as far as we can tell. Of a first message we can tell little, and
-    there is nothing to leave out of it: the provider is asked."""
-    return len(state.transcript.messages) > 1 and input_estimate(state) > state.window
+    """Whether the conversation cannot be sent, as far as we can tell. As long as the provider has not shown how it
+    counts, we can tell little: then it is asked."""
+    known = state.tokens.reports and len(state.transcript.messages) > 1
+    return bool(known) and input_estimate(state) > state.window
 
 
 def overflow(state: RunState, reason: str = "") -> Outcome:
@@ -80,23 +88,29 @@ def overflow(state: RunState, reason: str = "") -> Outcome:
 
 
 def _plan(state: RunState, way: RoomStage, trigger: CompactTrigger) -> Compact | Trim | None:
+    messages, sizes = state.transcript.messages, state.transcript.sizes
+    recent = recent_from(messages, sizes, int(KEPT["compact"] * state.window / state.tokens.rate), 0)
     match way:
         case "compact" | "harder":
             return compact(state, way, trigger)
         case "shrink":
             longest = max(LEAST_SHRUNK, int(state.window * SHRUNK_SHARE * CHARACTERS_PER_TOKEN))
-            return _cut(state, way, longest, len(state.transcript.messages))
+            return _cut(state, way, longest, len(messages))
         case "trim":
-            keep = int(KEPT["compact"] * state.window / state.tokens.rate)
-            messages, sizes = state.transcript.messages, state.transcript.sizes
-            return _cut(state, way, TRIMMED, recent_from(messages, sizes, keep, 0))
-        case "history":
+            return _cut(state, way, TRIMMED, recent)
+        case "drop" if isinstance(state.compaction, CompactionFailed):  # nobody could sum it up
+            return _leave_out(state, way, recent)
+        case _:
             return None
 
 
 def compact(state: RunState, stage: CompactStage, trigger: CompactTrigger) -> Compact | None:
+    if isinstance(state.compaction, CompactionFailed):
+        grown = (state.transcript.tokens - state.failed_at) * state.tokens.rate
+        if grown < GROWN * state.window:
+            return None  # whoever was to write it has just failed
     span = foldable(state, stage, trigger)
-    return None if span is None else Compact(stage, trigger, *span)
+    return None if span is None else Compact(stage, trigger, *span, staying(state, *span))
 
 
 def _cut(state: RunState, stage: TrimStage, longest: int, before: int) -> Trim | None:
@@ -112,13 +126,20 @@ def _cut(state: RunState, stage: TrimStage, longest: int, before: int) -> Trim |
 
 def _within(state: RunState, limit: int) -> Trim | None:
     """Leave out the oldest messages of a conversation that has more than the agent wants."""
-    messages, sizes = state.transcript.messages, state.transcript.sizes
+    messages = state.transcript.messages
     if len(messages) <= limit:
         return None
     last = len(messages) - max(1, int(limit * LEFT_OF_HISTORY))
     while last and messages[last].role == "tool":
         last -= 1  # results go with their calls
-    freed = sum(sizes[index] for index in range(last) if messages[index].mark is None)
+    return _leave_out(state, "history", last)
+
+
+def _leave_out(state: RunState, stage: TrimStage, last: int) -> Trim | None:
+    """Leave out the messages before this one, but for what must stay."""
+    messages, sizes = state.transcript.messages, state.transcript.sizes
+    kept = tuple([at for at in range(last) if messages[at].mark is not None or messages[at] in state.tasks])
+    freed = sum(sizes[index] for index in range(last) if index not in kept)
     if not freed:
         return None
-    return Trim(ContextTrimmed("history", int(freed * state.tokens.rate), dropped=(0, last)))
+    return Trim(ContextTrimmed(stage, int(freed * state.tokens.rate), dropped=(0, last), kept=kept))

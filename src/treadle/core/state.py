@@ -27,7 +27,7 @@ from treadle.domain.events import (
     SteerMode,
     TrimStage,
 )
-from treadle.domain.identity import ApprovalId, Instant, SegmentId, SessionId
+from treadle.domain.identity import ApprovalId, Instant, SessionId, first_segment_id
 from treadle.domain.messages import Message, Part, Text
 from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.permissions import Asker
@@ -38,7 +38,7 @@ from treadle.ports.model import Preamble
 
 NOTHING_SETTLED = SessionFacts()
 RoomStage = TrimStage | CompactStage
-"""What can be done to make room, in the order in which it is tried."""
+"""What can be done to make room."""
 
 
 @dataclass(slots=True)
@@ -141,18 +141,26 @@ class RunState:
     """The conversation is another one than the run found, with something added."""
     tokens: TokenCount = field(default_factory=TokenCount)
     """How large it is."""
+    counted_by: tuple[str, str] | None = None
+    """The provider and the model that have counted it."""
+    tasks: list[Message] = field(default_factory=list[Message])
+    """What the run was asked, as it stands in the conversation: it stays whatever is folded away."""
     ceiling: int | None = None
-    """Tokens: a provider has refused so many, whatever it is said to take."""
+    """Tokens of the conversation, as guessed: a provider has refused more, whatever it is said to take."""
     spent: set[RoomStage] = field(default_factory=set[RoomStage])
     """What was done to make room since the model last replied."""
     compacting: bool = False
     """A summary was asked for, and nothing is on record of it."""
     compaction: ContextCompacted | CompactionFailed | None = None
     """What came of the latest."""
+    failed_at: int = 0
+    """How large the conversation was, as guessed, when it failed."""
     sections: tuple[str, ...] = ()
-    """Of the system prompt, beside the persona."""
-    kept_notes: str | None = None
-    """What the session keeps of its workspace; None: nothing yet."""
+    """Of the system prompt, after the persona."""
+    notes: str = ""
+    """Of its workspace, in the system prompt."""
+    kept_notes: tuple[str, str] | None = None
+    """A workspace, and what the session keeps of it."""
 
     # Commands
     command: SessionCommand | None = None
@@ -173,8 +181,6 @@ class RunState:
     """Other keys that were tried at once, since the model last replied."""
     fallback_reason: str = ""
     """Why the model that came before could not go on."""
-    asked_tokens: int = 0
-    """Of the latest request, as it was estimated."""
     retry_at: Instant | None = None
 
     # Deliveries
@@ -235,7 +241,8 @@ class RunState:
     def window(self) -> int:
         """Tokens that the model takes, as far as we know and the agent allows."""
         known = UNKNOWN_WINDOW if self.model is None else self.model.context_window
-        return min(known, self.agent.limits.context_window or known, self.ceiling or known)
+        refused = known if self.ceiling is None else self.tokens.estimate(self.ceiling)
+        return max(1, min(known, self.agent.limits.context_window or known, refused))
 
     def spend(self, usage: Usage, duration_ms: int, cost: float | None) -> None:
         """Enter what a model call has used."""
@@ -296,7 +303,7 @@ def joined(messages: list[Message]) -> Message:
 
 def first_segment(session_id: SessionId) -> SegmentOpened:
     """What a session begins with."""
-    segment = SegmentId(f"seg_{session_id.partition('_')[2]}")
+    segment = first_segment_id(session_id)
     return SegmentOpened(segment, segment, "reset")
 
 

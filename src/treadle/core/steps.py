@@ -53,6 +53,8 @@ class Compact(Struct, frozen=True):
     trigger: CompactTrigger
     first: int
     last: int
+    kept: tuple[int, ...] = ()
+    """Those among them that stay."""
 
 
 class Obey(Struct, frozen=True):

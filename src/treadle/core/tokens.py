@@ -191,6 +191,8 @@ class TokenCount:
     """What was guessed of the same conversation then."""
     rate: float = 1.0
     """How many tokens the provider counts for one that is guessed."""
+    reports: int = 0
+    """How many counts of the provider could be believed."""
     added_counted: float = 0.0
     added_guessed: float = 0.0
     """What was added between reports, as it was counted and as it was guessed. The latest counts
@@ -213,6 +215,7 @@ class TokenCount:
         else:
             self._learn(counted, guessed + self.before + self.unseen + _AROUND)
         self.counted, self.guessed = counted, guessed
+        self.reports += 1
 
     def _learn(self, counted: int, guessed: int) -> None:
         if guessed > 0 and guessed * _LEAST <= counted <= guessed * _MOST:

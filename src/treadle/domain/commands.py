@@ -74,9 +74,11 @@ def in_words(command: SessionCommand) -> str:
 def command_in(text: str) -> SessionCommand | None:
     """The command that a text is, if it is one: a slash and a word that we know, at the very beginning. Another
     word behind a slash may be a path, and is a message like any other."""
-    head, _, rest = text.strip().partition(" ")
-    argument = rest.strip()
-    match head:
+    if not text.lstrip().startswith("/"):
+        return None
+    head, *rest = text.split(maxsplit=1)
+    argument = "".join(rest).strip()
+    match head.lower():
         case "/compact":
             return CompactSession(argument)
         case "/pin":

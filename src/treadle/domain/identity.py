@@ -10,6 +10,12 @@ SegmentId = NewType("SegmentId", str)
 """A session's conversation between two changes of what the model sees of it."""
 EventId = str
 
+
+def first_segment_id(session_id: SessionId) -> SegmentId:
+    """Of what a session begins with."""
+    return SegmentId(f"seg_{session_id.removeprefix('ses_')}")
+
+
 Prefix = Literal["agt", "ses", "run", "stp", "evt", "apr", "tok", "seg", "mem"]
 
 Instant = float

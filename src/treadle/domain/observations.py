@@ -2,17 +2,33 @@
 as it is. Escaped inside the JSON it would be longer, and models would quote it wrongly."""
 
 SCHEMA = "treadle.tool_observation.v1"
+_CUT, _WHOLE = ',"truncated":true', ',"truncated":false'
 
 
 def text_of(observed: str) -> str:
     """What the call told, without the line that says how it ended."""
+    return parted(observed)[1]
+
+
+def parted(observed: str) -> tuple[str, str]:
+    """The line that says how the call ended, with its line break, and what the call told."""
     head, _, text = observed.partition("\n")
-    return text if SCHEMA in head else observed
+    return (f"{head}\n", text) if SCHEMA in head else ("", observed)
+
+
+def was_cut(observed: str) -> bool:
+    """Whether it says that not all of what the call told is here."""
+    return _CUT in parted(observed)[0]
+
+
+def marked_cut(head: str) -> str:
+    """The line that says how the call ended, and that not all of what it told follows."""
+    return head.replace(_WHOLE, _CUT)
 
 
 def observation(
     status: str, content: str, duration_ms: int, exit_code: int | None = None, truncated: bool = False
 ) -> str:
     exited = "" if exit_code is None else f',"exit_code":{exit_code}'
-    cut = ',"truncated":true' if truncated else ',"truncated":false'
+    cut = _CUT if truncated else _WHOLE
     return f'{{"schema":"{SCHEMA}","status":"{status}"{exited},"duration_ms":{duration_ms}{cut}}}\n{content}'

@@ -9,6 +9,7 @@ from treadle.domain.events import RunEnd
 from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId
 from treadle.ports.approvals import ApprovalRecord, Grant
+from treadle.ports.journal import RunRecord
 from treadle.ports.memory import Recall
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.ports.skills import Skill
@@ -102,6 +103,9 @@ class NoSurroundings:
     def catalog(self, skills: Sequence[Skill]) -> str:
         return ""
 
+    def workspace(self, agent: AgentSpec) -> str:
+        return ""
+
     def notes(self, agent: AgentSpec) -> str:
         return ""
 
@@ -118,7 +122,7 @@ class NoSessions:
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         return None
 
-    async def runs(self, session_id: SessionId) -> Sequence[RunId]:
+    async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         return ()
 
     async def ends(self, session_id: SessionId) -> Sequence[RunEnd]:

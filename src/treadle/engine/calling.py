@@ -1,12 +1,10 @@
 """One model call: the reply, heard to its end or to where it was cut, and what is put on record of it."""
 
-import asyncio
-import logging
 from typing import Literal
 
 import msgspec
 
-from treadle.core.asides import aside
+from treadle.core.asides import aside, tells
 from treadle.core.context import input_estimate, most_expensive, project
 from treadle.core.repair import unique_call_ids
 from treadle.core.retry import retry_after
@@ -32,6 +30,7 @@ from treadle.domain.identity import Instant
 from treadle.domain.messages import Part, Text, ToolUse
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
+from treadle.engine.adapters import reply_of
 from treadle.engine.deps import Deps
 from treadle.engine.hiding import REASONING, TEXT, Hidden
 from treadle.engine.ownership import Log
@@ -46,9 +45,6 @@ from treadle.ports.model import (
     TextDelta,
 )
 
-logger = logging.getLogger(__name__)
-
-ENDS = (Completed, Failed)
 NOTHING = Usage()
 TELLING = ("unreachable", "timeout", "overloaded", "server", "malformed")
 """Failures that say that the model itself is in trouble, and not the request, the key or the account."""
@@ -70,7 +66,7 @@ def asked(
         attempt=1 if opening else state.step.attempts + 1,
         provider=state.model.provider,
         model=state.model.model,
-        messages=len(state.transcript.messages) + bool(state.inbox or notes),
+        messages=len(state.transcript.messages) + bool(state.inbox or any(map(tells, notes))),
         tools_offered=tools_offered,
         repeats_lost=state.in_flight,
         input_estimate=tokens,
@@ -120,20 +116,7 @@ class Attempt:
         if self._number > 1:
             self._show(AttemptReset(self._sequence, self._number))
         try:
-            end = await self._model.client.reply(self._request, self._heard)
-            if not isinstance(end, ENDS):  # pyright: ignore[reportUnnecessaryIsInstance] -- adapters may be unchecked
-                raise TypeError(f"it returned {end!r}, not Completed or Failed")
-            self._end = end
-        except (Exception, asyncio.CancelledError) as fault:  # adapters may be anybody's
-            task = asyncio.current_task()
-            if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise  # somebody's wish, and not the adapter's own doing
-            message = f"The model adapter failed: {type(fault).__name__}: {fault}."
-            if self._hidden is None:
-                logger.exception("the model adapter for %s failed", self._request.model)
-            else:  # a traceback may hold anything
-                logger.error("the model adapter for %s failed: %s", self._request.model, self._hidden.text(message))
-            self._end = Failed("adapter", message, False)
+            self._end = await reply_of(self._model.client, self._request, self._heard, self._deps.vault.redactor)
         finally:
             self._over = True
 

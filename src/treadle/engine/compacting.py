@@ -29,11 +29,14 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import SegmentId
 from treadle.domain.messages import Message, user
+from treadle.domain.observations import text_of, was_cut
 from treadle.domain.runs import Usage
+from treadle.engine.adapters import reply_of
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log
 from treadle.engine.remembering import flushed
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
+from treadle.ports.vault import Redactor
 
 ATTEMPTS = 2
 """How often a writer is asked for one piece, where asking again may help."""
@@ -41,34 +44,34 @@ ATTEMPTS = 2
 
 async def trim(step: Trim, log: Log, deps: Deps) -> None:
     """Keep what is about to be cut, then cut it."""
-    session = log.origin.session_id
     for result in step.results:
-        if await deps.results.read(session, result.call_id) is None:  # else the whole of it is kept already
-            await deps.results.keep(log.origin, result.call_id, result.content)
+        if not was_cut(result.content):  # else the whole of it is kept already
+            await deps.results.keep(log.origin, result.call_id, text_of(result.content))
     log.record(step.event)
 
 
 async def compact(step: Compact, model: Resolved, log: Log, deps: Deps) -> None:
     """Have a summary written: by the model that the agent names for it, else by its own."""
     for writer in _writers(model, log.state, deps):
-        writing = Writing(step, writer, log.state)
+        writing = Writing(step, writer, log.state, deps.vault.redactor)
         if not await log.intend(writing.started()):
             return  # something was delivered: decide again
         began = deps.clock.monotonic()
         done = await log.unless(_unwanted, writing.write(), until=log.state.deadline)
         elapsed_ms = round((deps.clock.monotonic() - began) * 1000)
-        if writing.summary is not None:
-            remembered = await flushed(writing.summary.remember, log, deps)
+        if (summary := writing.worth_it()) is not None:
+            remembered = await flushed(summary.remember, log, deps)
             opened = SegmentId(deps.ids("seg"))
-            log.record(*remembered, *writing.succeeded(writing.summary, elapsed_ms, opened))
+            log.record(*remembered, *writing.succeeded(summary, elapsed_ms, opened))
             return
-        log.record(writing.failed(writing.reason if done else "It was interrupted.", elapsed_ms))
         if not done:
+            log.record(writing.interrupted(elapsed_ms))
             return
+        log.record(writing.failed(elapsed_ms))
 
 
 def _unwanted(state: RunState) -> bool:
-    return state.cancelled is not None or state.interrupted is not None
+    return state.cancelled is not None or state.interrupted is not None or state.steered == "interrupt"
 
 
 def _writers(model: Resolved, state: RunState, deps: Deps) -> Iterator[Resolved]:
@@ -88,11 +91,13 @@ def _writers(model: Resolved, state: RunState, deps: Deps) -> Iterator[Resolved]
 class Writing:
     """One summary on its way, by one model."""
 
-    def __init__(self, step: Compact, writer: Resolved, state: RunState) -> None:
+    def __init__(self, step: Compact, writer: Resolved, state: RunState, redactor: Redactor) -> None:
         self._step = step
         self._writer = writer
         self._state = state
-        self._span = state.transcript.messages[step.first : step.last]
+        self._redactor = redactor
+        messages = state.transcript.messages
+        self._span = [messages[at] for at in range(step.first, step.last) if at not in step.kept]
         own = state.model is not None and (writer.provider, writer.model) == (
             state.model.provider,
             state.model.model,
@@ -105,6 +110,7 @@ class Writing:
         self._focus = state.command.focus if isinstance(state.command, CompactSession) else ""
         self._usage = Usage()
         self._calls = 0
+        self._asking = ""
         self.summary: Summary | None = None
         self.reason = "There is nothing to write about."
 
@@ -147,13 +153,10 @@ class Writing:
             self._writer.provider,
             self._writer.profile,
         )
+        self._asking = prompt
         for _ in range(ATTEMPTS):
             self._calls += 1
-            try:
-                end = await self._writer.client.reply(request, lambda delta: None)
-            except Exception as fault:  # adapters may be anybody's
-                self.reason = f"The model adapter failed: {type(fault).__name__}: {fault}."
-                return None
+            end = await reply_of(self._writer.client, request, lambda delta: None, self._redactor)
             self._usage = _sum(self._usage, end.usage)
             match end:
                 case Completed(parts):
@@ -167,19 +170,30 @@ class Writing:
                         return None
         return None
 
+    def worth_it(self) -> Summary | None:
+        """The summary, if there is one and it is shorter than what it stands for."""
+        if self.summary is None or self._freed(self.summary) > 0:
+            return self.summary
+        self.reason = "The summary is no shorter than what it would stand for."
+        return None
+
+    def _freed(self, summary: Summary) -> int:
+        """Tokens, as guessed."""
+        step, sizes = self._step, self._state.transcript.sizes
+        gone = sum(sizes[at] for at in range(step.first, step.last) if at not in step.kept)
+        return gone - tokens_of(summary_message(summary.text))
+
     def succeeded(self, summary: Summary, elapsed_ms: int, segment: SegmentId) -> tuple[EventData, ...]:
         step, state = self._step, self._state
-        sizes, rate = state.transcript.sizes, state.tokens.rate
-        pinned = [index for index, message in enumerate(self._span) if message.mark == "pinned"]
-        gone = sum(sizes[step.first : step.last]) - sum(sizes[step.first + index] for index in pinned)
         before = input_estimate(state)
-        after = max(0, before - round((gone - tokens_of(summary_message(summary.text))) * rate))
-        left = len(state.transcript.messages) - len(self._span) + 1 + len(pinned) + bool(state.inbox)
+        after = max(0, before - round(self._freed(summary) * state.tokens.rate))
+        left = len(state.transcript.messages) - len(self._span) + 1 + bool(state.inbox)
         compacted = ContextCompacted(
             step.stage,
             step.trigger,
             step.first,
             step.last,
+            step.kept,
             summary.text,
             before,
             after,
@@ -191,10 +205,18 @@ class Writing:
         )
         return compacted, SegmentOpened(segment, state.segment.segment_id, "compaction", left)
 
-    def failed(self, reason: str, elapsed_ms: int) -> CompactionFailed:
+    def failed(self, elapsed_ms: int) -> CompactionFailed:
+        step = self._step
         return CompactionFailed(
-            self._step.stage, self._step.trigger, reason, self._usage, elapsed_ms, self._cost(), max(1, self._calls)
+            step.stage, step.trigger, self.reason, self._usage, elapsed_ms, self._cost(), max(1, self._calls)
         )
+
+    def interrupted(self, elapsed_ms: int) -> CompactionFailed:
+        """What was asked for and is not wanted any more may be charged for: nobody told us."""
+        asked = Usage(tokens_in(self._preamble.system) + tokens_in(self._asking), estimated=True)
+        self._usage = _sum(self._usage, asked)
+        self.reason = "It was interrupted."
+        return self.failed(elapsed_ms)
 
     def _cost(self) -> float | None:
         return 0.0 if self._usage == Usage() else self._writer.profile.cost(self._usage)

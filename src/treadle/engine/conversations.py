@@ -3,30 +3,41 @@ need not read and encode anew what was said before it. What is not here is read 
 
 from collections import OrderedDict
 
+from msgspec import Struct
+
 from treadle.core.repair import Transcript
+from treadle.core.tokens import TokenCount
 from treadle.domain.identity import RunId, SessionId
 
 MOST_SESSIONS = 256
-MOST_TOKENS = 4_000_000
-"""Of all conversations together, as they are guessed: some tens of megabytes."""
+MOST_CHARACTERS = 32_000_000
+"""Of all conversations together. Their bytes are kept beside them: it may be three times that."""
+
+
+class Said(Struct, frozen=True):
+    """What a session has said, and what is known of its size."""
+
+    transcript: Transcript
+    tokens: TokenCount
+    counted_by: tuple[str, str] | None = None
 
 
 class Conversations:
     """The latest of each session, by the run that ended it. Whoever takes one has it for good: it grows."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[SessionId, tuple[RunId, Transcript]] = OrderedDict()
-        self._tokens = 0
+        self._kept: OrderedDict[SessionId, tuple[RunId, Said]] = OrderedDict()
+        self._characters = 0
 
-    def keep(self, session_id: SessionId, run_id: RunId, transcript: Transcript) -> None:
+    def keep(self, session_id: SessionId, run_id: RunId, said: Said) -> None:
         """What the session has said, up to and with this run, which has ended."""
         self._drop(session_id)
-        self._kept[session_id] = (run_id, transcript)
-        self._tokens += transcript.tokens
-        while self._kept and (len(self._kept) > MOST_SESSIONS or self._tokens > MOST_TOKENS):
+        self._kept[session_id] = (run_id, said)
+        self._characters += said.transcript.characters
+        while self._kept and (len(self._kept) > MOST_SESSIONS or self._characters > MOST_CHARACTERS):
             self._drop(next(iter(self._kept)))
 
-    def take(self, session_id: SessionId, last: RunId) -> Transcript | None:
+    def take(self, session_id: SessionId, last: RunId) -> Said | None:
         """The conversation, if it is the one that this run has ended."""
         found = self._kept.get(session_id)
         self._drop(session_id)
@@ -35,4 +46,4 @@ class Conversations:
     def _drop(self, session_id: SessionId) -> None:
         found = self._kept.pop(session_id, None)
         if found is not None:
-            self._tokens -= found[1].tokens
+            self._characters -= found[1].transcript.characters

@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 CLEAN: Final[frozenset[type[EventData]]] = frozenset((
-    e.RunStart, e.ModelResolved, e.StepStart, e.StepEnd, e.LlmRequest, e.LlmRetry, e.ToolCallStart, e.ToolCallEnd,
+    e.ModelResolved, e.StepStart, e.StepEnd, e.LlmRequest, e.LlmRetry, e.ToolCallStart, e.ToolCallEnd,
     e.ResultTruncated, e.SecretUsed, e.Redacted, e.BreakerOpened, e.BreakerClosed,
 ))  # fmt: skip
 """Events whose texts are our own, or have been looked at when they were made."""

@@ -97,6 +97,8 @@ class AskAnother(Struct, frozen=True):
 
 def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps) -> Step | AskAnother:
     """The step; or a wait where what it takes is missing; or another model where this one is left alone."""
+    if isinstance(model, Missing) and state.command is not None and isinstance(step, Compact):
+        return Finish(Outcome("failed", reason=model.what))
     if isinstance(model, Missing):
         return (
             Wait("unavailable", model.what, state.deadline)

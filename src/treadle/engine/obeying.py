@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from treadle.core.context import input_estimate
 from treadle.core.fold import fold_all
-from treadle.core.recalling import line
+from treadle.core.recalling import line, spoken
 from treadle.core.steps import Obey
 from treadle.domain.commands import AskMemory, AskUsage, PinMessage, ResetSession, UndoSession
 from treadle.domain.events import (
@@ -18,13 +18,14 @@ from treadle.domain.events import (
     SegmentReason,
 )
 from treadle.domain.identity import SegmentId
-from treadle.domain.messages import Message, user
+from treadle.domain.messages import Image, Message, Text, user
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log
 from treadle.engine.replaying import replayed
 from treadle.ports.sessions import SegmentRecord
 
 EXCERPT = 60
+LONGEST_PIN = 8000
 LISTED = 10
 """Memories that are shown."""
 
@@ -49,13 +50,29 @@ def _opened(reason: SegmentReason, messages: int, log: Log, deps: Deps) -> Segme
 
 
 def _pinned(text: str, messages: Sequence[Message]) -> tuple[EventData, ...]:
+    if len(text) > LONGEST_PIN:
+        told = f"What is pinned stays in every request: at most {LONGEST_PIN} characters, and this has {len(text)}."
+        return (CommandObeyed(told, done=False),)
     if text:
-        return MessagePinned(message=user(text)), CommandObeyed(f"Pinned: {_excerpt(text)}")
+        return MessagePinned(user(text)), CommandObeyed(f"Pinned: {_excerpt(text)}")
     for index in reversed(range(len(messages))):
         message = messages[index]
-        if message.role == "user" and message.mark is None:
-            return MessagePinned(index), CommandObeyed(f"Pinned: {_excerpt(message.text)}")
+        said = spoken(message.text) if message.role == "user" and message.mark != "summary" else ""
+        if said and message.mark == "pinned":
+            return (CommandObeyed(f"It is pinned already: {_excerpt(said)}"),)
+        if said:
+            return _pinned_message(index, message, said)
     return (CommandObeyed("There is no message to pin yet. /pin TEXT keeps a text.", done=False),)
+
+
+def _pinned_message(index: int, message: Message, said: str) -> tuple[EventData, ...]:
+    """Keep what the user said, with their pictures, and not what the engine has put beside it."""
+    if len(said) > LONGEST_PIN:
+        told = f"Your last message has {len(said)} characters; at most {LONGEST_PIN} can be pinned. Try /pin TEXT."
+        return (CommandObeyed(told, done=False),)
+    pictures = tuple([part for part in message.parts if isinstance(part, Image)])
+    kept = Message("user", (Text(said), *pictures))
+    return MessagePinned(kept, index), CommandObeyed(f"Pinned: {_excerpt(said)}")
 
 
 def _excerpt(text: str) -> str:
@@ -80,8 +97,7 @@ async def _undone(log: Log, deps: Deps) -> tuple[EventData, ...]:
         at = next((index for index, message in enumerate(now) if message.mark == "summary"), None)
         if at is None:
             return (CommandObeyed("The summary is not in the conversation any more.", done=False),)
-        pinned = sum(message.mark == "pinned" for message in gone)
-        undone = CompactionUndone(latest.segment_id, at, at + 1 + pinned, tuple(gone))
+        undone = CompactionUndone(latest.segment_id, at, at + 1 + len(compacted.kept), tuple(gone))
     count = len(now) - (undone.last - undone.first) + len(undone.messages)
     what = "reset" if compacted is None else "compaction"
     said = f"The latest {what} is undone: {len(undone.messages)} messages are back."

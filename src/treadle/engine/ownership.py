@@ -10,10 +10,12 @@ from typing import Any
 from treadle.core.fold import fold, fold_all
 from treadle.core.repair import Transcript, transcribed
 from treadle.core.state import RunState, beginning, joined
+from treadle.core.tokens import TokenCount
 from treadle.domain.envelope import Draft, Event, drafts
 from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.identity import Instant, RunId
+from treadle.engine.conversations import Said
 from treadle.engine.deps import Deps
 from treadle.engine.hiding import CLEAN, hide_in
 from treadle.engine.interruption import Interruption
@@ -31,11 +33,13 @@ Wish = Callable[[RunState], bool]
 class Log:
     """The owner's hold on a run. `state` is always the fold of everything it knows to have happened."""
 
-    def __init__(self, claim: Claim, deps: Deps, said: Transcript | None = None) -> None:
+    def __init__(self, claim: Claim, deps: Deps, said: Said | None = None) -> None:
         self.origin = claim.origin
         self.recovering = claim.recovering
         self.epoch = claim.epoch
-        began = beginning(claim.origin, said or Transcript(), claim.session)
+        began = beginning(claim.origin, said.transcript if said else Transcript(), claim.session)
+        if said is not None:
+            began.tokens, began.counted_by = said.tokens, said.counted_by
         self.state = fold_all(began, claim.events)
         self._deps = deps
         self._seen = claim.events[-1].sequence if claim.events else 0
@@ -99,7 +103,8 @@ class Log:
             if state.inbox:
                 state.transcript.add(joined(state.inbox))
             state.transcript.close()
-            self._deps.conversations.keep(self.origin.session_id, self.origin.run_id, state.transcript)
+            said = Said(state.transcript, state.tokens, state.counted_by)
+            self._deps.conversations.keep(self.origin.session_id, self.origin.run_id, said)
 
     def live(self, data: EventData, sequence: int) -> None:
         self._deps.hub.live(self.origin, sequence, data)
@@ -158,6 +163,8 @@ class Log:
         self._listening = None
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("run %s: a delivery could not be read: %s", self.origin.run_id, error)
+        elif self._delivered and self._under_way is not None:  # it came when all before it had been read
+            self._listen()
 
     async def _commit(self, data: Sequence[EventData], release: Release | None = None) -> bool:
         known = self._folded
@@ -220,13 +227,13 @@ async def _claim(run_id: RunId, deps: Deps) -> Claim:
         raise
 
 
-async def _said_before(claim: Claim, deps: Deps) -> Transcript | None:
+async def _said_before(claim: Claim, deps: Deps) -> Said | None:
     """The conversation that the run goes on with: as the run before left it here, or from the journal."""
     last, origin = claim.session.last, claim.origin
     if last is None:
         return None
     kept = deps.conversations.take(origin.session_id, last)
-    return kept or transcribed(await deps.journal.history(origin.run_id))
+    return kept or Said(transcribed(await deps.journal.history(origin.run_id)), TokenCount())
 
 
 @asynccontextmanager

@@ -107,12 +107,13 @@ def _start(state: RunState, deps: Deps) -> tuple[RunStart, ...]:
     around, agent = deps.surroundings, state.agent
     skills = around.skills(agent) if agent.skills else ()
     allowed = allowlist(agent.tools, skills, deps.tools)
-    notes = state.kept_notes
-    if notes is None:
-        notes = around.notes(agent)
-    sections = (around.rules(), around.catalog(skills) if skills else "", notes)
+    workspace = around.workspace(agent)
+    kept = state.kept_notes
+    notes = kept[1] if kept is not None and kept[0] == workspace else around.notes(agent)
+    sections = (around.rules(), around.catalog(skills) if skills else "")
     tools = tuple([tool.spec for tool in deps.tools.select(allowed)])
-    return (RunStart(tools, tuple([section for section in sections if section]), notes),)
+    said = tuple([section for section in sections if section])
+    return (RunStart(tools, said, notes, workspace if notes else ""),)
 
 
 def allowlist(tools: Sequence[str], skills: Sequence[Skill], known: Toolbox) -> Sequence[str]:

@@ -26,8 +26,8 @@ class SessionFacts(Struct, frozen=True):
 
     segment: SegmentOpened | None = None
     """The latest; None: it has only the one that it began with."""
-    notes: str | None = None
-    """What its system prompt keeps of the workspace; None: nothing is kept yet."""
+    notes: tuple[str, str] | None = None
+    """A workspace, and what the system prompt keeps of it; None: nothing is kept yet."""
     last: RunId | None = None
     """The run before this one that has added to its conversation; None: nobody has said anything."""
 

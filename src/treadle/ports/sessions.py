@@ -6,7 +6,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from treadle.domain.events import RunEnd, SegmentReason
-from treadle.domain.identity import AgentId, Instant, RunId, SegmentId, SessionId
+from treadle.domain.identity import Instant, RunId, SegmentId, SessionId
+from treadle.ports.journal import RunRecord
 
 
 class SegmentRecord(Struct, frozen=True):
@@ -24,8 +25,9 @@ class SessionRecord(Struct, frozen=True):
     """A session as lists show it."""
 
     session_id: SessionId
-    agent_id: AgentId
-    """Of its first run."""
+    agent: str
+    """The name of the agent of its first run."""
+    first_run: RunId
     runs: int
     unfinished: int
     first_at: Instant
@@ -42,7 +44,7 @@ class Sessions(Protocol):
 
     async def find(self, session_id: SessionId) -> SessionRecord | None: ...
 
-    async def runs(self, session_id: SessionId) -> Sequence[RunId]:
+    async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         """In the order in which they were asked for."""
         ...
 

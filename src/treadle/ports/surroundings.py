@@ -21,6 +21,10 @@ class Surroundings(Protocol):
         """What the agent is told of them: their names and what each is for."""
         ...
 
+    def workspace(self, agent: AgentSpec) -> str:
+        """Where the agent works, as one that is told from others."""
+        ...
+
     def notes(self, agent: AgentSpec) -> str:
         """What the workspace tells whoever works in it, marked as its words."""
         ...

@@ -79,11 +79,11 @@ class Service:
                     f"{waiting} waits in this session. Answer, resume or cancel it first: then the session can be "
                     "asked to do that."
                 )
-            await self._refuse_other_agent(waiting, submission.agent)
-            mode: SteerMode = "queue"
-            event = MessageSteered(message, mode)
-            if await self._deliver(waiting, event, submission.key) is not None:
-                return Ticket(waiting, submission.session_id)
+            if not await self._is_command(waiting):
+                await self._refuse_other_agent(waiting, submission.agent)
+                event = MessageSteered(message, "queue")
+                if await self._deliver(waiting, event, submission.key) is not None:
+                    return Ticket(waiting, submission.session_id)
         origin = Origin(
             RunId(self._ids("run")),
             submission.session_id or SessionId(self._ids("ses")),
@@ -120,6 +120,8 @@ class Service:
     ) -> int:
         """A message for a run under way: at its next step, or at once."""
         check_message(message)
+        if await self._is_command(run_id):
+            raise InvalidState(f"{run_id} answers no message. Send yours to its session: it comes next.")
         kept, _ = without_secrets(message, self._vault.redactor)
         return await self._must_deliver(run_id, MessageSteered(kept, mode), key)
 
@@ -238,6 +240,11 @@ class Service:
         assert isinstance(queued.data, RunQueued), f"the first event of {run_id} is {queued.type}"
         return queued.data.agent
 
+    async def _is_command(self, run_id: RunId) -> bool:
+        """Whether a run does something with its session, and answers no message."""
+        first = [event.data for event in await self._journal.read(run_id, 0, 1)]
+        return any(isinstance(data, RunQueued) and data.command is not None for data in first)
+
     async def unfinished(self) -> Sequence[RunRecord]:
         return await self._runs.unfinished()
 
@@ -260,7 +267,7 @@ class Service:
 
     async def runs_of(self, session_id: SessionId) -> Sequence[RunRecord]:
         """The runs of a session, in the order in which they were asked for."""
-        return [await self._runs.record(run_id) for run_id in await self._sessions.runs(session_id)]
+        return await self._sessions.runs(session_id)
 
 
 def _already_shown(event: Event, caught_up: Token) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from treadle.core.permissions import check_examples
 from treadle.domain.agents import AgentSpec
-from treadle.domain.commands import SessionCommand, command_in
+from treadle.domain.commands import CompactSession, SessionCommand, command_in
 from treadle.domain.errors import MissingKey, SizeLimitExceeded, UsageError
 from treadle.domain.events import Redacted
 from treadle.domain.identity import RunId, SessionId
@@ -61,7 +61,9 @@ class Admission:
         """Raise whatever can be known to be wrong."""
         check_message(submission.message)
         agent = submission.agent
-        if submission.command is not None:  # which asks no model, or only for a summary
+        if isinstance(submission.command, CompactSession):  # which asks a model for a summary
+            self._models.resolve(agent.model, agent.provider)
+        if submission.command is not None:
             return
         if agent.output is not None:
             try:

@@ -181,6 +181,7 @@ CREATE TABLE segments (
 CREATE INDEX segments_of_session ON segments (session_id, id);
 CREATE TABLE session_notes (
     session_id TEXT NOT NULL PRIMARY KEY,
+    workspace  TEXT NOT NULL,
     notes      TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX runs_of_session ON runs (session_id, id);

@@ -31,8 +31,7 @@ def _made_room(state: RunState) -> None:
 @on(e.ContextTrimmed)
 def _trimmed(state: RunState, data: e.ContextTrimmed) -> None:
     messages, (first, last) = state.transcript.messages, data.dropped
-    kept = [message for message in messages[first:last] if message.mark is not None]
-    left = [*messages[:first], *kept, *messages[last:]]
+    left = [*messages[:first], *(messages[index] for index in data.kept), *messages[last:]]
     _revise(state, with_results_cut(left, frozenset(data.results), data.longest))
     state.spent.add(data.stage)
     _made_room(state)
@@ -49,6 +48,7 @@ def _started(state: RunState, data: e.CompactionStarted) -> None:
 @on(e.CompactionFailed)
 def _failed(state: RunState, data: e.CompactionFailed) -> None:
     state.compacting, state.compaction = False, data
+    state.failed_at = state.transcript.tokens
     state.spent.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
     state.tally.model_calls += data.calls - 1  # the first was counted when it was begun
@@ -57,9 +57,9 @@ def _failed(state: RunState, data: e.CompactionFailed) -> None:
 @on(e.ContextCompacted)
 def _compacted(state: RunState, data: e.ContextCompacted) -> None:
     messages = state.transcript.messages
-    pinned = [message for message in messages[data.first : data.last] if message.mark == "pinned"]
+    kept = [messages[index] for index in data.kept]
     summary = summary_message(data.summary)
-    _revise(state, [*messages[: data.first], summary, *pinned, *messages[data.last :]])
+    _revise(state, [*messages[: data.first], summary, *kept, *messages[data.last :]])
     state.compacting, state.compaction = False, data
     state.spent.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
@@ -84,10 +84,11 @@ def _undone(state: RunState, data: e.CompactionUndone) -> None:
 @on(e.MessagePinned)
 def _pinned(state: RunState, data: e.MessagePinned) -> None:
     messages = list(state.transcript.messages)
-    if data.message is not None:
-        messages.append(msgspec.structs.replace(data.message, mark="pinned"))
-    elif data.index is not None and data.index < len(messages):
-        messages[data.index] = msgspec.structs.replace(messages[data.index], mark="pinned")
+    pinned = msgspec.structs.replace(data.message, mark="pinned")
+    if data.index is None:
+        messages.append(pinned)
+    else:
+        messages[data.index] = pinned
     _revise(state, messages)
 
 

@@ -1,6 +1,7 @@
 """What the guards found, and what the model is told of it."""
 
 from treadle.core.fold.changes import on
+from treadle.core.recalling import NOTE
 from treadle.core.state import RunState
 from treadle.domain import events as e
 from treadle.domain.messages import user
@@ -56,4 +57,4 @@ def _hinted(state: RunState, data: e.BudgetHint) -> None:
 
 def _note(state: RunState, text: str) -> None:
     """Tell the model, with the next request."""
-    state.inbox.append(user(f"[note from the engine, not from the user] {text}"))
+    state.inbox.append(user(f"{NOTE} {text}"))

@@ -3,6 +3,7 @@
 from treadle.core.context import set_preamble
 from treadle.core.fold.changes import on
 from treadle.core.state import RunState
+from treadle.core.tokens import TokenCount
 from treadle.domain import events as e
 from treadle.domain.messages import user
 
@@ -23,7 +24,7 @@ def _asked(state: RunState, data: e.UserMessage) -> None:
 def _started(state: RunState, data: e.RunStart) -> None:
     state.status, state.started_at = "running", state.latest_at
     state.tools = {spec.name: spec for spec in data.tools}
-    state.sections = data.sections
+    state.sections, state.notes = data.sections, data.notes
     set_preamble(state, data.tools)
     limit = state.agent.limits.deadline_seconds
     state.deadline = None if limit is None else state.latest_at + limit
@@ -32,6 +33,10 @@ def _started(state: RunState, data: e.RunStart) -> None:
 @on(e.ModelResolved)
 def _resolved(state: RunState, data: e.ModelResolved) -> None:
     state.model, state.route = data, data.route
+    model = (data.provider, data.model)
+    if state.counted_by not in (None, model):
+        state.tokens = TokenCount(before=state.tokens.before)  # another model counts otherwise
+    state.counted_by = model
 
 
 @on(e.RunWaiting)

@@ -4,9 +4,9 @@ from treadle.core.fold.changes import on
 from treadle.core.ledger import FAILURES_WARN
 from treadle.core.retry import MOST_KEYS
 from treadle.core.state import RunState, StepTally, joined
-from treadle.core.tokens import TokenCount
 from treadle.domain import events as e
-from treadle.domain.messages import Message, Text, ToolUse
+from treadle.domain.messages import Message, Part, Text, ToolUse
+from treadle.domain.runs import Usage
 
 UNDER_WHAT_WAS_REFUSED = 0.95
 """Of a conversation that a provider has refused as too long, so much is taken to be what it takes."""
@@ -25,8 +25,10 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
     if state.inbox:
         state.transcript.add(joined(state.inbox))
         state.inbox = []
+        if state.unrecalled:  # somebody has said something, beside the notes of the engine
+            state.tasks.append(state.transcript.messages[-1])
     state.request, state.in_flight, state.steered = state.sequence, True, None
-    state.asked_tokens, state.aside, state.unrecalled = data.input_estimate, data.aside, []
+    state.aside, state.unrecalled = data.aside, []
     state.retry_at, state.failure = None, None
     state.reply, state.calls, state.open_calls = None, [], []
     state.step.attempts += 1
@@ -54,12 +56,7 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
         parts, uses = (Text(text),), []
     elif not uses and said in SILENT_TEXTS:
         parts = (Text(SILENT_STORED),)
-    state.transcript.add(Message("assistant", parts))
-    if not data.usage.estimated:
-        usage, kept = data.usage, state.transcript.sizes[-1] if parts else 0
-        state.tokens.heard(
-            usage.input_tokens + usage.output_tokens, state.transcript.tokens, usage.output_tokens, kept
-        )
+    _said(state, data.usage, parts)
     state.calls = [state.ledger.ask(use, state.tools.get(use.name)) for use in uses]
     state.open_calls = state.calls.copy()
     for call_id, name in data.secrets:
@@ -77,6 +74,17 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
         state.empty_turns = 0
 
 
+def _said(state: RunState, usage: Usage, parts: tuple[Part, ...]) -> None:
+    """Add what the model has said, and take in what its provider has counted."""
+    transcript, before = state.transcript, state.transcript.tokens
+    if state.ceiling is not None:
+        state.ceiling = max(state.ceiling, before)  # so many it has taken
+    transcript.add(Message("assistant", parts))
+    if not usage.estimated:
+        counted = usage.input_tokens + usage.output_tokens
+        state.tokens.heard(counted, transcript.tokens, usage.output_tokens, transcript.tokens - before)
+
+
 def _held_secret(state: RunState, call_id: str, name: str) -> None:
     for call in state.calls:
         if call.call_id == call_id:
@@ -91,7 +99,7 @@ def _attempt_failed(state: RunState, data: e.LlmError) -> None:
     elif not data.repair:  # which is tried once
         state.failures += 1
     if data.compact:
-        state.ceiling = min(state.window, int(state.asked_tokens * UNDER_WHAT_WAS_REFUSED))
+        state.ceiling = int(state.transcript.tokens * UNDER_WHAT_WAS_REFUSED)
     state.spend(data.usage, data.duration_ms, data.cost)
 
 
@@ -103,11 +111,10 @@ def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
 
 @on(e.LlmFallback)
 def _fell_back(state: RunState, data: e.LlmFallback) -> None:
-    state.route, state.model, state.plain, state.ceiling = data.to, None, False, None
+    state.route, state.model, state.plain, state.ceiling, state.spent = data.to, None, False, None, set()
     state.fallbacks_used += 1
     state.failures, state.failure, state.retry_at, state.keys_tried = 0, None, None, 0
     state.fallback_reason = state.fallback_reason or data.reason
-    state.tokens = TokenCount(before=state.tokens.before)  # another model counts otherwise
 
 
 @on(e.StepEnd)

@@ -7,8 +7,8 @@ from treadle.domain.identity import SegmentId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Usage
 
-TrimStage = Literal["history", "shrink", "trim"]
-"""The agent's limit of messages; long results; the results of old turns."""
+TrimStage = Literal["history", "shrink", "trim", "drop"]
+"""The agent's limit of messages; long results; the results of old turns; old turns themselves."""
 CompactStage = Literal["compact", "harder"]
 CompactTrigger = Literal["threshold", "overflow", "command"]
 
@@ -21,7 +21,9 @@ class ContextTrimmed(EventData, frozen=True):
     freed: int
     """Tokens, as estimated."""
     dropped: tuple[int, int] = (0, 0)
-    """The messages that were left out: from the first, up to and without the second."""
+    """The messages that were left out: from the first, up to and without the second,"""
+    kept: tuple[int, ...] = ()
+    """but for these."""
     results: tuple[str, ...] = ()
     """The calls whose results were cut; all of each is kept and can be recalled."""
     longest: int = 0
@@ -62,12 +64,14 @@ class CompactionFailed(EventData, frozen=True):
 
 @durable("context_compacted")
 class ContextCompacted(EventData, frozen=True):
-    """Messages in the middle of the conversation were replaced by a summary; those that are pinned stay."""
+    """Messages in the middle of the conversation were replaced by a summary."""
 
     stage: CompactStage
     trigger: CompactTrigger
     first: int
     last: int
+    kept: tuple[int, ...]
+    """Those among them that stay, behind the summary: what is pinned, and what the run is about."""
     summary: str
     tokens_before: int
     tokens_after: int
@@ -117,7 +121,7 @@ class CompactionUndone(EventData, frozen=True):
 
 @durable("message_pinned")
 class MessagePinned(EventData, frozen=True):
-    """A message that no compaction takes away: one of the conversation, or a new one."""
+    """A message that no compaction takes away: in the place of one of the conversation, or a new one."""
 
+    message: Message
     index: int | None = None
-    message: Message | None = None

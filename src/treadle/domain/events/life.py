@@ -36,10 +36,11 @@ class RunStart(EventData, frozen=True):
 
     tools: tuple[ToolSpec, ...]
     sections: tuple[str, ...] = ()
-    """What the system prompt has beside the persona, in this order: house rules, the skills that may be loaded, the
-    notes of the workspace."""
+    """What the system prompt has after the persona: house rules, and the skills that may be loaded."""
     notes: str = ""
-    """The last of them: what the session keeps of its workspace, however that changes."""
+    """What it has after that: the notes of the workspace, which the session keeps, however they change."""
+    workspace: str = ""
+    """Whose they are."""
 
 
 @durable("model_resolved")

@@ -223,16 +223,16 @@ class SqliteJournal:
         found = await self._writer.read(lambda db: db.execute(SQL["record"], (run_id,)).fetchone())
         if found is None:
             raise unknown(run_id)
-        return _record(found)
+        return run_record(found)
 
     async def newest(self, limit: int = 50) -> Sequence[RunRecord]:
-        return await self._writer.read(lambda db: [_record(row) for row in db.execute(SQL["newest"], (limit,))])
+        return await self._writer.read(lambda db: [run_record(row) for row in db.execute(SQL["newest"], (limit,))])
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         def work(db: Database) -> list[RunRecord]:
             if session_id is None:
-                return [_record(row) for row in db.execute(SQL["unfinished"])]
-            return [_record(row) for row in db.execute(SQL["unfinished_of_session"], (session_id,))]
+                return [run_record(row) for row in db.execute(SQL["unfinished"])]
+            return [run_record(row) for row in db.execute(SQL["unfinished_of_session"], (session_id,))]
 
         return await self._writer.read(work)
 
@@ -273,12 +273,12 @@ def _messages(said: list[Any]) -> tuple[Message, ...]:
 
 
 def _session(facts: Any) -> SessionFacts:
-    notes, last, segment_id, parent, reason, messages = facts
+    workspace, notes, last, segment_id, parent, reason, messages = facts
     opened = None if segment_id is None else SegmentOpened(segment_id, parent, reason, messages)
-    return SessionFacts(opened, notes, last)
+    return SessionFacts(opened, None if workspace is None else (workspace, notes), last)
 
 
-def _record(row: Any) -> RunRecord:
+def run_record(row: Any) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, sequence = row
     origin = Origin(run_id, session_id, agent_id, parent)
     return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for)

@@ -58,7 +58,7 @@ def _segment_opened(db: Database, run: int, made: Draft) -> None:
 def _started(db: Database, run: int, made: Draft) -> None:
     assert isinstance(made.data, RunStart)
     if made.data.notes:
-        db.execute(SQL["keep_notes"], (made.data.notes, run))
+        db.execute(SQL["keep_notes"], (made.data.workspace, made.data.notes, run))
 
 
 PROJECTIONS: dict[str, Callable[[Database, int, Draft], None]] = {

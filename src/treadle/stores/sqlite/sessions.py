@@ -5,9 +5,11 @@ from typing import Any
 
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.identity import SessionId
+from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.stores.sqlite.connection import SQL
+from treadle.stores.sqlite.journal import run_record
 from treadle.stores.sqlite.writer import Writer
 
 
@@ -25,9 +27,9 @@ class SqliteSessions:
         found = await self._writer.read(lambda db: db.execute(SQL["session"], (session_id,)).fetchone())
         return None if found is None else _record(found)
 
-    async def runs(self, session_id: SessionId) -> Sequence[RunId]:
+    async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         found = await self._writer.read(lambda db: db.execute(SQL["runs_of_session"], (session_id,)).fetchall())
-        return [RunId(str(row[0])) for row in found]
+        return [run_record(row) for row in found]
 
     async def ends(self, session_id: SessionId) -> Sequence[RunEnd]:
         found = await self._writer.read(lambda db: db.execute(SQL["ends_of_session"], (session_id,)).fetchall())

@@ -42,7 +42,8 @@ ORDER BY run;
 INSERT INTO said (session_id, run, messages, whole) VALUES (?, ?, ?, ?);
 
 -- name: session_facts
-SELECT (SELECT notes FROM session_notes WHERE session_id = ?1),
+SELECT (SELECT workspace FROM session_notes WHERE session_id = ?1),
+       (SELECT notes FROM session_notes WHERE session_id = ?1),
        (SELECT run_id FROM runs WHERE id = (SELECT max(run) FROM said WHERE session_id = ?1 AND run < ?2)),
        segment_id, parent, reason, messages
 FROM (SELECT 1) LEFT JOIN (SELECT * FROM segments WHERE session_id = ?1 ORDER BY id DESC LIMIT 1);
@@ -52,7 +53,7 @@ INSERT INTO segments (segment_id, session_id, parent, run, reason, messages, ope
 SELECT ?, session_id, ?, id, ?, ?, ? FROM runs WHERE id = ?;
 
 -- name: keep_notes
-INSERT OR REPLACE INTO session_notes (session_id, notes) SELECT session_id, ? FROM runs WHERE id = ?;
+INSERT OR REPLACE INTO session_notes (session_id, workspace, notes) SELECT session_id, ?, ? FROM runs WHERE id = ?;
 
 -- name: forget_notes
 DELETE FROM session_notes WHERE session_id = (SELECT session_id FROM runs WHERE id = ?);
@@ -160,7 +161,9 @@ VALUES (?, (SELECT id FROM runs WHERE run_id = ?), ?, ?);
 SELECT content FROM results WHERE session_id = ? AND call_id = ? ORDER BY id DESC LIMIT 1;
 
 -- name: sessions
-SELECT session_id, (SELECT agent_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
+SELECT session_id,
+       (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
+       (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
@@ -168,14 +171,18 @@ FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, su
 ORDER BY last DESC LIMIT ?;
 
 -- name: session
-SELECT session_id, (SELECT agent_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
+SELECT session_id,
+       (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
+       (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id)
 FROM (SELECT session_id, min(id) AS first, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
       FROM runs WHERE session_id = ? GROUP BY session_id) AS listed;
 
 -- name: runs_of_session
-SELECT run_id FROM runs WHERE session_id = ? ORDER BY id;
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
+FROM runs WHERE session_id = ? ORDER BY id;
 
 -- name: ends_of_session
 SELECT type, version, data FROM events JOIN (

@@ -9,12 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from treadle.assembly import observe
-from treadle.domain.identity import SessionId
+from treadle.domain.identity import SessionId, first_segment_id
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.service import Service
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.runs import RunView, view_of
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import one_line
 
 
 class SegmentView(Struct, frozen=True):
@@ -22,7 +23,7 @@ class SegmentView(Struct, frozen=True):
     parent: str | None
     """None: the session began with it."""
     reason: str
-    run_id: str | None
+    run_id: str
     opened_at: datetime
     messages: int
 
@@ -67,24 +68,18 @@ async def show_session(session_id: str, json: bool) -> int:
 
 
 async def _view(service: Service, record: SessionRecord) -> SessionView:
-    [first, *_] = await service.runs_of(record.session_id)
-    agent = await service.agent_of(first.origin.run_id)
     opened = _moment(record.first_at)
-    root = SegmentView(_root(record.session_id), None, "begun", first.origin.run_id, opened, 0)
+    root = SegmentView(first_segment_id(record.session_id), None, "begun", record.first_run, opened, 0)
     later = [_segment(segment) for segment in await service.segments(record.session_id)]
     return SessionView(
         record.session_id,
-        agent.name,
+        record.agent,
         record.runs,
         record.unfinished,
         opened,
         _moment(record.latest_at),
         (root, *later),
     )
-
-
-def _root(session_id: str) -> str:
-    return f"seg_{session_id.partition('_')[2]}"
 
 
 def _segment(record: SegmentRecord) -> SegmentView:
@@ -121,7 +116,7 @@ def _row(view: SessionView) -> tuple[str, ...]:
 
 def _print_session(view: SessionView, runs: Sequence[RunView]) -> None:
     for name, value in (("session", view.session_id), ("agent", view.agent), ("runs", view.runs)):
-        print(f"{name:<10} {value}")
+        print(f"{name:<10} {one_line(str(value))}")
     print("\nsegments: what the model was shown, each made from the one before")
     print_table(
         ("SEGMENT", "OPENED", "BY", "MESSAGES", "RUN"),
@@ -131,7 +126,7 @@ def _print_session(view: SessionView, runs: Sequence[RunView]) -> None:
                 segment.opened_at.astimezone().strftime("%Y-%m-%d %H:%M"),
                 segment.reason,
                 str(segment.messages),
-                segment.run_id or "",
+                segment.run_id,
             )
             for segment in view.segments
         ],

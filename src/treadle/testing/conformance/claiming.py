@@ -110,9 +110,10 @@ async def a_session_keeps_its_notes_until_a_new_segment(harness: StoreHarness) -
     """What a run began with of its workspace is what later runs of its session are given, until a segment opens."""
     async with one_process(harness) as process:
         first = await process.claimed("s")
-        await process.advance(first, 2, intents=[RunStart((), ("notes",), "notes"), END], release=Release(said=()))
+        start = RunStart((), (), "notes", "/work")
+        await process.advance(first, 2, intents=[start, END], release=Release(said=()))
         second = await process.claimed("s")
-        assert second.session.notes == "notes"
+        assert second.session.notes == ("/work", "notes")
         opened = SegmentOpened(SegmentId("seg_2"), SegmentId("seg_1"), "reset")
         await process.advance(second, 2, intents=[opened, END], release=Release(said=(), whole=True))
         assert (await process.claimed("s")).session.notes is None

@@ -78,6 +78,7 @@ CREATE INDEX segments_of_session ON segments (session_id, id);
 -- What a session keeps of its workspace in the system prompt, until a new segment is opened.
 CREATE TABLE session_notes (
     session_id TEXT NOT NULL PRIMARY KEY,
+    workspace  TEXT NOT NULL,
     notes      TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
