@@ -14,6 +14,8 @@ from tests.engine.test_compaction import UNCOUNTED, WORDS, Recorder, is_summary,
 from treadle.domain import events as e
 from treadle.domain.agents import Limits
 from treadle.domain.errors import InvalidState
+from treadle.domain.messages import ToolResult
+from treadle.domain.observations import text_of
 from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, call, say
@@ -214,7 +216,8 @@ def test_recall_reads_the_result_that_was_cut_last_and_from_where_it_was_cut(tmp
         ends = {each.call_id: each.content for each in of(e.ToolCallEnd, events)}
         whole = "".join(f"NEW {n:05}\n" for n in range(900))
         shown = model.asked[5][-1].parts[0]
-        head = shown.content.partition("\n")[2].partition("\n[…")[0]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType] -- it is a result
+        assert isinstance(shown, ToolResult)
+        head = text_of(shown.content).partition("\n[…")[0]
         assert whole.startswith(head)
         assert ends["again"].startswith(whole[len(head) : len(head) + 50])
         assert f"of {len(whole)} characters" in str(shown)

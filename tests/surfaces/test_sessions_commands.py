@@ -1,0 +1,70 @@
+"""`treadle sessions`, `treadle runs prompt` and the commands of a session, as a user meets them."""
+
+import asyncio
+import json
+
+from tests.fake_endpoint import FakeEndpoint, says
+from tests.surfaces.shell import Shell
+from tests.surfaces.test_cli import against
+
+SUMMARY = "## Goal\nTo talk.\n## Done\nAda said hello."
+LONG = "words and more words that say nothing at all, " * 12
+
+
+def test_a_session_can_be_asked_to_do_things_with_itself(shell: Shell) -> None:
+    answers = [says(f"{LONG}{number}") for number in range(4)]
+
+    @against(shell, *answers, says(SUMMARY), says("after"), says("back"))
+    async def _(server: FakeEndpoint) -> None:
+        for number in range(4):
+            assert (await shell("run", "--session", "ses_1", f"message {number}")).code == 0
+        done = await shell("run", "--session", "ses_1", "/compact the names")
+        assert (done.code, done.out.startswith("The conversation is shorter: about ")) == (0, True)
+        assert "messages are being summed up" in done.err
+        assert "above all: the names" in server.requests[4].json["messages"][-1]["content"]
+        await shell("run", "--session", "ses_1", "and now?")
+        sent = server.requests[5].json["messages"]
+        assert sent[0]["content"] == "message 0"
+        assert "Ada said hello." in sent[1]["content"]
+
+        listed = await shell("sessions", "list")
+        head, row = listed.out.splitlines()
+        assert head.split() == ["SESSION", "LATEST", "RUNS", "SEGMENTS", "AGENT", "SEGMENT"]
+        assert row.split()[0] == "ses_1"
+        assert row.endswith("(compaction)")
+        [view] = (await shell("sessions", "show", "ses_1", "--json")).json
+        assert [segment["reason"] for segment in view["segments"]] == ["begun", "compaction"]
+        assert view["segments"][1]["parent"] == view["segments"][0]["segment_id"] == "seg_1"
+        assert [run["message"] for run in view["run_list"]][4] == "/compact the names"
+
+        undone = await shell("run", "--session", "ses_1", "/undo")
+        assert "are back" in undone.out
+        await shell("run", "--session", "ses_1", "again")
+        texts = [message["content"] for message in server.requests[6].json["messages"]]
+        assert [f"message {number}" in texts for number in range(4)] == [True] * 4
+        nothing = await shell("run", "--session", "ses_1", "/undo")
+        assert nothing.code == 1
+        assert "nothing to undo" in nothing.err
+        usage = await shell("run", "--session", "ses_1", "/usage")
+        assert "segments  3" in usage.out
+
+
+def test_the_prompt_of_a_step_is_shown_as_it_was_sent(shell: Shell) -> None:
+    @against(shell, says("hello \x1b[31mred"))
+    async def _(server: FakeEndpoint) -> None:
+        run_id = (await shell("run", "--json", "Say hello.")).json[0]["run_id"]
+        shown = await shell("runs", "prompt", run_id)
+        assert "[user]\nSay hello." in shown.out
+        sent = await shell("runs", "prompt", run_id, "--step", "1", "--json")
+        assert json.loads(sent.out) == server.requests[0].json
+        assert sent.out.encode().rstrip() == server.requests[0].body
+        wrong = await shell("runs", "prompt", run_id, "--step", "7")
+        assert (wrong.code, wrong.complaint) == (2, f"{run_id} has no step 7; its steps are 1 to 1.")
+
+
+def test_what_is_not_there_is_said(shell: Shell) -> None:
+    async def story() -> None:
+        assert (await shell("sessions", "list")).err == "no sessions yet\n"
+        assert "There is no session ses_9" in (await shell("sessions", "show", "ses_9")).complaint
+
+    asyncio.run(story())
