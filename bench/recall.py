@@ -1,8 +1,8 @@
-"""How well and how fast memories are found: `python -m bench.recall [questions|scale]`.
+"""How well and how fast memories are found: `python -m bench.recall [questions|scale|cost]`.
 
 Questions: those of recall_questions.yaml, each with the one memory that answers it among all the others. Scale: a
 hundred thousand memories, their vectors made by the real embedder and kept in the folder for temporary files, so
-that the minutes this takes are spent once."""
+that the minutes this takes are spent once. Cost: what memory adds to a run."""
 
 import asyncio
 import os
@@ -12,6 +12,7 @@ import time
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
@@ -19,12 +20,15 @@ from typing import Any, NamedTuple
 import yaml
 
 from bench.recall_corpus import memories as corpus
+from bench.recall_cost import cost
 from treadle.domain.identity import AgentId
 from treadle.domain.memories import Memory
 from treadle.memory.embedders import Embedders
 from treadle.memory.local import DIMENSIONS, NAME, LocalEmbedder
 from treadle.memory.memories import HybridMemories
 from treadle.memory.queries import asked
+from treadle.ports.memory import Vector
+from treadle.ports.memory_index import Hit, MemoryView
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import ThreadWriter
@@ -92,20 +96,22 @@ async def _compare(bench: Bench, kinds: dict[str, list[tuple[str, str]]]) -> Non
     async def by_text(text: str) -> list[str]:
         return [hit.memory.text for hit in (await bench.hybrid.recall(AGENT, text, 5, "none")).found]
 
-    async def by_bm25(text: str) -> list[str]:
-        query = asked(text).by_words
-        return [hit.text for hit in (await bench.store.matching(AGENT, query, 5) if query else ())]
+    async def by_terms(text: str) -> list[str]:
+        terms = asked(text).by_words
+        found = await bench.store.read(lambda view: view.matching(AGENT, terms, 5))
+        return [hit.memory.text for hit in found]
 
     async def by_vectors(text: str) -> list[str]:
         (vector,) = await embedder.embed([text])
-        return [hit.memory.text for hit in await bench.store.nearest(AGENT, NAME, vector, 5)]
+        found = await bench.store.read(lambda view: view.nearest(AGENT, NAME, vector, 5))
+        return [hit.memory.text for hit in found]
 
     async def by_both(text: str) -> list[str]:
         return [hit.memory.text for hit in (await bench.hybrid.recall(AGENT, text, 5, "local")).found]
 
-    ways: dict[str, Way] = {"bm25": by_bm25, "text": by_text, "vectors": by_vectors, "hybrid": by_both}
+    ways: dict[str, Way] = {"terms": by_terms, "text": by_text, "vectors": by_vectors, "hybrid": by_both}
     print(f"{'':12}{'':4}" + "".join(f"{way:>14}" for way in ways))
-    totals = dict.fromkeys(ways, (0, 0))
+    totals: dict[str, tuple[int, int]] = dict.fromkeys(ways, (0, 0))
     for kind, pairs in kinds.items():
         line = f"{kind:12}{len(pairs):4}"
         for way, find in ways.items():
@@ -170,7 +176,7 @@ async def _fill(bench: Bench, texts: Sequence[str], vectors: "array[float]") -> 
     for at in range(0, len(texts), 5000):
         await bench.store.add([memory(n, f"{texts[n]} ({n})") for n in range(at, min(at + 5000, len(texts)))])
     added, bare = time.perf_counter(), _size(bench.path)
-    while pending := await bench.store.pending(AGENT, NAME, DIMENSIONS, 5000):
+    while pending := await bench.store.read(lambda view: view.pending(AGENT, NAME, DIMENSIONS, 5000)):
         pairs = [(item, _vector(vectors, int(item.memory.memory_id[4:]))) for item in pending]
         await bench.store.keep(AGENT, NAME, pairs)
     kept = time.perf_counter()
@@ -180,6 +186,10 @@ async def _fill(bench: Bench, texts: Sequence[str], vectors: "array[float]") -> 
 
 def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
+
+
+def _nearest(vector: Vector, view: MemoryView) -> Sequence[Hit]:
+    return view.nearest(AGENT, NAME, vector, 5)
 
 
 async def _measure(bench: Bench, texts: Sequence[str], vectors: "array[float]") -> None:
@@ -194,7 +204,8 @@ async def _measure(bench: Bench, texts: Sequence[str], vectors: "array[float]") 
         (vector,) = await embedder.embed([message])
         likeness = exact @ np.array(vector, dtype=np.float32)
         fifth = np.partition(likeness, -5)[-5] - 1e-6  # a text that is there twice is as near both times
-        found = [int(hit.memory.memory_id[4:]) for hit in await bench.store.nearest(AGENT, NAME, vector, 5)]
+        hits = await bench.store.read(partial(_nearest, vector))
+        found = [int(hit.memory.memory_id[4:]) for hit in hits]
         agreed += sum(bool(likeness[number] >= fifth) for number in found)
     share = 100 * agreed / 5 / len(messages)
     print(f"the five nearest agree with an exact search in {share:.1f}% ({len(messages)} asked)")
@@ -215,8 +226,10 @@ async def _measure(bench: Bench, texts: Sequence[str], vectors: "array[float]") 
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["questions", "scale"]
+    wanted = sys.argv[1:] or ["questions", "scale", "cost"]
     if "questions" in wanted:
         asyncio.run(questions())
     if "scale" in wanted:
         asyncio.run(scale())
+    if "cost" in wanted:
+        asyncio.run(cost())

@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "app",
         "assembly",
         "memory_assembly",
+        "tool_names",
         "service",
         "domain",
         "ports",
@@ -51,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 `library` turns functions into tools, so it knows the decorator. A surface opens an engine (`app`) or
 only shows and keeps what is in the home, its vault included; of the ports it knows the values that the service
 answers with."""
-WIRES = {"app", "assembly", "memory_assembly", "surroundings", "testing"}
+WIRES = {"app", "assembly", "memory_assembly", "surroundings", "testing", "tool_names"}
 """The composition root in its parts, and the doubles that are wired like it."""
 DEMO = Path("surfaces/demo.py")
 """Shows a run on the scripted model, and says so."""

@@ -1,4 +1,4 @@
-"""Treadle with everything on: journal with fsync, events, guards."""
+"""Treadle with all that the others could be compared by: journal with fsync, events, guards. Memory is off."""
 
 import tempfile
 from collections.abc import AsyncGenerator
@@ -8,6 +8,10 @@ import treadle
 from bench.contest import INSTRUCTIONS, MAX_STEPS, AgentFor, RunOnce, compete, lookup
 from treadle.domain.providers import ApiMode
 
+NOT_COMPARED = {"recall": 0, "remember": False}
+"""None of the others remembers anything: `python -m bench.recall cost` has what it costs."""
+ENDLESS = 10_000_000
+"""Tokens: the endpoint counts none, and nobody sums anything up."""
 tool = treadle.tool(effect="read", repeatable=True)(lookup)
 
 
@@ -23,7 +27,8 @@ async def opened(url: str, api_mode: ApiMode = "chat_completions") -> AsyncGener
                     model=f"fake/{model}",
                     persona=INSTRUCTIONS,
                     tools=[tool],
-                    limits={"max_steps": MAX_STEPS},
+                    limits={"max_steps": MAX_STEPS, "context_window": ENDLESS},
+                    memory=NOT_COMPARED,
                 )
                 listens = model.startswith("tokens-")
                 return lambda message: (listen if listens else run)(engine, agent, message)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, Unpack
 import msgspec
 
 from treadle.assembly import Known, Parts
+from treadle.database_url import files_of
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import command_in
 from treadle.domain.envelope import Event
@@ -78,7 +79,8 @@ class Engine:
         for name, provider in config.providers.items():
             self._models.add(name, provider)
         path = os.environ.get("PATH", SYSTEM_PATH)
-        self._commands = ShellCommands(hidden=(self._home.path,), path=path)
+        hidden = (self._home.path, *files_of(database or self._home.database_url))
+        self._commands = ShellCommands(hidden=hidden, path=path)
         self._tools = ToolRegistry()
         self._tools.add_builtin(builtin(self._commands, self._vault))
         self._tools.add_plugins()

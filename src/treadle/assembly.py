@@ -5,14 +5,14 @@ import math
 import os
 import random
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import cast, get_args
 
 import msgspec
 
-from treadle.database_url import path_of
+from treadle.database_url import files_of, path_of
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.errors import StoreError, StoreFull, UsageError
 from treadle.domain.identity import Instant, RunId
@@ -22,7 +22,6 @@ from treadle.engine.deps import Deps, ToolTimeouts
 from treadle.engine.hub import Hub
 from treadle.engine.loop import advance
 from treadle.home import Home
-from treadle.memory.memories import HybridMemories
 from treadle.memory_assembly import memories_on
 from treadle.models.formats import format_of
 from treadle.models.registry import ModelRegistry
@@ -98,22 +97,12 @@ class Parts:
     """What an open engine consists of."""
 
     def __init__(
-        self,
-        lock: DatabaseLock | None,
-        hub: Hub,
-        journal: SqliteJournal,
-        dispatcher: LocalDispatcher,
-        service: Service,
-        memories: HybridMemories,
-        clock: Clock,
+        self, dispatcher: LocalDispatcher, service: Service, clock: Clock, closing: AsyncExitStack
     ) -> None:
-        self._lock = lock
-        self._hub = hub
-        self._clock = clock
-        self._journal = journal
         self.dispatcher = dispatcher
         self.service = service
-        self._memories = memories
+        self._clock = clock
+        self._closing = closing
         self._looking: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -121,58 +110,37 @@ class Parts:
         path, clock, ids = path_of(database), known.clock, known.ids
         if not known.vault.redactor.is_idle:  # and a vault that cannot be read is told of now
             undumpable()
-        lock = None if path == ":memory:" else DatabaseLock(path)
-        journal: SqliteJournal | None = None
-        memories: HybridMemories | None = None
-        try:
-            worker = worker_name()
 
-            def wake(run_id: RunId, at: Instant) -> None:
-                dispatcher.wake(run_id, at)
+        def wake(run_id: RunId, at: Instant) -> None:
+            dispatcher.wake(run_id, at)
 
+        async with AsyncExitStack() as opened:
+            if path != ":memory:":
+                opened.callback(DatabaseLock(path).release)
             hub = Hub(clock, ids, wake)
             writer = _writer(path, hub)
             journal = SqliteJournal(writer, hub, clock)
-            approvals = SqliteApprovals(writer)
+            opened.push_async_callback(journal.close)
+            opened.callback(hub.lost, StoreError("The engine was closed; open it again to go on."))
             with suppress(StoreFull):  # then they run out by themselves; what is there can be read meanwhile
                 await journal.void_leases()
-            dispatcher = LocalDispatcher(journal, clock, worker)
-            sessions = SqliteSessions(writer)
-            memories = memories_on(writer, known.models, clock)
+            deps = await _deps(known, database, journal, writer, hub, opened)
+            dispatcher = LocalDispatcher(journal, clock, deps.worker)
+            opened.push_async_callback(dispatcher.stop)
             service = Service(
-                journal, journal, approvals, sessions, hub, known.models, known.tools, known.vault, clock, ids
-            )
-            deps = Deps(
                 journal,
+                journal,
+                deps.approvals,
+                deps.sessions,
                 hub,
                 known.models,
                 known.tools,
+                known.vault,
                 clock,
                 ids,
-                random.random,
-                worker,
-                _timeouts(),
-                hooks=known.hooks,
-                vault=known.vault,
-                approvals=approvals,
-                results=SqliteResults(writer),
-                sessions=sessions,
-                surroundings=known.surroundings,
-                memories=memories,
-                workspace=known.home.workspace,
-                hidden=(known.home.path,),
             )
-            await memories.start()
             await dispatcher.start(partial(advance, deps=deps))
-        except BaseException:
-            if memories is not None:
-                await memories.close()
-            if journal is not None:
-                await journal.close()
-            if lock is not None:
-                lock.release()
-            raise
-        return cls(lock, hub, journal, dispatcher, service, memories, clock)
+            return cls(dispatcher, service, clock, opened.pop_all())
 
     def look_again(self) -> None:
         task = asyncio.get_running_loop().create_task(self._look_again())
@@ -187,14 +155,36 @@ class Parts:
     async def close(self) -> None:
         for task in self._looking:
             task.cancel()
-        try:
-            await self.dispatcher.stop()
-            await self._memories.close()
-            self._hub.lost(StoreError("The engine was closed; open it again to go on."))
-            await self._journal.close()
-        finally:
-            if self._lock is not None:
-                self._lock.release()
+        await self._closing.aclose()
+
+
+async def _deps(
+    known: Known, database: str, journal: SqliteJournal, writer: Writer, hub: Hub, opened: AsyncExitStack
+) -> Deps:
+    """What the loop needs, over one database."""
+    memories = memories_on(writer, known.models, known.vault, known.clock)
+    opened.push_async_callback(memories.close)
+    await memories.start()
+    return Deps(
+        journal,
+        hub,
+        known.models,
+        known.tools,
+        known.clock,
+        known.ids,
+        random.random,
+        worker_name(),
+        _timeouts(),
+        hooks=known.hooks,
+        vault=known.vault,
+        surroundings=known.surroundings,
+        workspace=known.home.workspace,
+        hidden=(known.home.path, *files_of(database)),
+        approvals=SqliteApprovals(writer),
+        results=SqliteResults(writer),
+        sessions=SqliteSessions(writer),
+        memories=memories,
+    )
 
 
 def _writer(path: str, hub: Hub) -> Writer:

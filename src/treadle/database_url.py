@@ -1,5 +1,7 @@
 """Where a database is, by its URL."""
 
+from pathlib import Path
+
 from treadle.domain.errors import UsageError
 
 
@@ -13,3 +15,11 @@ def path_of(database: str) -> str:
     raise UsageError(
         f"`{database}` is not a database URL; accepted: sqlite:///PATH (sqlite:////PATH from the root)."
     )
+
+
+def files_of(database: str) -> tuple[Path, ...]:
+    """The files that a database consists of: they are Treadle's own, wherever they lie."""
+    path = path_of(database)
+    if path == ":memory:":
+        return ()
+    return tuple([Path(f"{path}{suffix}").absolute() for suffix in ("", "-wal", "-shm", ".lock")])

@@ -5,12 +5,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from treadle.database_url import path_of
+from treadle.domain.errors import StoreOwned, UsageError
 from treadle.home import Home
 from treadle.memory.embedders import Embedders
 from treadle.memory.memories import PATIENCE_SECONDS, HybridMemories
 from treadle.memory.remote import Address
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock
+from treadle.ports.vault import Vault
 from treadle.service.memory import MemoryService
 from treadle.stores.sqlite.connection import open_database, open_to_look
 from treadle.stores.sqlite.lock import DatabaseLock
@@ -24,10 +26,12 @@ PATIENCE_OF_PEOPLE = 60.0
 
 
 def memories_on(
-    writer: Writer, models: ModelRegistry, clock: Clock, patience: float = PATIENCE_SECONDS
+    writer: Writer, models: ModelRegistry, vault: Vault, clock: Clock, patience: float = PATIENCE_SECONDS
 ) -> HybridMemories:
-    """Memory over a database, with the embedders of the providers that are known."""
-    embedders = Embedders(lambda name: Address(*models.address(name)))
+    """Memory over a database, with the embedders of the providers that are known. No secret leaves this machine."""
+    embedders = Embedders(
+        lambda name: Address(*models.address(name)), hide=lambda text: vault.redactor.redact(text).text
+    )
     return HybridMemories(SqliteMemories(writer), embedders, clock, patience=patience)
 
 
@@ -40,11 +44,23 @@ async def look_at_memories(home: Home) -> AsyncGenerator[MemoryService, None]:
 
 @asynccontextmanager
 async def own_memories(home: Home) -> AsyncGenerator[MemoryService, None]:
-    """Change what is remembered. Raises StoreOwned while another process owns the database."""
+    """Change what is remembered. Raises StoreOwned while another process owns the database, and UsageError for one
+    that is nowhere but in the memory of a process."""
     path = _path(home)
+    if path == ":memory:":
+        raise UsageError(
+            f"The database {home.database_url} is gone when this command ends, so nothing can be remembered in it. "
+            "Set TREADLE_DATABASE_URL to sqlite:///PATH, or leave it out for the database of the home."
+        )
     if home.database is None:
         home.ensure()
-    lock = DatabaseLock(path)
+    try:
+        lock = DatabaseLock(path)
+    except StoreOwned as error:
+        raise StoreOwned(
+            f"Nothing was changed. {error} Until then `treadle memory list`, `search` and `export` show what is "
+            "remembered, and its agents can remember by themselves (memory_save)."
+        ) from None
     try:
         async with _service(home, InlineWriter(open_database(path))) as service:
             yield service
@@ -63,7 +79,7 @@ async def _service(home: Home, writer: InlineWriter) -> AsyncGenerator[MemorySer
     models = ModelRegistry(os.environ, config.defaults.provider, secret=vault.value)
     for name, provider in config.providers.items():
         models.add(name, provider)
-    store, memories = SqliteMemories(writer), memories_on(writer, models, clock, PATIENCE_OF_PEOPLE)
+    store, memories = SqliteMemories(writer), memories_on(writer, models, vault, clock, PATIENCE_OF_PEOPLE)
     try:
         yield MemoryService(store, memories, store, vault, clock, TimeOrderedIds())
     finally:

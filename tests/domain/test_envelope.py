@@ -86,7 +86,7 @@ EXAMPLES: tuple[EventData, ...] = (
     e.CompactionUndone(SegmentId("seg_2"), 1, 2, (Message("user", (Text("hi"),), "pinned"),)),
     e.MessagePinned(Message("user", (Text("hi"),)), 3),
     e.CommandObeyed("said", done=False),
-    e.MemoryRecalled((e.Reminder("mem_1", "text", 0.5),), "section", "both", "system"),
+    e.MemoryRecalled((e.Reminder("mem_1", 0.5),), "section", "both", "system"),
     e.MemorySaved("mem_1", "text", "run", pinned=True, repeats="mem_0"),
     e.MemoryFlushed(("mem_1",)),
     e.JournalWritten("mem_1", "text"),

@@ -10,6 +10,7 @@ from treadle.domain.memories import Memory
 from treadle.memory.embedders import Embedders
 from treadle.memory.memories import PATIENCE_SECONDS, HybridMemories
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
+from treadle.ports.memory_index import Glance
 from treadle.stores.sqlite.connection import Database, open_database
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, Look, Result
@@ -101,13 +102,20 @@ class Room:
         ]
         assert await self.store.add(made) == len(texts)
 
+    async def glance(self, embedder: str = "fake/topics") -> Glance:
+        return await self.store.read(lambda view: view.glance(AGENT, embedder))
+
     async def texts(self, text: str, embedder: str = "local", limit: int = 5) -> list[str]:
         return [hit.memory.text for hit in (await self.memories.recall(AGENT, text, limit, embedder)).found]
 
 
-def run(work: Callable[[Room], Coroutine[Any, Any, None]], embedders: Embedders | None = None) -> Room:
+def run(
+    work: Callable[[Room], Coroutine[Any, Any, None]],
+    embedders: Embedders | None = None,
+    patience: float = PATIENCE_SECONDS,
+) -> Room:
     async def whole() -> Room:
-        room = Room(embedders)
+        room = Room(embedders, patience=patience)
         await room.memories.start()
         async with asyncio.timeout(30):
             await work(room)

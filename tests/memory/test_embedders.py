@@ -10,6 +10,7 @@ import pytest
 
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Raw, Request, Silence, refuses
 from treadle.domain.errors import MissingKey, UsageError
+from treadle.memory.asking import embedded
 from treadle.memory.embedders import Embedders
 from treadle.memory.local import DIMENSIONS, LocalEmbedder, is_installed
 from treadle.memory.remote import Address, RemoteEmbedder
@@ -34,7 +35,7 @@ async def ask(*script: Behaviour, texts: Sequence[str] = ("a",), seconds: float 
     async with FakeEndpoint(*script) as server:
         embedder = RemoteEmbedder("fake", "m", Address(server.url, KEY, {"X-Team": "red-team"}), seconds)
         try:
-            return list(await embedder.embed(texts))
+            return await embedded(embedder, texts)
         finally:
             await embedder.close()
 
@@ -91,7 +92,7 @@ def test_many_texts_go_in_batches() -> None:
         (body(b'{"data": [{"index": 0, "embedding": [NaN, 1]}]}'), "no list of embeddings"),
         (body(b'{"data": [{"index": 0, "embedding": [null, 1]}]}'), "no list of embeddings"),
         (body(b'{"data": [{"index": 0, "embedding": "AAAA"}]}'), "no list of embeddings"),
-        (body(b'{"data": [{"index": 0, "embedding": [1e308, 1e308]}]}'), "not finite"),
+        (body(b'{"data": [{"index": 0, "embedding": [1.7e308, 1.7e308]}]}'), "not finite"),
         (body(b'{"error": "busy"}'), "no list of embeddings"),
         (answer([]), "empty, all zeros or not finite"),
         (answer([0, 0]), "empty, all zeros or not finite"),
@@ -108,7 +109,7 @@ def test_faults_are_told_in_words(fault: Behaviour, words: str) -> None:
         asyncio.run(ask(fault))
     assert KEY not in str(told.value)
     assert "red-team" not in str(told.value)
-    assert str(told.value).startswith("the embedder fake/m at http://127.0.0.1:")
+    assert str(told.value).startswith("the embedder fake/m ")
 
 
 @pytest.mark.parametrize("fault", [Silence(), Answer([b'{"data": ['], 200, JSON, ending="hang")])
@@ -118,8 +119,42 @@ def test_one_that_hangs_is_left(fault: Behaviour) -> None:
 
 
 def test_dimensions_may_not_change() -> None:
-    with pytest.raises(EmbeddingFailed, match="3 numbers after one of 2"):
+    with pytest.raises(EmbeddingFailed, match=r"vectors of \[2, 3\] numbers at once"):
         asyncio.run(ask(answer([1, 0], [1, 0, 0]), texts=["a", "b"]))
+
+
+def test_what_must_not_leave_the_machine_is_hidden_before_the_text_is_cut() -> None:
+    secret = "s3cr3t" * 4
+
+    async def run() -> Request:
+        async with FakeEndpoint(answer([1, 0], [1, 0])) as server:
+            made = Embedders(lambda _: Address(server.url), hide=lambda text: text.replace(secret, "[hidden]"))
+            embedder = made.find("fake/m")
+            assert embedder is not None
+            await embedded(embedder, [f"the key is {secret}", "x" * 7990 + secret])
+            await made.close()
+            return server.requests[0]
+
+    sent = asyncio.run(run()).json["input"]
+    assert sent[0] == "the key is [hidden]"
+    assert "s3cr" not in sent[1]
+
+
+@pytest.mark.parametrize(
+    "where", [Address("http://user:passw0rd@127.0.0.1:9/v1", KEY), Address("http://127.0.0.1:9/v1", f"{KEY}\n")]
+)
+def test_what_the_client_refuses_to_send_is_told_in_words(where: Address) -> None:
+    async def run() -> None:
+        embedder = RemoteEmbedder("fake", "m", where)
+        try:
+            await embedder.embed(["a"])
+        finally:
+            await embedder.close()
+
+    with pytest.raises(EmbeddingFailed, match="the embedder fake/m at") as told:
+        asyncio.run(run())
+    assert KEY not in str(told.value)
+    assert "passw0rd" not in str(told.value)
 
 
 def test_nobody_is_there() -> None:

@@ -1,7 +1,9 @@
 """Embedders that fail, hang or change their mind: memories are found all the same, and it is told."""
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -115,7 +117,7 @@ def test_another_model_under_the_same_name_has_all_vectors_made_anew() -> None:
         recall = await room.memories.recall(AGENT, "green tea", 5, "local")
         assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
         await room.memories.indexer.rest()
-        assert (await room.store.glance(AGENT, "fake/topics")).dimensions == 6
+        assert (await room.glance()).dimensions == 6
         assert await room.texts("drink") == ["Likes green tea."]
 
     run(work)
@@ -150,9 +152,159 @@ def test_one_text_that_is_refused_does_not_keep_the_others_from_their_vectors() 
         assert recall.degraded is None
         await room.memories.indexer.rest()
         assert set(await room.texts("a sail")) == {"Has a boat in the harbour.", "Sails in May."}
-        assert (await room.store.glance(AGENT, "fake/topics")).is_behind is False
+        assert (await room.glance()).is_behind is False
 
     run(work)
+
+
+ODD: dict[str, Callable[[Sequence[str]], Any]] = {
+    "raises": lambda texts: 1 / 0,
+    "nan": lambda texts: [[math.nan] * 4 for _ in texts],
+    "zeros": lambda texts: [[0.0] * 4 for _ in texts],
+    "empty": lambda texts: [[] for _ in texts],
+    "few": lambda texts: [[1.0, 0.0]],
+    "none": lambda texts: None,
+    "nones": lambda texts: [None for _ in texts],
+    "different": lambda texts: [[1.0] * (n + 1) for n, _ in enumerate(texts)],
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_whatever_an_embedder_does_words_are_there(odd: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(Topics):
+        async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+            self.asked.append(list(texts))
+            return ODD[odd](texts)
+
+    async def work(room: Room) -> None:
+        await room.memories.indexer.close()
+        await room.add("Likes green tea.", "Has a boat.")
+        for _ in range(2):
+            recall = await room.memories.recall(AGENT, "green tea", 5, "local")
+            assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
+            assert recall.degraded is not None
+            assert "fake/topics" in recall.degraded.reason
+        assert caplog.text.count("found by their words alone for a while") == 1
+
+    run(work, One(Odd()))
+
+
+def test_a_setting_that_breaks_whoever_looks_for_it() -> None:
+    def broken() -> bool:
+        raise RuntimeError("numpy was built for another machine")
+
+    async def work(room: Room) -> None:
+        await room.add("Likes green tea.")
+        recall = await room.memories.recall(AGENT, "green tea", 5, "auto")
+        assert len(recall.found) == 1
+        assert recall.degraded is not None
+        assert "another machine" in recall.degraded.reason
+        room.memories.catch_up(AGENT, "auto")
+
+    run(work, Embedders(local_is_installed=broken))
+
+
+def test_many_texts_that_are_refused_are_asked_for_once() -> None:
+    async def work(room: Room) -> None:
+        await room.add(*(f"poison number {n}" for n in range(40)))
+        room.memories.catch_up(AGENT, "local")
+        await room.memories.indexer.rest()
+        assert len(room.topics.asked) == 3 * 2 + 40
+        assert room.pauses == []
+        assert (await room.glance()).is_behind is False
+
+    run(work)
+
+
+def test_one_whose_dimensions_change_each_time_is_asked_more_and_more_slowly() -> None:
+    class Growing(Topics):
+        async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+            self.wide += 1
+            return await super().embed(texts)
+
+    async def work(room: Room) -> None:
+        await room.add(*(f"tea {n}" for n in range(20)))
+        room.memories.catch_up(AGENT, "local")
+        await room.weary.wait()
+        assert room.pauses[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
+
+    run(work, One(Growing()))
+
+
+def test_another_model_after_a_restart_has_the_old_vectors_made_anew() -> None:
+    async def work(room: Room) -> None:
+        await room.add(*(f"old fact {n} about tea" for n in range(10)))
+        room.memories.catch_up(AGENT, "local")
+        await room.memories.indexer.rest()
+        other = HybridMemories(room.store, One(Topics(wide=8)), room.clock, room.pause)
+        await other.start()
+        await room.add(*(f"new fact {n} to sail by" for n in range(40)), prefix="new")
+        other.catch_up(AGENT, "local")
+        await other.indexer.rest()
+        assert room.pauses == []
+        recall = await other.recall(AGENT, "a drink", 10, "local")
+        assert len(recall.found) == 10
+        assert recall.by == "vectors"
+        await other.close()
+
+    run(work)
+
+
+# ── Loading ──
+
+
+class Loaded(Topics):
+    """One that is loaded when it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_loaded = False
+        self.go = asyncio.Event()
+        self.fault: Exception | None = None
+
+    async def load(self) -> None:
+        await self.go.wait()
+        if self.fault is not None:
+            raise self.fault
+        self.is_loaded = True
+
+
+def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.memory.memories.LOADING_SECONDS", 0.01)
+
+    async def whole() -> None:
+        topics = Loaded()
+        room = Room(One(topics))
+        await room.add("Likes green tea.")
+        for _ in range(2):
+            recall = await room.memories.recall(AGENT, "green things to drink", 5, "local")
+            assert ([hit.by for hit in recall.found], recall.by, recall.degraded) == (["text"], "text", None)
+            assert topics.asked == []
+        topics.go.set()
+        recall = await room.memories.recall(AGENT, "a drink", 5, "local")
+        assert ([hit.by for hit in recall.found], recall.by) == (["vectors"], "vectors")
+        await room.memories.close()
+
+    asyncio.run(whole())
+
+
+def test_one_that_cannot_be_loaded_is_told_of_and_tried_again() -> None:
+    async def whole() -> None:
+        topics = Loaded()
+        topics.fault = RuntimeError("built for another machine")
+        topics.go.set()
+        room = Room(One(topics), patience=60)
+        await room.add("Likes green tea.")
+        recall = await room.memories.recall(AGENT, "green tea", 5, "local")
+        assert len(recall.found) == 1
+        assert recall.degraded is not None
+        assert "another machine" in recall.degraded.reason
+        topics.fault = None
+        room.clock.pass_time(LEFT_ALONE_SECONDS + 1)
+        assert (await room.memories.recall(AGENT, "a drink", 5, "local")).by == "vectors"
+        await room.memories.close()
+
+    asyncio.run(whole())
 
 
 def test_closing_does_not_wait_for_a_pause() -> None:

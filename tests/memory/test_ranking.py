@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from treadle.domain.identity import AgentId
 from treadle.domain.memories import Memory
+from treadle.domain.words import folded
 from treadle.memory.queries import asked
 from treadle.memory.ranking import HALF_LIFE, NEVER_BELOW, fade, rank
-from treadle.ports.memory_index import Near
+from treadle.ports.memory_index import Hit
 
 NOW = 2_000_000_000.0
 DAY = 86_400.0
@@ -19,29 +20,36 @@ def memory(name: str, text: str, age: float = 0.0, pinned: bool = False, used: f
     return Memory(name, AgentId("a"), "long_term", text, NOW - age * DAY, used_at=used_at, pinned=pinned)
 
 
+def near_to(item: Memory, likeness: float | None = None) -> Hit:
+    return Hit(item, f" {' '.join(folded(item.text))} ", likeness)
+
+
 def test_vectors_come_first_and_an_identifier_lifts() -> None:
     like, exact = memory("like", "The tunnel was closed."), memory("exact", "E4711: see the wiki")
-    near = [Near(like, 0.55), Near(exact, 0.3)]
+    near = [near_to(like, 0.55), near_to(exact, 0.3)]
     plain = rank(asked("why was the connection lost?"), near, [], NOW, 5)
     assert [(item.memory.memory_id, item.by) for item in plain] == [("like", "vectors"), ("exact", "vectors")]
-    named = rank(asked("what is E4711?"), near, [exact], NOW, 5)
+    named = rank(asked("what is E4711?"), near, [near_to(exact)], NOW, 5)
     assert [(item.memory.memory_id, item.by) for item in named] == [("exact", "both"), ("like", "vectors")]
 
 
 def test_one_that_only_the_words_found_is_not_lost() -> None:
     far = memory("far", "E4711: see the wiki")
-    (found,) = rank(asked("what is E4711?"), [], [far], NOW, 5)
+    (found,) = rank(asked("what is E4711?"), [], [near_to(far)], NOW, 5)
     assert (found.memory, found.by) == (far, "text")
 
 
 def test_nothing_is_recalled_where_nothing_fits() -> None:
-    near = [Near(memory("a", "The cat sleeps."), 0.1), Near(memory("b", "Tea is ready."), -0.2)]
+    near = [near_to(memory("a", "The cat sleeps."), 0.1), near_to(memory("b", "Tea is ready."), -0.2)]
     assert rank(asked("square root of 1764"), near, [], NOW, 5) == ()
-    assert rank(asked("how do black holes evaporate over time"), None, [memory("c", "time flies")], NOW, 5) == ()
+    assert (
+        rank(asked("how do black holes evaporate over time"), None, [near_to(memory("c", "time flies"))], NOW, 5)
+        == ()
+    )
 
 
 def test_what_is_far_behind_the_best_is_left_out() -> None:
-    near = [Near(memory("a", "x"), 0.9), Near(memory("b", "y"), 0.8), Near(memory("c", "z"), 0.25)]
+    near = [near_to(memory("a", "x"), 0.9), near_to(memory("b", "y"), 0.8), near_to(memory("c", "z"), 0.25)]
     assert [item.memory.memory_id for item in rank(asked("question here"), near, [], NOW, 5)] == ["a", "b"]
 
 
@@ -50,7 +58,7 @@ def test_by_words_alone() -> None:
         memory("best", "The invoices of Halvorsen are late."),
         memory("worse", "Halvorsen delivers steel."),
     )
-    found = rank(asked("are the invoices from Halvorsen late?"), None, [worse, best], NOW, 5)
+    found = rank(asked("are the invoices from Halvorsen late?"), None, [near_to(worse), near_to(best)], NOW, 5)
     assert [item.memory.memory_id for item in found] == ["best", "worse"]
     assert {item.by for item in found} == {"text"}
 
@@ -58,12 +66,12 @@ def test_by_words_alone() -> None:
 def test_age_decides_between_equals_and_not_between_right_and_wrong() -> None:
     old, new = memory("old", "x", age=400), memory("new", "y", age=1)
     question = asked("some question")
-    equal = rank(question, [Near(old, 0.5), Near(new, 0.5)], [], NOW, 5)
+    equal = rank(question, [near_to(old, 0.5), near_to(new, 0.5)], [], NOW, 5)
     assert [item.memory.memory_id for item in equal] == ["new", "old"]
-    clear = rank(question, [Near(old, 0.7), Near(new, 0.45)], [], NOW, 5)
+    clear = rank(question, [near_to(old, 0.7), near_to(new, 0.45)], [], NOW, 5)
     assert [item.memory.memory_id for item in clear] == ["old", "new"]
     pinned = memory("pinned", "z", age=4000, pinned=True)
-    kept = rank(question, [Near(pinned, 0.5), Near(new, 0.5)], [], NOW, 5)
+    kept = rank(question, [near_to(pinned, 0.5), near_to(new, 0.5)], [], NOW, 5)
     assert kept[0].memory is pinned
 
 
@@ -85,7 +93,7 @@ def test_whatever_was_found_is_in_order_and_within_bounds(
     message: str, hits: list[tuple[str, float, float, bool]], limit: int
 ) -> None:
     made = [(memory(f"m{n}", text, age, pin), likeness) for n, (text, likeness, age, pin) in enumerate(hits)]
-    near, worded = [Near(item, likeness) for item, likeness in made[::2]], [item for item, _ in made]
+    near, worded = [near_to(item, likeness) for item, likeness in made[::2]], [near_to(item) for item, _ in made]
     for vectors in (near, None):
         found = rank(asked(message), vectors, worded, NOW, limit, without={"m0"})
         scores = [item.score for item in found]

@@ -1,6 +1,7 @@
 """The engine's own home is out of reach of every tool, also where the workspace is the user's home around it."""
 
 import asyncio
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def test_no_tool_reads_or_changes_it(tmp_path: Path, user_home: Path) -> None:
     before = {path: path.read_bytes() for path in (user_home / ".treadle").rglob("*") if path.is_file()}
     for attempt, outcome in zip(ATTEMPTS, outcomes(tmp_path, user_home, *ATTEMPTS), strict=True):
         assert isinstance(outcome, ToolCallError), attempt
-        assert "Treadle's own folder" in outcome.content, attempt
+        assert "Treadle's own" in outcome.content, attempt
     assert {path: path.read_bytes() for path in (user_home / ".treadle").rglob("*") if path.is_file()} == before
 
 
@@ -107,3 +108,26 @@ def test_the_database_is_for_its_owner_alone(tmp_path: Path) -> None:
     asyncio.run(story())
     assert {"t.db", "t.db-wal"} <= set(modes)
     assert not any(mode for name, mode in modes.items() if name.startswith("t.db") and "lock" not in name), modes
+
+
+def test_no_tool_reads_or_changes_a_database_in_the_workspace(tmp_path: Path) -> None:
+    """Also the sandboxed shell, where there is a sandbox; elsewhere it is not confined at all, and says so."""
+    calls = [
+        ask(call("read_file", "c1", path="t.db")),
+        ask(call("write_file", "c2", path="t.db-wal", content="x")),
+        ask(call("glob", "c3", pattern="*")),
+        ask(call("bash", "c4", command="wc -c < t.db")),
+    ]
+
+    async def story() -> list[Any]:
+        async with opened(tmp_path, ScriptedModel(*calls, say("done")), home=tmp_path / "home") as engine:
+            hero = agent(tools=["@files", "bash"], workspace=tmp_path, limits={"max_steps": 50})
+            result = await engine.run(hero, "go")
+            return [event.data for event in await journal(engine, result.run_id)]
+
+    ended = [data for data in asyncio.run(story()) if isinstance(data, ToolCallEnd | ToolCallError)]
+    assert [isinstance(each, ToolCallError) for each in ended[:2]] == [True, True]
+    assert all("Treadle's own" in each.content for each in ended[:2])
+    assert "t.db" not in ended[2].content
+    if shutil.which("bwrap"):
+        assert "Permission denied" in ended[3].content or ended[3].content.strip().endswith("0")

@@ -91,6 +91,8 @@ STRICTER = [
     Case("a control character", front("name: one", "description: a\x07b")),
     Case("a fence in a value", front("description: a --- b", "name: one")),
     Case("a folder in other letters", front(f"name: {WIDE}", "description: x"), WIDE),
+    Case("a letter that is not seen", front("name: one\u115f", "description: x"), "one\u115f"),
+    Case("a tool that is not seen", front("name: one", "description: x", "allowed-tools: bash\u3164")),
     Case("huge frontmatter", front("name: one", "description: x", f"license: {'x' * 20_000}")),
     Case("huge body", front("name: one", "description: x") + "x" * 300_000),
     Case("tools in a mapping", front("name: one", "description: x", "allowed-tools:", "  a: b")),

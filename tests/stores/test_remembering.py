@@ -9,6 +9,7 @@ import pytest
 from tests.stores.test_faults import process_on
 from treadle.domain.events import EventData, JournalWritten, MemoryRecalled, MemorySaved, Reminder
 from treadle.domain.identity import AgentId
+from treadle.ports.memory_index import Term
 from treadle.stores.sqlite.connection import open_reader
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter
@@ -47,8 +48,9 @@ def test_what_a_run_saves_is_kept_with_its_event(tmp_path: Path) -> None:
                 True,
             )
             assert kept.created_at == process.clock.now()
-            assert [item.text for item in await store.matching(AGENT, '"tuba"', 5)] == ["She plays the tuba."]
-            assert (await store.glance(AGENT, None)).notes == (newest[0],)
+            hits = await store.read(lambda view: view.matching(AGENT, [Term(("tuba",))], 5))
+            assert [hit.memory.text for hit in hits] == ["She plays the tuba."]
+            assert (await store.read(lambda view: view.glance(AGENT, None))).notes == (newest[0],)
 
     asyncio.run(run())
 
@@ -78,8 +80,31 @@ def test_the_same_event_twice_is_one_memory(tmp_path: Path) -> None:
     assert rows == [("mem_1", "long_term", "text", 0, 0), ("mem_2", "journal", "note", 0, 0)]
 
 
+def test_a_note_that_is_written_again_is_a_new_note(tmp_path: Path) -> None:
+    again = [JournalWritten(f"mem_{n}", text) for n, text in enumerate(("blocked", "other", "blocked"))]
+    rows = asyncio.run(saved(tmp_path / "t.db", *again))
+    assert [(row[0], row[2]) for row in rows] == [("mem_0", "blocked"), ("mem_1", "other"), ("mem_2", "blocked")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The user prefers tea over coffee.", "The user prefers coffee over tea."),
+        ("It is -5 outside", "It is 5 outside"),
+        ("It is written in C++", "It is written in C#"),
+        ("10² items", "102 items"),
+        ("x < y holds", "x > y holds"),
+        ("Backups are enabled for all of the users", "Backups are disabled for all of the users"),
+        ("Is it up?", "Is it up"),
+    ],
+)
+def test_what_only_nearly_says_the_same_is_kept_beside_it(tmp_path: Path, one: str, other: str) -> None:
+    events = [MemorySaved("mem_1", one, "tool"), MemorySaved("mem_2", other, "tool")]
+    assert [row[2] for row in asyncio.run(saved(tmp_path / "t.db", *events))] == [one, other]
+
+
 def test_being_recalled_counts_once_for_each_event(tmp_path: Path) -> None:
-    twice = MemoryRecalled((Reminder("mem_1", "a"), Reminder("mem_1", "a"), Reminder("mem_gone", "b")), "section")
+    twice = MemoryRecalled((Reminder("mem_1"), Reminder("mem_1"), Reminder("mem_gone")), "section")
     rows = asyncio.run(saved(tmp_path / "t.db", MemorySaved("mem_1", "text", "tool"), twice, twice))
     assert rows == [("mem_1", "long_term", "text", 2, 0)]
 

@@ -43,7 +43,8 @@ def test_add_list_and_forget(shell: Shell) -> None:
     assert (note["text"], note["kind"], note["pinned"], note["agent"]) == ("a note", "journal", True, "default")
     assert fact["source"] == "person"
     gone = do(shell, "forget", fact["memory_id"])
-    assert "1 memory deleted for good" in gone.err
+    assert "1 memory deleted, with its words and vectors\n" in gone.err
+    assert "the journals of runs that said or recalled it still hold the text\n" in gone.err
     assert [item["text"] for item in listed(shell)] == ["a note"]
     assert all(b"bed at eight" not in file.read_bytes() for file in shell.home.glob("treadle.db*"))
 
@@ -100,11 +101,48 @@ def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
     exported = do(shell, "export")
     assert [item["agent"] for item in exported.json] == ["one", "two"]
     other = with_agents(Shell(tmp_path / "other"), "one", "two")
-    assert "2 memories imported, 0 there already" in do(other, "import", "-", stdin=exported.out).err
+    assert do(other, "import", "-", stdin=exported.out).err == "2 memories imported\n"
+    assert do(other, "import", "-", stdin=exported.out).err == "0 memories imported; 2 skipped, there already\n"
     assert do(other, "export").out == exported.out
     assert do(other, "import", "-", "--json", stdin=exported.out).json == [{"new": 0, "known": 2}]
-    moved = other.write("memories.jsonl", exported.out + "\n\n")
-    assert do(other, "import", str(moved), "-a", "two", "--json").json == [{"new": 0, "known": 2}], "by their ids"
+    moved = other.write("memories.jsonl", f"\ufeff{exported.out}\n\n")
+    assert do(other, "import", str(moved), "-a", "two", "--json").json == [{"new": 1, "known": 1}]
+
+
+def test_an_agent_is_given_the_memories_of_another(shell: Shell) -> None:
+    with_agents(shell, "alice", "bob")
+    do(shell, "add", FACT, "-a", "alice", "--pinned")
+    do(shell, "add", "a note", "-a", "alice", "--kind", "journal")
+    lines = do(shell, "export", "-a", "alice").out + '{"text": "no id"}\n{"text": "nor here", "kind": "journal"}\n'
+    for new in (4, 0):
+        assert do(shell, "import", "-", "-a", "bob", "--json", stdin=lines).json == [{"new": new, "known": 4 - new}]
+    his = {item["text"]: item for item in listed(shell, "-a", "bob")}
+    for hers in listed(shell, "-a", "alice"):
+        assert hers["memory_id"] != his[hers["text"]]["memory_id"]
+        assert {**hers, "memory_id": "", "agent": ""} == {**his[hers["text"]], "memory_id": "", "agent": ""}
+
+
+def test_a_known_id_with_another_text(shell: Shell) -> None:
+    do(shell, "add", FACT)
+    (his,) = listed(shell)
+    twice = json.dumps({**his, "text": "Another text under a known id."})
+    both = f"{twice}\n{json.dumps({**his, 'text': 'A third one.'})}\n{twice}\n"
+    assert do(shell, "import", "-", "--json", stdin=both).json == [{"new": 2, "known": 1}]
+    assert len({item["memory_id"] for item in listed(shell)}) == 3
+
+
+def test_lines_for_an_agent_that_only_the_database_knows(shell: Shell) -> None:
+    line = '{"text": "x", "agent": "bob"}'
+    refused = do(shell, "import", "-", stdin=line)
+    assert refused.code == 2
+    assert refused.complaint == (
+        "line 1: No agent is called `bob`. Known: default. Or say --agent NAME for all lines. Nothing was imported."
+    )
+    with_agents(shell, "bob")
+    do(shell, "add", FACT, "-a", "bob")
+    (shell.home / "agents/bob/config.yaml").unlink()
+    assert do(shell, "import", "-", stdin=line).code == 0
+    assert len(listed(shell, "-a", "bob")) == 2
 
 
 @pytest.mark.parametrize(
@@ -112,7 +150,39 @@ def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
     [
         ("not json", "line 2 is no memory: JSON is malformed"),
         ('{"agent": "default"}', "line 2 is no memory: Object missing required field `text`; each line is a JSON"),
-        ('{"text": "x", "kind": "dream"}', "line 2 is no memory: Invalid enum value 'dream'"),
+        (
+            '{"text": "x", "kind": "dream"}',
+            'line 2: kind: found "dream"; accepted: long_term or journal. Nothing was',
+        ),
+        (
+            '{"text": "x", "agent": "default", "created_at": "0001-01-01"}',
+            'line 2: created_at: found "0001-01-01"; accepted: a date and time such as 2026',
+        ),
+        (
+            '{"text": "x", "agent": "default", "created_at": "0001-01-01T00:00:00"}',
+            "line 2: created_at: found 0001-01-01T00:00:00; accepted: a date and time such as 2026",
+        ),
+        (
+            '{"text": "x", "used_at": "0001-01-01T00:00:00+14:00"}',
+            "line 2: used_at: found 0001-01-01T00:00:00+14:00",
+        ),
+        (
+            '{"text": "x", "used_at": "9999-12-31T23:59:59-14:00"}',
+            "line 2: used_at: found 9999-12-31T23:59:59-14:00",
+        ),
+        (
+            f'{{"text": "x", "agent": "default", "uses": {"9" * 20}}}',
+            "line 2: uses: found 99999999999999999999; accepted: a whole number from 0 to 1000000000. Nothing was",
+        ),
+        ('{"text": "x", "uses": -5}', "line 2: uses: found -5; accepted"),
+        (f'{{"text": "x", "uses": {"9" * 9000}}}', "line 2: uses: found 99999"),
+        ('{"text": "x", "uses": 1e300}', "line 2: uses: found 1e300; accepted"),
+        ('{"text": "x", "memory_id": ""}', 'line 2: memory_id: found ""; accepted: mem_ followed by at most 64'),
+        (r'{"text": "x", "memory_id": "mem_x\n"}', r'line 2: memory_id: found "mem_x\n"; accepted: mem_'),
+        ('{"text": "x", "run_id": "rm -rf"}', 'line 2: run_id: found "rm -rf"; accepted: run_'),
+        (r'{"text": "x", "session_id": "a\u001b"}', 'line 2: session_id: found "a\\u001b"; accepted: the name of'),
+        ('{"text": "x", "agent": "dfault"}', "line 2: No agent is called `dfault`. Did you mean `default`?"),
+        ("[" * 100_000, "line 2 is no memory"),
         ('{"text": "x", "txet": "y"}', "line 2 is no memory: Object contains unknown field `txet`"),
         ('{"text": "x"}', 'line 2 does not say whose memory it is: add "agent"'),
         ('{"text": " ", "agent": "default"}', "line 2: the text is empty"),
@@ -123,7 +193,25 @@ def test_one_wrong_line_and_nothing_is_imported(shell: Shell, line: str, words: 
     done = do(shell, "import", "-", stdin=f'{{"text": "fine", "agent": "default"}}\n{line}\n')
     assert done.code == 2
     assert words in done.complaint
+    assert "Nothing was " in done.complaint
     assert listed(shell) == []
+
+
+def test_one_wrong_line_and_no_agent_is_made(shell: Shell) -> None:
+    with_agents(shell, "bob")
+    assert do(shell, "import", "-", stdin='{"text": "x", "agent": "bob"}\n{"text": "x", "uses": -1}').code == 2
+    (shell.home / "agents/bob/config.yaml").unlink()
+    assert do(shell, "list", "-a", "bob").complaint == "No agent is called `bob`. Known: default."
+
+
+def test_a_database_that_lasts_no_longer_than_the_command(shell: Shell, tmp_path: Path) -> None:
+    shell.cwd = tmp_path
+    shell.environment["TREADLE_DATABASE_URL"] = "sqlite:///:memory:"
+    done = do(shell, "add", FACT)
+    assert done.code == 2
+    assert "sqlite:///:memory: is gone when this command ends" in done.complaint
+    assert "Set TREADLE_DATABASE_URL to sqlite:///PATH" in done.complaint
+    assert not list(tmp_path.glob("*.lock"))
 
 
 def test_an_unreadable_file(shell: Shell) -> None:
@@ -153,6 +241,19 @@ def test_an_unknown_memory_and_nothing_is_forgotten(shell: Shell) -> None:
     assert listed(shell) == [item]
 
 
+def test_what_forgetting_leaves_behind_is_said(shell: Shell) -> None:
+    lines = [{"text": f"fact {name}", "agent": "default", "memory_id": f"mem_{name}"} for name in "abc"]
+    lines[0]["run_id"] = lines[1]["run_id"] = "run_1"
+    do(shell, "import", "-", stdin="\n".join(map(json.dumps, lines)))
+    assert do(shell, "forget", "mem_a").err.splitlines() == [
+        "1 memory deleted, with its words and vectors",
+        "the journals of runs that said or recalled it still hold the text; made in run_1",
+    ]
+    assert do(shell, "forget", "mem_b", "mem_c", "--json").json == [
+        {"forgotten": ["mem_b", "mem_c"], "made_in_runs": ["run_1"], "journals_keep_the_text": True}
+    ]
+
+
 def test_secrets_are_taken_out_before_anything_is_kept(shell: Shell) -> None:
     canary = "canary-4f1d0e-in-a-coal-mine"
     asyncio.run(shell("vault", "set", "TOKEN", stdin=canary.encode()))
@@ -168,8 +269,14 @@ def test_a_database_that_is_owned_can_be_looked_at_and_not_changed(shell: Shell)
     lock = DatabaseLock(str(shell.home / "treadle.db"))
     try:
         assert [item["text"] for item in listed(shell)] == [FACT]
-        done = do(shell, "add", "another")
-        assert done.code == 1
-        assert "is owned by process" in done.complaint
+        (item,) = listed(shell)
+        for command in (("add", "x"), ("forget", item["memory_id"]), ("pin", item["memory_id"]), ("import", "-")):
+            done = do(shell, *command)
+            assert done.code == 1
+            assert (
+                f"Nothing was changed. The database {shell.home}/treadle.db is owned by process" in done.complaint
+            )
+            assert "Wait for it to end, or stop it (kill " in done.complaint
+            assert "Until then `treadle memory list`, `search` and `export` show what is" in done.complaint
     finally:
         lock.release()

@@ -28,7 +28,7 @@ def test_the_way_of_a_skill(shell: Shell, folder: Path) -> None:
     path = skill(of_home(shell.home), "pdf", "allowed-tools: read_file bash\n") / "SKILL.md"
     listed = do(shell, "list", "--workspace", str(folder))
     assert listed.out.splitlines()[0].split() == ["SKILL", "ORIGIN", "STATE", "TOOLS", "WHAT", "IT", "IS"]
-    assert listed.out.splitlines()[1].split() == ["pdf", "home", "new", "read_file", "bash", "Does", "it."]
+    assert listed.out.splitlines()[1].split() == ["pdf", "home", "new", "read_file", "bash!", "Does", "it."]
     assert listed.out.splitlines()[2].split()[:3] == ["summarise", "treadle", "available"]
     done = do(shell, "approve", "pdf", "--yes")
     assert (done.code, done.out) == (0, "")
@@ -111,6 +111,11 @@ def test_all_of_it_is_shown_and_none_of_it_acts(shell: Shell) -> None:
         (("remove", "pdf"), "The skill 'pdf' is not approved there"),
         (("remove", "nothing", "--delete"), "There is no skill `nothing` in"),
         (("remove", "../x", "--delete"), "No skill can be called so"),
+        (("remove", "afile", "--delete"), "afile is no skill: it is a file, and a skill is a folder. Nothing was"),
+        (("approve", "pdf", "--yes", "--sha256", "0" * 64), "is not the one with the sha256 0000"),
+        (("approve", "pdf", "--yes", "--sha256", "0" * 11), "accepted: at least 12 digits of the hash that"),
+        (("approve", "pdf", "--yes", "--sha256", ""), "--sha256 is ''; accepted: at least 12 digits"),
+        (("approve", "pdf", "--yes", "--sha256", "g" * 12), "accepted: at least 12 digits of the hash that"),
         (("list", "--workspace", "nowhere"), "The workspace 'nowhere' is no folder"),
         (("list", "--workspace", "~nobody-here/x"), "The workspace '~nobody-here/x' cannot be found"),
     ],
@@ -118,9 +123,59 @@ def test_all_of_it_is_shown_and_none_of_it_acts(shell: Shell) -> None:
 def test_what_is_wrong_is_one_line(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
     skill(of_home(shell.home), "pdf")
     (of_home(shell.home) / "broken").mkdir()
+    (of_home(shell.home) / "afile").touch()
     done = do(shell, *arguments)
     assert done.code == 2
     assert words in done.complaint
+    assert offered(shell, shell.home) == []
+
+
+def test_only_what_has_this_hash_is_approved(shell: Shell, folder: Path) -> None:
+    path = skill(of_home(shell.home), "pdf") / "SKILL.md"
+    [sha256] = [row["sha256"] for row in do(shell, "list", "--json").json if row["name"] == "pdf"]
+    assert f"sha256   {sha256}\n" in do(shell, "show", "pdf").out
+    text = path.read_text()
+    path.write_text(f"{text}Swapped.\n")
+    done = do(shell, "approve", "pdf", "--yes", "--sha256", sha256)
+    assert done.code == 2
+    assert "Nothing was approved; read it again with `treadle skills show pdf`." in done.complaint
+    assert offered(shell, folder) == []
+    path.write_text(text)
+    assert do(shell, "approve", "pdf", "--yes", "--sha256", sha256[:12].upper()).code == 0
+    assert offered(shell, folder) == ["pdf"]
+
+
+def test_which_tools_really_come(shell: Shell, folder: Path) -> None:
+    skill(of_home(shell.home), "pdf", "allowed-tools: read_file write_file bash Bash(git:*) Read *\n")
+    listed = do(shell, "list", "--workspace", str(folder))
+    assert "read_file write_file! bash! Bash(git:*)? Read? *?" in listed.out
+    assert "! marks tools that can write, run something or act outside" in listed.err
+    assert "? marks names that no tool here has: they bring nothing" in listed.err
+    warnings = [
+        "with this skill an agent gets write_file, which can write",
+        "with this skill an agent gets bash, which can run something or act outside",
+        "no tool here has these names, and they bring nothing: Bash(git:*), Read, *",
+    ]
+    shown = do(shell, "show", "pdf").out.splitlines()
+    assert shown[3:7] == [
+        "tools    it brings read_file, write_file, bash",
+        *(f"warning  {line}" for line in warnings),
+    ]
+    approved = do(shell, "approve", "pdf", "--yes").err.splitlines()
+    assert approved[1:4] == warnings
+    [row] = do(shell, "show", "pdf", "--json").json
+    assert row["tools"] == ["read_file", "write_file", "bash"]
+    assert row["acting_tools"] == ["write_file", "bash"]
+    assert row["unknown_tools"] == ["Bash(git:*)", "Read", "*"]
+
+
+def test_a_link_is_deleted_and_not_what_it_leads_to(shell: Shell, folder: Path) -> None:
+    target = skill(folder, "pdf")
+    of_home(shell.home).mkdir(parents=True)
+    (of_home(shell.home) / "pdf").symlink_to(target)
+    assert "it was a link, and only the link is deleted" in do(shell, "remove", "pdf", "--delete").err
+    assert target.exists()
+    assert not (of_home(shell.home) / "pdf").is_symlink()
 
 
 def test_a_hostile_workspace_is_listed_with_what_is_wrong(shell: Shell, folder: Path) -> None:

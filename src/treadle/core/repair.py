@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
+from treadle.core.recalling import shown_in
 from treadle.core.tokens import tokens_of
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, sendable
 from treadle.ports.model import Conversation
@@ -28,6 +29,8 @@ class Transcript:
         """Of all of them."""
         self.characters = 0
         """How much they hold, pictures included."""
+        self.recalled: set[str] = set()
+        """The lines of memory that it shows."""
         self._ids: set[str] = set()
         self._awaiting: dict[str, str] = {}
         """Calls of the last message that have no result yet: the id they came with -> the id they are sent with."""
@@ -95,6 +98,8 @@ class Transcript:
         self.tokens += size
         for part in message.parts:
             self.characters += _length(part)
+            if isinstance(part, Text) and message.role == "user":
+                self.recalled.update(shown_in(part.text))
 
 
 def _length(part: Part) -> int:

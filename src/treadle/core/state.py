@@ -100,6 +100,8 @@ class RunState:
     """Where in the transcript this run's own messages begin."""
     segment: SegmentOpened
     """What the model is shown of the session: the part that was opened last."""
+    segment_at: Instant = 0.0
+    """When that was."""
     sequence: int = 0
     latest_at: Instant = 0.0
     """Of the event folded last, and when it happened."""
@@ -239,10 +241,10 @@ class RunState:
 
     @property
     def window(self) -> int:
-        """Tokens that the model takes, as far as we know and the agent allows."""
+        """Tokens that the model takes, as the agent's file has it or as far as we know."""
         known = UNKNOWN_WINDOW if self.model is None else self.model.context_window
-        refused = known if self.ceiling is None else self.tokens.estimate(self.ceiling)
-        return max(1, min(known, self.agent.limits.context_window or known, refused))
+        said = self.agent.limits.context_window or known
+        return said if self.ceiling is None else max(1, min(said, self.tokens.estimate(self.ceiling)))
 
     def spend(self, usage: Usage, duration_ms: int, cost: float | None) -> None:
         """Enter what a model call has used."""
@@ -316,5 +318,5 @@ def beginning(origin: Origin, transcript: Transcript, session: SessionFacts = NO
     """The state of a run to which nothing has happened yet. It goes on with this conversation, in place."""
     opened = session.segment or first_segment(origin.session_id)
     state = RunState(origin, transcript, said_from=len(transcript.messages), segment=opened)
-    state.kept_notes = session.notes
+    state.kept_notes, state.segment_at = session.notes, session.segment_at
     return state

@@ -83,7 +83,7 @@ def _marked(ones: bytes, twos: bytes = b"") -> bytes:
 _IS_LOWER, _IS_SIGN, _IS_NUMBER = _marked(_LOWER), _marked(_SIGNS), _marked(b" ", b"0123456789")
 _STARTS, _LONG, _AFTER_A_BLANK = b"\0\1", b"\1" * 16, b"\1\2"
 
-_PIECE, _PIECES = 512, 7
+_PIECE, _PIECES = 128, 6
 _WHOLE = _PIECE * _PIECES
 """Characters. Of a longer text, so many are looked at, in pieces from all over it."""
 

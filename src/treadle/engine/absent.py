@@ -10,7 +10,7 @@ from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.ports.journal import RunRecord
-from treadle.ports.memory import Recall
+from treadle.ports.memory import EVERYTHING, Recall, Without
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.ports.skills import Skill
 from treadle.ports.vault import Redaction, SecretRefused, TextStream
@@ -80,7 +80,7 @@ class NoMemories:
     """Implements `ports.memory.Memories`."""
 
     async def recall(
-        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: SessionId | None = None
+        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: Without = EVERYTHING
     ) -> Recall:
         return Recall()
 

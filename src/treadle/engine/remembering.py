@@ -9,6 +9,10 @@ from treadle.domain.memories import MemorySource
 from treadle.domain.runs import Outcome
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log
+from treadle.ports.memory import Without
+
+MORE = 10
+"""So many more are looked for, in the place of those that the conversation shows already."""
 
 
 async def reminded(state: RunState, deps: Deps) -> tuple[EventData, ...]:
@@ -17,16 +21,15 @@ async def reminded(state: RunState, deps: Deps) -> tuple[EventData, ...]:
     said = _said(state)
     if not settings.recall or not said:
         return ()
-    origin = state.origin
+    origin, seen = state.origin, state.transcript.recalled
+    here = Without(session=origin.session_id, since=state.segment_at)
     recall = await deps.memories.recall(
-        origin.agent_id, said, settings.recall, settings.embedder, without=origin.session_id
+        origin.agent_id, said, settings.recall + min(len(seen), MORE), settings.embedder, here
     )
     events: list[EventData] = [] if recall.degraded is None else [recall.degraded]
-    shown = section(recall)
+    shown, found = section(recall, seen, settings.recall)
     if shown:
-        reminders = tuple([
-            Reminder(found.memory.memory_id, found.memory.text, round(found.score, 4)) for found in recall.found
-        ])  # fmt: skip
+        reminders = tuple([Reminder(each.memory.memory_id, round(each.score, 4)) for each in found])
         events.append(MemoryRecalled(reminders, shown, recall.by, settings.place))
     return tuple(events)
 

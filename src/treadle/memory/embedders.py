@@ -25,10 +25,16 @@ class Embedders:
     """The embedders of one process. Nothing is loaded or connected before it is asked to embed."""
 
     def __init__(
-        self, addresses: Addresses = no_addresses, local_is_installed: Callable[[], bool] = is_installed
+        self,
+        addresses: Addresses = no_addresses,
+        local_is_installed: Callable[[], bool] = is_installed,
+        hide: Callable[[str], str] = str,
     ) -> None:
+        """`hide` takes out of a text what must not leave this machine: an embedder that is not local gets the
+        rest."""
         self._addresses = addresses
         self._local_is_installed = local_is_installed
+        self._hide = hide
         self._known: dict[str, OpenEmbedder] = {}
 
     def find(self, setting: str) -> Embedder | None:
@@ -60,6 +66,6 @@ class Embedders:
                 f"`{name}` is no embedder; memory.embedder is auto, none, local, or provider/model-id"
             )
         try:
-            return RemoteEmbedder(provider, model, self._addresses(provider))
+            return RemoteEmbedder(provider, model, self._addresses(provider), hide=self._hide)
         except UsageError as error:
             raise EmbeddingFailed(f"the embedder {name} cannot be asked: {error}") from error

@@ -7,11 +7,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from treadle.domain.errors import TreadleError
 from treadle.domain.identity import AgentId
+from treadle.memory.asking import embedded
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
-from treadle.ports.memory_index import Pending, VectorShelf
+from treadle.ports.memory_index import MemoryIndex, Pending, VectorShelf
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +29,24 @@ Pause = Callable[[float], Awaitable[None]]
 Made = tuple[Pending, Vector | None]
 
 
+class Shelf(MemoryIndex, VectorShelf, Protocol):
+    """Where memories are and their vectors go."""
+
+
+class _Stuck(Exception):
+    """The same memories are pending as before."""
+
+
 class Indexer:
     """One task for all agents, which is there only while there is something to do."""
 
-    def __init__(self, shelf: VectorShelf, pause: Pause = asyncio.sleep) -> None:
+    def __init__(self, shelf: Shelf, pause: Pause = asyncio.sleep) -> None:
         self._shelf = shelf
         self._pause = pause
         self._wanted: dict[tuple[AgentId, str], Embedder] = {}
         self._made: dict[tuple[AgentId, str], Sequence[Made]] = {}
+        self._first: dict[tuple[AgentId, str], int] = {}
+        """The first memory of the last batch."""
         self._task: asyncio.Task[None] | None = None
         self._is_open = False
         self._is_pausing = False
@@ -71,7 +83,7 @@ class Indexer:
             (agent_id, name), embedder = next(iter(self._wanted.items()))
             try:
                 is_done = await self._batch(agent_id, embedder)
-            except (EmbeddingFailed, TreadleError) as error:
+            except (EmbeddingFailed, TreadleError, _Stuck) as error:
                 logger.info("memories of %s have no vectors yet: %s", agent_id, error)
                 if not self._is_open:
                     return
@@ -89,29 +101,39 @@ class Indexer:
                 self._wanted.pop((agent_id, name), None)
 
     async def _batch(self, agent_id: AgentId, embedder: Embedder) -> bool:
-        """Whether nothing is left to do."""
-        if made := self._made.pop((agent_id, embedder.name), ()):
+        """Whether nothing is left to do. Raises _Stuck where nothing comes of doing it."""
+        key, dimensions = (agent_id, embedder.name), embedder.dimensions
+        if made := self._made.pop(key, ()):
             await self._shelf.keep(agent_id, embedder.name, made)
-        pending = await self._shelf.pending(agent_id, embedder.name, embedder.dimensions, BATCH)
+        pending = await self._shelf.read(lambda view: view.pending(agent_id, embedder.name, dimensions, BATCH))
         if not pending:
+            self._first.pop(key, None)
             return True
         vectors = await _vectors(embedder, [item.memory.text for item in pending])
         await self._shelf.keep(agent_id, embedder.name, list(zip(pending, vectors, strict=True)))
-        return len(pending) < BATCH
+        before, self._first[key] = self._first.get(key), pending[0].number
+        if before == pending[0].number:
+            raise _Stuck(f"the vectors of {embedder.name} are to be made anew each time")
+        return False
 
 
 async def _vectors(embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector | None]:
     """A vector for each text; None for one that the embedder refuses though it is there: such a text must not keep
     all others from having theirs. Raises EmbeddingFailed where it is not there."""
     try:
-        return await embedder.embed(texts)
+        return await embedded(embedder, texts)
     except EmbeddingFailed:
-        await embedder.embed([PROBE])
+        await embedded(embedder, [PROBE])
     vectors: list[Vector | None] = []
+    refusals: list[str] = []
     for text in texts:
         try:
-            vectors += await embedder.embed([text])
+            vectors += await embedded(embedder, [text])
         except EmbeddingFailed as error:
-            logger.warning("a memory gets no vector and is found by its words alone: %s", error)
+            refusals.append(str(error))
             vectors.append(None)
+    if refusals:
+        logger.warning(
+            "%d memories get no vector and are found by their words alone: %s", len(refusals), refusals[-1]
+        )
     return vectors

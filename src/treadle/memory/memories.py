@@ -1,46 +1,71 @@
 """What fits a text of all that an agent remembers: by vectors and words, or by words alone where vectors fail."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
-from treadle.domain.events import MemoryDegraded, RecalledBy
-from treadle.domain.identity import AgentId, SessionId
-from treadle.domain.likeness import MOST, says_the_same
+from treadle.domain.events import MemoryDegraded
+from treadle.domain.identity import AgentId, Instant
 from treadle.domain.memories import Memory, MemoryId
+from treadle.memory.asking import Loading, embedded
 from treadle.memory.embedders import Embedders
-from treadle.memory.indexing import Indexer, Pause
-from treadle.memory.queries import Asked, asked, beginning
+from treadle.memory.indexing import Indexer, Pause, Shelf
+from treadle.memory.queries import Asked, asked
 from treadle.memory.ranking import rank
 from treadle.ports.clock import Clock
-from treadle.ports.memory import Embedder, EmbeddingFailed, Recall, Vector
-from treadle.ports.memory_index import Glance, MemoryIndex, Near, Pending, VectorShelf, VectorsUnavailable
+from treadle.ports.memory import EVERYTHING, Embedder, EmbeddingFailed, Recall, Vector, Without
+from treadle.ports.memory_index import (
+    Glance,
+    Hit,
+    MemoryView,
+    Pending,
+)
 
-CANDIDATES = 50
+logger = logging.getLogger(__name__)
+
+NEAREST = 50
+MATCHING = 12
+"""So many are looked at more closely, of those that vectors and those that words have found."""
 LEFT_ALONE_SECONDS = 30.0
 """How long an embedder that has failed is not asked again."""
 PATIENCE_SECONDS = 5.0
 """How long a message waits for an embedder; then its memories are looked for by their words."""
-AT_ONCE = 32
+LOADING_SECONDS = 0.3
+"""How long it waits for one that is being loaded: the next message will have it."""
+AT_ONCE = 16
 """So many memories without a vector get one with the question; more are left to the indexer."""
-CLOSE = 0.9
-"""The likeness of two memories whose meanings are close enough to be one, if their words are."""
 
 
-class MemoryStore(MemoryIndex, VectorShelf, Protocol):
-    """What the store must do."""
+class _Wanted(Struct, frozen=True):
+    """One recall."""
+
+    agent_id: AgentId
+    text: str
+    limit: int
+    without: Without
+    now: Instant
 
 
-class _Vectors(Struct, frozen=True):
-    """What came of asking an embedder."""
+class _Begun(Struct, frozen=True):
+    """What there is before an embedder is asked."""
 
-    near: Sequence[Near] | None = None
-    """None: vectors were not compared."""
-    is_whole: bool = False
-    """Every memory has a vector and was compared."""
-    degraded: MemoryDegraded | None = None
+    glance: Glance
+    question: Asked
+    pending: Sequence[Pending] = ()
+    is_enough: bool = False
+    """There is nothing, or nothing is asked for: only notes are shown."""
+
+
+class _Compared(Struct, frozen=True):
+    """What an embedder has made: the vector of the question, and those of memories that had none."""
+
+    vector: Vector
+    few: Sequence[Pending]
+    vectors: Sequence[Vector]
+    is_whole: bool
+    """Every memory has a vector that can be compared."""
 
 
 class HybridMemories:
@@ -48,75 +73,62 @@ class HybridMemories:
 
     def __init__(
         self,
-        store: MemoryStore,
+        store: Shelf,
         embedders: Embedders,
         clock: Clock,
         pause: Pause = asyncio.sleep,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
+        """Who has more patience than a message waits for an embedder to be loaded, too."""
         self._store = store
         self._embedders = embedders
         self._clock = clock
         self._patience = patience
+        self._loading_patience = LOADING_SECONDS if patience <= PATIENCE_SECONDS else patience
         self.indexer = Indexer(store, pause)
         self._left_alone: dict[str, tuple[float, str]] = {}
         """Embedders that have failed: until when they are not asked, and what they said."""
-        self._settings: dict[AgentId, str] = {}
-        """What each agent was last asked with."""
+        self._loading: dict[str, asyncio.Task[None]] = {}
+        self._under_way: set[tuple[AgentId, str]] = set()
+        """Whose new memories get their vectors with a question right now: others do not ask for the same."""
 
     async def start(self) -> None:
         await self.indexer.start()
 
     async def close(self) -> None:
+        for task in self._loading.values():
+            task.cancel()
         await self.indexer.close()
         await self._embedders.close()
 
     def catch_up(self, agent_id: AgentId, embedder: str) -> None:
         """Something was remembered: make vectors of it soon. `embedder` is the agent's setting."""
-        try:
-            found = self._embedders.find(embedder)
-        except EmbeddingFailed:
-            return  # recall will tell
-        if found is not None:
-            self.indexer.wake(agent_id, found)
+        maker, _ = self._find(embedder)  # recall will tell of what is wrong
+        if maker is not None:
+            self.indexer.wake(agent_id, maker)
 
     async def recall(
-        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: SessionId | None = None
+        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: Without = EVERYTHING
     ) -> Recall:
-        self._settings[agent_id] = embedder
+        wanted = _Wanted(agent_id, text, limit, without, self._clock.now())
         maker, degraded = self._find(embedder)
-        glance = await self._store.glance(agent_id, None if maker is None else maker.name)
-        if glance.is_empty:
-            return Recall()
-        notes = tuple(note for note in glance.notes if without is None or note.session_id != without)
-        question = asked(text)
-        if limit <= 0 or not (question.words or question.keys):  # small talk, or nothing at all
-            return Recall(notes=notes)
-        vectors = _Vectors(degraded=degraded)
         if maker is not None:
-            vectors = await self._compare(agent_id, text, maker, glance, without)
-        worded = await self._words(agent_id, question, vectors, without)
-        shown = {note.memory_id for note in notes}
-        found = rank(question, vectors.near, worded, self._clock.now(), limit, shown)
-        return Recall(found, notes, _how(vectors, worded), vectors.degraded)
+            name, dimensions = maker.name, maker.dimensions
+            begun = await self._store.read(lambda view: _begin(view, wanted, name, dimensions))
+            if begun.is_enough:
+                return Recall(notes=begun.glance.notes)
+            try:
+                async with asyncio.timeout(self._patience):
+                    if (found := await self._by_vectors(wanted, begun, maker)) is not None:
+                        return found
+            except TimeoutError:
+                degraded = self._leave_alone(name, f"the embedder did not answer within {self._patience:g} s")
+            except Exception as error:  # whatever an embedder or vectors do, words are there
+                degraded = self._leave_alone(name, str(error) or type(error).__name__)
+        return await self._store.read(lambda view: _by_words(view, wanted, degraded))
 
     async def twin(self, agent_id: AgentId, text: str) -> MemoryId | None:
-        if (same := await self._store.same(agent_id, text)) is not None:
-            return same
-        setting = self._settings.get(agent_id, "none")
-        maker, _ = self._find(setting)
-        glance = await self._store.glance(agent_id, None if maker is None else maker.name)
-        if glance.is_empty:
-            return None
-        vectors = _Vectors()
-        if maker is not None:
-            vectors = await self._compare(agent_id, text, maker, glance, None)
-        for hit in vectors.near or ():
-            if hit.likeness >= CLOSE and _is_twin(hit.memory, text, MOST):
-                return hit.memory.memory_id
-        query = asked(text).by_words
-        worded = () if query is None else await self._store.matching(agent_id, query, CANDIDATES)
-        return next((memory.memory_id for memory in worded if _is_twin(memory, text)), None)
+        return await self._store.read(lambda view: view.same(agent_id, text))
 
     async def latest(self, agent_id: AgentId, limit: int) -> Sequence[Memory]:
         return await self._store.list(agent_id, limit=limit)
@@ -124,86 +136,128 @@ class HybridMemories:
     # ── Vectors ──
 
     def _find(self, setting: str) -> tuple[Embedder | None, MemoryDegraded | None]:
+        """The embedder to ask, if there is one; and why there is not, where there should be."""
         try:
-            return self._embedders.find(setting), None
-        except EmbeddingFailed as error:
+            maker = self._embedders.find(setting)
+        except Exception as error:  # also what a broken package does when it is looked for
             return None, MemoryDegraded(setting, str(error))
+        if maker is not None and maker.name in self._left_alone:
+            until, reason = self._left_alone[maker.name]
+            if self._clock.monotonic() < until:
+                return None, MemoryDegraded(maker.name, f"it is left alone for a while: {reason}")
+        return maker, None
+
+    def _leave_alone(self, name: str, reason: str) -> MemoryDegraded:
+        self._left_alone[name] = (self._clock.monotonic() + LEFT_ALONE_SECONDS, reason)
+        logger.warning("memories are found by their words alone for a while: %s", " ".join(reason.split()))
+        return MemoryDegraded(name, reason)
+
+    async def _by_vectors(self, wanted: _Wanted, begun: _Begun, maker: Embedder) -> Recall | None:
+        """Compare the text with all memories that have a vector, and with the few latest that have none yet. None:
+        there is nothing to compare with, or nobody to do it, so far."""
+        key = (wanted.agent_id, maker.name)
+        if len(begun.pending) > AT_ONCE:
+            self.indexer.wake(wanted.agent_id, maker)
+        few = begun.pending if len(begun.pending) <= AT_ONCE and key not in self._under_way else ()
+        if begun.glance.dimensions is None and not few:
+            return None
+        if not await self._is_loaded(maker):
+            self.indexer.wake(wanted.agent_id, maker)
+            return None
+        if not few:
+            return await self._compare(wanted, begun, maker, ())
+        self._under_way.add(key)
+        try:
+            return await self._compare(wanted, begun, maker, few)
+        finally:
+            self._under_way.discard(key)
 
     async def _compare(
-        self, agent_id: AgentId, text: str, maker: Embedder, glance: Glance, without: SessionId | None
-    ) -> _Vectors:
-        """Compare the text with all memories that have a vector, and with the few latest that have none yet."""
-        until, reason = self._left_alone.get(maker.name, (0.0, ""))
-        if self._clock.monotonic() < until:
-            return _Vectors(degraded=MemoryDegraded(maker.name, f"it is left alone for a while: {reason}"))
+        self, wanted: _Wanted, begun: _Begun, maker: Embedder, few: Sequence[Pending]
+    ) -> Recall | None:
+        agent_id, glance = wanted.agent_id, begun.glance
         try:
-            async with asyncio.timeout(self._patience):
-                return await self._near(agent_id, text, maker, glance, without)
-        except TimeoutError:
-            reason = f"the embedder did not answer within {self._patience:g} s"
-        except (EmbeddingFailed, VectorsUnavailable) as error:
-            reason = str(error)
-        self._left_alone[maker.name] = (self._clock.monotonic() + LEFT_ALONE_SECONDS, reason)
-        return _Vectors(degraded=MemoryDegraded(maker.name, reason))
-
-    async def _near(
-        self, agent_id: AgentId, text: str, maker: Embedder, glance: Glance, without: SessionId | None
-    ) -> _Vectors:
-        pending: Sequence[Pending] = ()
-        if glance.is_behind:
-            pending = await self._store.pending(agent_id, maker.name, maker.dimensions, AT_ONCE + 1)
-        few = pending if len(pending) <= AT_ONCE else ()
-        if pending and not few:
-            self.indexer.wake(agent_id, maker)
-        if glance.dimensions is None and not few:
-            return _Vectors()  # the indexer has only begun: there is nothing to compare with
-        try:
-            vector, *others = await maker.embed([beginning(text), *(item.memory.text for item in few)])
+            vector, *others = await embedded(maker, [wanted.text, *[item.memory.text for item in few]])
         except EmbeddingFailed:
-            if not few or glance.dimensions is None:
-                self.indexer.wake(agent_id, maker)
-                raise
-            (vector,), few, others = await maker.embed([beginning(text)]), (), []  # one of the others was refused
             self.indexer.wake(agent_id, maker)
-        near = [
-            Near(item.memory, _cosine(vector, other))
-            for item, other in zip(few, others, strict=True)
-            if without is None or item.memory.session_id != without
-        ]
-        if glance.dimensions is not None:
-            near += await self._store.nearest(agent_id, maker.name, vector, CANDIDATES, without)
-        near.sort(key=lambda hit: hit.likeness, reverse=True)
+            if not few or glance.dimensions is None:
+                raise
+            (vector,), few, others = await embedded(maker, [wanted.text]), (), []  # one of the others was refused
         is_comparable = glance.dimensions in (None, len(vector))
         if not is_comparable:  # another model answers under the same name: all vectors are to be made anew
             self.indexer.wake(agent_id, maker)
         elif few:
             self.indexer.wake(agent_id, maker, list(zip(few, others, strict=True)))
-        is_whole = is_comparable and len(few) == len(pending)
-        return _Vectors(near, is_whole)
+        name, is_whole = maker.name, is_comparable and len(few) == len(begun.pending)
+        compared = _Compared(vector, few, others, is_whole)
+        return await self._store.read(lambda view: _by_both(view, wanted, begun, name, compared))
 
-    # ── Words ──
-
-    async def _words(
-        self, agent_id: AgentId, question: Asked, vectors: _Vectors, without: SessionId | None
-    ) -> Sequence[Memory]:
-        """Where every memory was compared by its vector, only words of which every letter counts are looked for."""
-        query = question.by_keys if vectors.is_whole else question.by_words
-        if query is None:
-            return ()
-        return await self._store.matching(agent_id, query, CANDIDATES, without)
-
-
-def _how(vectors: _Vectors, worded: Sequence[Memory]) -> RecalledBy:
-    if vectors.near is None:
-        return "text"
-    return "both" if worded else "vectors"
+    async def _is_loaded(self, maker: Embedder) -> bool:
+        """Whether it can be asked; one that is not loaded yet is, in the background."""
+        if not isinstance(maker, Loading) or maker.is_loaded:
+            return True
+        task = self._loading.get(maker.name)
+        if task is None:
+            task = self._loading[maker.name] = asyncio.ensure_future(maker.load())
+        done, _ = await asyncio.wait((task,), timeout=self._loading_patience)
+        if done:
+            del self._loading[maker.name]
+            task.result()
+        return bool(done)
 
 
-def _is_twin(memory: Memory, text: str, in_common: float | None = None) -> bool:
-    if memory.kind != "long_term":
+# ── What is done where the store reads ──
+
+
+def _begin(view: MemoryView, wanted: _Wanted, embedder: str | None, dimensions: int | None = None) -> _Begun:
+    glance = view.glance(wanted.agent_id, embedder, wanted.without)
+    if glance.is_empty or wanted.limit <= 0:
+        return _Begun(glance, Asked(), is_enough=True)
+    question = asked(wanted.text)
+    if not (question.words or question.keys):  # small talk, or nothing at all
+        return _Begun(glance, question, is_enough=True)
+    pending: Sequence[Pending] = ()
+    if embedder is not None and glance.is_behind:
+        pending = view.pending(wanted.agent_id, embedder, dimensions, AT_ONCE + 1)
+    return _Begun(glance, question, pending)
+
+
+def _by_words(view: MemoryView, wanted: _Wanted, degraded: MemoryDegraded | None) -> Recall:
+    begun = _begin(view, wanted, None)
+    notes, question = begun.glance.notes, begun.question
+    if begun.is_enough:
+        return Recall(notes=notes)
+    worded = view.matching(wanted.agent_id, question.by_words, _most(wanted, MATCHING), wanted.without)
+    shown = {note.memory_id for note in notes}
+    return Recall(rank(question, None, worded, wanted.now, wanted.limit, shown), notes, "text", degraded)
+
+
+def _by_both(view: MemoryView, wanted: _Wanted, begun: _Begun, embedder: str, compared: _Compared) -> Recall:
+    """Where every memory was compared by its vector, only words of which every letter counts are looked for."""
+    agent_id, without, question = wanted.agent_id, wanted.without, begun.question
+    near = [
+        Hit(item.memory, item.line, _cosine(compared.vector, vector))
+        for item, vector in zip(compared.few, compared.vectors, strict=True)
+        if _is_wanted(item.memory, without)
+    ]
+    if begun.glance.dimensions is not None:
+        near += view.nearest(agent_id, embedder, compared.vector, _most(wanted, NEAREST), without)
+    terms = question.by_keys if compared.is_whole else question.by_words
+    worded = view.matching(agent_id, terms, _most(wanted, MATCHING), without)
+    notes = begun.glance.notes
+    found = rank(question, near, worded, wanted.now, wanted.limit, {note.memory_id for note in notes})
+    return Recall(found, notes, "both" if worded else "vectors")
+
+
+def _most(wanted: _Wanted, usual: int) -> int:
+    return max(usual, 2 * wanted.limit)
+
+
+def _is_wanted(memory: Memory, without: Without) -> bool:
+    if memory.memory_id in without.ids:
         return False
-    return says_the_same(text, memory.text) if in_common is None else says_the_same(text, memory.text, in_common)
+    return without.session is None or memory.session_id != without.session or memory.created_at < without.since
 
 
 def _cosine(one: Vector, other: Vector) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True)) if len(one) == len(other) else 0.0
+    return sum(map(float.__mul__, one, other)) if len(one) == len(other) else 0.0

@@ -11,9 +11,9 @@ from msgspec import Struct
 from treadle.domain.events import RecalledBy
 from treadle.domain.identity import Instant
 from treadle.domain.memories import Memory, MemoryId
-from treadle.memory.queries import Asked, folded, stem
+from treadle.memory.queries import Asked, stem
 from treadle.ports.memory import Found
-from treadle.ports.memory_index import Near
+from treadle.ports.memory_index import Hit
 
 HALF_LIFE = 90 * 86_400.0
 """Seconds after which half of what can fade of a memory has faded."""
@@ -43,28 +43,41 @@ class Fit(Struct, frozen=True):
     enough: bool
 
 
+class _Sought(Struct, frozen=True):
+    """A question, ready to be held against many memories."""
+
+    keys: tuple[tuple[str, float], ...]
+    """Each with a blank before and behind it, and what it weighs."""
+    keys_weigh: float
+    stems: tuple[tuple[str, float], ...]
+    """Each with a blank before it."""
+    stems_weigh: float
+
+
 def rank(
     asked: Asked,
-    near: Sequence[Near] | None,
-    worded: Sequence[Memory],
+    near: Sequence[Hit] | None,
+    worded: Sequence[Hit],
     now: Instant,
     limit: int,
     without: Collection[MemoryId] = (),
 ) -> tuple[Found, ...]:
     """The best first; nothing that does not fit. `near` is None where vectors could not be compared."""
+    sought = _sought(asked)
     likeness = {hit.memory.memory_id: hit.likeness for hit in near or ()}
-    by_words = {memory.memory_id for memory in worded}
-    candidates = {memory.memory_id: memory for memory in (*(hit.memory for hit in near or ()), *worded)}
+    by_words = {hit.memory.memory_id for hit in worded}
+    candidates = {hit.memory.memory_id: hit for hit in (*(near or ()), *worded)}
     fits: list[tuple[float, Fit]] = []
-    for memory_id, memory in candidates.items():
-        fit = _fit(asked, memory, likeness.get(memory_id), near is not None, memory_id in by_words)
-        if fit.enough and memory_id not in without:
-            fits.append((fit.relevance * fade(memory, now), fit))
-    fits.sort(key=lambda item: item[0], reverse=True)
+    for memory_id, hit in candidates.items():
+        if memory_id not in without:
+            fit = _fit(sought, hit, likeness.get(memory_id), near is not None, memory_id in by_words)
+            if fit.enough:
+                fits.append((fit.relevance * fade(hit.memory, now), fit))
+    fits.sort(key=lambda item: (item[0], len(item[1].memory.text)), reverse=True)  # of equals, what says more
     least = OF_THE_BEST * fits[0][0] if fits else 0.0
-    return tuple(
+    return tuple([
         Found(fit.memory, max(0.0, min(1.0, score)), fit.by) for score, fit in fits[:limit] if score >= least
-    )
+    ])  # fmt: skip
 
 
 def fade(memory: Memory, now: Instant) -> float:
@@ -75,30 +88,33 @@ def fade(memory: Memory, now: Instant) -> float:
     return NEVER_BELOW + (1.0 - NEVER_BELOW) * 0.5 ** (age / HALF_LIFE)
 
 
-def _fit(asked: Asked, memory: Memory, likeness: float | None, by_vectors: bool, by_words: bool) -> Fit:
-    tokens = folded(memory.text)
-    keys, words = _keys_share(asked, tokens), _words_share(asked, tokens)
+def _sought(asked: Asked) -> _Sought:
+    keys = tuple([(f" {' '.join(key.tokens)} ", key.weight) for key in asked.keys])
+    stems = tuple([(f" {stem(word)}", float(min(len(word), 10))) for word in asked.words])
+    return _Sought(
+        keys, max(1.0, sum([weight for _, weight in keys])), stems, sum([weight for _, weight in stems]) or 1.0
+    )
+
+
+def _fit(sought: _Sought, hit: Hit, likeness: float | None, by_vectors: bool, by_words: bool) -> Fit:
+    line = hit.line
+    keys = sum([weight for key, weight in sought.keys if key in line]) / sought.keys_weigh
+    words = sum([weight for part, weight in sought.stems if part in line and _has(line, part)]) / sought.stems_weigh
     if by_vectors:
         certain = (UNSEEN if likeness is None else likeness) + KEYS_LIFT * keys
         by: RecalledBy = "text" if likeness is None else "both" if by_words and keys else "vectors"
-        return Fit(memory, certain + WORDS_LIFT * words, by, certain >= BY_VECTORS or words >= HALF)
-    relevance = 0.5 * words + 0.5 * keys if asked.keys else words
-    return Fit(memory, relevance, "text", relevance >= BY_WORDS)
+        return Fit(hit.memory, certain + WORDS_LIFT * words, by, certain >= BY_VECTORS or words >= HALF)
+    relevance = 0.5 * words + 0.5 * keys if sought.keys else words
+    return Fit(hit.memory, relevance, "text", relevance >= BY_WORDS)
 
 
-def _keys_share(asked: Asked, tokens: tuple[str, ...]) -> float:
-    """How much of what must be there to the letter is there: from 0 to 1."""
-    if not asked.keys:
-        return 0.0
-    line = f" {' '.join(tokens)} "
-    there = sum(key.weight for key in asked.keys if f" {' '.join(key.tokens)} " in line)
-    return there / max(1.0, sum(key.weight for key in asked.keys))
-
-
-def _words_share(asked: Asked, tokens: tuple[str, ...]) -> float:
-    """How many of the words are there, in any of their forms, the long ones counting for more: from 0 to 1."""
-    if not asked.words:
-        return 0.0
-    stems = {stem(token) for token in tokens}
-    weights = {word: min(len(word), 10) for word in asked.words}
-    return sum(weight for word, weight in weights.items() if stem(word) in stems) / sum(weights.values())
+def _has(line: str, part: str) -> bool:
+    """Whether a word of the line has this stem, which stands behind a blank. A word begins with its stem, so few
+    words are looked at."""
+    wanted, at = part[1:], line.find(part)
+    while at >= 0:
+        end = line.find(" ", at + 1)
+        if stem(line[at + 1 : end]) == wanted:
+            return True
+        at = line.find(part, end)
+    return False

@@ -1,7 +1,6 @@
 """An embedder behind an OpenAI-compatible endpoint: `POST {base_url}/embeddings`."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -45,18 +44,27 @@ class _Answer(Struct):
 class RemoteEmbedder:
     """Implements `ports.memory.Embedder`."""
 
-    def __init__(self, provider: str, model: str, address: Address, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        address: Address,
+        seconds: float = SECONDS,
+        hide: Callable[[str], str] = str,
+    ) -> None:
+        """`hide` takes out of a text what must not leave this machine."""
         self.name = f"{provider}/{model}"
         self.dimensions: int | None = None
         self._model = model
         self._address = address
         self._seconds = seconds
+        self._hide = hide
         self._session: Any = None
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
         vectors: list[Vector] = []
         for at in range(0, len(texts), BATCH):
-            vectors += self._checked(await self._ask(texts[at : at + BATCH]), len(texts[at : at + BATCH]))
+            vectors += self._read(await self._ask(texts[at : at + BATCH]), len(texts[at : at + BATCH]))
         return vectors
 
     async def close(self) -> None:
@@ -69,7 +77,7 @@ class RemoteEmbedder:
 
         if self._session is None:
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
-        body = {"model": self._model, "input": [text[:MOST_CHARACTERS] or " " for text in texts]}
+        body = {"model": self._model, "input": [self._hide(text)[:MOST_CHARACTERS] or " " for text in texts]}
         headers = {"Content-Type": "application/json", **self._address.headers}
         if self._address.key:
             headers["Authorization"] = f"Bearer {self._address.key}"
@@ -84,7 +92,7 @@ class RemoteEmbedder:
                 status: int = response.status
         except TimeoutError:
             raise self._failed(f"did not answer within {self._seconds:g} s") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError, TypeError) as error:
             raise self._failed(f"could not be reached ({type(error).__name__}: {error}); check base_url") from None
         if status != 200:
             raise self._failed(self._refusal(status, answer))
@@ -98,7 +106,7 @@ class RemoteEmbedder:
         url = urlsplit(self._address.base_url)
         return url._replace(path=url.path.rstrip("/") + "/embeddings").geturl()
 
-    def _checked(self, answer: bytes, count: int) -> list[Vector]:
+    def _read(self, answer: bytes, count: int) -> list[Vector]:
         try:
             items = msgspec.json.decode(answer, type=_Answer).data
         except msgspec.DecodeError as error:
@@ -112,16 +120,8 @@ class RemoteEmbedder:
             items.sort(key=lambda item: item.index or 0)
             if [item.index for item in items] != list(range(count)):
                 raise self._failed("sent vectors whose numbers are not those of the texts")
-        return [self._unit(item.embedding) for item in items]
-
-    def _unit(self, numbers: list[float]) -> Vector:
-        if self.dimensions is not None and len(numbers) != self.dimensions:
-            raise self._failed(f"sent a vector of {len(numbers)} numbers after one of {self.dimensions}")
-        length = math.sqrt(sum(number * number for number in numbers)) if numbers else 0.0
-        if not (0.0 < length < math.inf):
-            raise self._failed("sent a vector that is empty, all zeros or not finite")
-        self.dimensions = len(numbers)
-        return [number / length for number in numbers]
+        self.dimensions = len(items[-1].embedding) or None
+        return [item.embedding for item in items]
 
     def _refusal(self, status: int, answer: bytes) -> str:
         match status:

@@ -1,6 +1,6 @@
 """Words that say nothing of what a text is about, greetings and thanks included, in a few languages."""
 
-import unicodedata
+from treadle.domain.words import folded
 
 _ENGLISH = """
 a about above after again all also am an and any are as at be because been before being below
@@ -36,6 +36,6 @@ ao che com como così da dal dalla degli dei del della delle di do dos e ed ela 
 ho il io isso lo ma mas meu na nas nei nel nella no non nos o os ou para per perché più por quando
 que questa questo se sono sua suo são um uma você
 """
-_ALL = unicodedata.normalize("NFD", " ".join((_ENGLISH, _SMALL_TALK, _GERMAN, _FRENCH, _SPANISH, _OTHERS)))
-STOP_WORDS = frozenset("".join(letter for letter in _ALL if not unicodedata.combining(letter)).split())
-"""Without accents, as words are looked for."""
+_ALL = " ".join((_ENGLISH, _SMALL_TALK, _GERMAN, _FRENCH, _SPANISH, _OTHERS))
+STOP_WORDS = frozenset(folded(_ALL))
+"""Folded, as words are looked for."""

@@ -26,6 +26,8 @@ class SessionFacts(Struct, frozen=True):
 
     segment: SegmentOpened | None = None
     """The latest; None: it has only the one that it began with."""
+    segment_at: Instant = 0.0
+    """When it was opened."""
     notes: tuple[str, str] | None = None
     """A workspace, and what the system prompt keeps of it; None: nothing is kept yet."""
     last: RunId | None = None

@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from treadle.domain.events import MemoryDegraded, RecalledBy
-from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.identity import AgentId, Instant, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind
 
 Vector = Sequence[float]
@@ -34,7 +34,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """One vector for each text, of length one. Raises EmbeddingFailed."""
+        """One vector for each text, all of the same dimensions. Raises EmbeddingFailed."""
         ...
 
 
@@ -43,6 +43,18 @@ class Found(Struct, frozen=True):
     score: float
     """Between 0 and 1; the higher, the better it fits. Memories that are not pinned fade."""
     by: RecalledBy
+
+
+class Without(Struct, frozen=True):
+    """What is not wanted of what could be recalled."""
+
+    ids: frozenset[MemoryId] = frozenset()
+    session: SessionId | None = None
+    since: Instant = 0.0
+    """Memories of this session that were made then or later: they stand in its conversation."""
+
+
+EVERYTHING = Without()
 
 
 class Recall(Struct, frozen=True):
@@ -62,14 +74,14 @@ class Memories(Protocol):
     provider/model-id."""
 
     async def recall(
-        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: SessionId | None = None
+        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: Without = EVERYTHING
     ) -> Recall:
-        """What fits the text, of all but one session; nothing where nothing fits well. Never raises for an embedder
+        """What fits the text, and the latest notes; nothing where nothing fits well. Never raises for an embedder
         that fails."""
         ...
 
     async def twin(self, agent_id: AgentId, text: str) -> MemoryId | None:
-        """A memory that says the same already."""
+        """The fact with this very text, but for case, white space and the full stop."""
         ...
 
     async def latest(self, agent_id: AgentId, limit: int) -> Sequence[Memory]:
@@ -89,7 +101,7 @@ class MemoryKeeper(Protocol):
     async def find(self, memory_id: MemoryId) -> Memory | None: ...
 
     async def add(self, memories: Sequence[Memory]) -> int:
-        """Keep these; how many are new. One whose id or text is there already is not."""
+        """Keep these; how many are new. One whose id is there already is not, nor a fact whose text is."""
         ...
 
     async def pin(self, memory_id: MemoryId, pinned: bool) -> bool: ...

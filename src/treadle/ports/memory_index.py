@@ -1,13 +1,15 @@
 """What finding memories needs of a store: their words, and the vectors that were made of them."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.identity import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind
-from treadle.ports.memory import Vector
+from treadle.ports.memory import EVERYTHING, Vector, Without
+
+Result = TypeVar("Result")
 
 
 class VectorsUnavailable(Exception):
@@ -26,10 +28,22 @@ class Glance(Struct, frozen=True):
     """Some memories have no vector yet."""
 
 
-class Near(Struct, frozen=True):
+class Term(Struct, frozen=True):
+    """Words that a memory must have all of, in whatever order, folded as `domain.words.folded` does."""
+
+    words: tuple[str, ...]
+    begins: bool = False
+    """The last of them may go on: `invoic` is in `invoices`."""
+
+
+class Hit(Struct, frozen=True):
+    """A memory that may fit."""
+
     memory: Memory
-    likeness: float
-    """The cosine of the angle between two vectors: 1 where they are the same."""
+    line: str
+    """Its words, folded, with one blank before, between and behind them."""
+    likeness: float | None = None
+    """The cosine of the angle between two vectors: 1 where they are the same. None: they were not compared."""
 
 
 class Pending(Struct, frozen=True):
@@ -37,24 +51,45 @@ class Pending(Struct, frozen=True):
 
     number: int
     memory: Memory
+    line: str = " "
+    """As in `Hit`."""
 
 
-class MemoryIndex(Protocol):
-    async def glance(self, agent_id: AgentId, embedder: str | None) -> Glance:
-        """One cheap read. `embedder` is the name of the one whose vectors would be compared."""
+class MemoryView(Protocol):
+    """What there is at one moment. Only for use within `MemoryIndex.read`."""
+
+    def glance(self, agent_id: AgentId, embedder: str | None, without: Without = EVERYTHING) -> Glance:
+        """`embedder` is the name of the one whose vectors would be compared."""
         ...
 
-    async def nearest(
-        self, agent_id: AgentId, embedder: str, vector: Vector, limit: int, without: SessionId | None = None
-    ) -> Sequence[Near]:
+    def nearest(
+        self, agent_id: AgentId, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
+    ) -> Sequence[Hit]:
         """The nearest first. Nothing where the vectors there are have other dimensions. Raises
         VectorsUnavailable."""
         ...
 
-    async def matching(
-        self, agent_id: AgentId, query: str, limit: int, without: SessionId | None = None
-    ) -> Sequence[Memory]:
-        """Those whose words fit a query in the language of FTS5, the best first."""
+    def matching(
+        self, agent_id: AgentId, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
+    ) -> Sequence[Hit]:
+        """Those that have any of the terms, the best first: rare terms count for more. What other agents remember
+        costs nothing."""
+        ...
+
+    def pending(self, agent_id: AgentId, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
+        """Memories without a vector of this embedder, the oldest first; where it is known to have other dimensions
+        than the vectors there are, all."""
+        ...
+
+    def same(self, agent_id: AgentId, text: str) -> MemoryId | None:
+        """The memory with this very text, but for case, white space and the full stop."""
+        ...
+
+
+class MemoryIndex(Protocol):
+    async def read(self, look: Callable[[MemoryView], Result]) -> Result:
+        """Look at memories. It may be done in a thread, so that whatever `look` does holds nobody up: it must be
+        short, and must not change anything."""
         ...
 
     async def list(
@@ -63,24 +98,14 @@ class MemoryIndex(Protocol):
         """The newest first."""
         ...
 
-    async def same(self, agent_id: AgentId, text: str) -> MemoryId | None:
-        """The memory with this very text, but for case and white space."""
-        ...
-
 
 class VectorShelf(Protocol):
     """Where vectors are kept. Whoever makes them goes through the memories in the order in which they came."""
-
-    async def pending(
-        self, agent_id: AgentId, embedder: str, dimensions: int | None, limit: int
-    ) -> Sequence[Pending]:
-        """Memories without a vector of this embedder, the oldest first; where it is known to have other dimensions
-        than the vectors there are, all."""
-        ...
 
     async def keep(
         self, agent_id: AgentId, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
     ) -> None:
         """Keep vectors of what was pending. None: there will be none for it. Vectors of other dimensions that were
-        kept under this name go; a memory that was forgotten meanwhile stays so."""
+        kept under this name go, and all memories are pending again; a memory that was forgotten meanwhile stays
+        so."""
         ...

@@ -1,7 +1,9 @@
 """What agents remember, as people look after it: list, search, add, pin, forget, take out and bring in."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Protocol
 
@@ -16,7 +18,25 @@ from treadle.ports.memory import Memories, MemoryKeeper, Recall
 from treadle.ports.vault import Vault
 
 MOST_CHARACTERS = 8000
+MOST_USES = 1_000_000_000
 ALL = 2**31
+_BOM = b"\xef\xbb\xbf"
+_A_DAY = timedelta(days=1)
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_SESSION = 1000
+_ACCEPTED_OF = {
+    "text": f"text of at most {MOST_CHARACTERS} characters",
+    "agent": "the name of an agent",
+    "kind": "long_term or journal",
+    "created_at": "a date and time such as 2026-01-31T08:30:00Z, from 1970 until now",
+    "used_at": "a date and time such as 2026-01-31T08:30:00Z, from 1970 until now",
+    "source": "run, tool, compaction, person or import",
+    "pinned": "true or false",
+    "uses": f"a whole number from 0 to {MOST_USES}",
+    "memory_id": "mem_ followed by at most 64 letters, digits, _ and -",
+    "session_id": f"the name of a session, at most {_LONGEST_SESSION} characters that can be seen",
+    "run_id": "run_ followed by at most 64 letters, digits, _ and -",
+}
 _ACCEPTED = (
     'each line is a JSON object with "text" and, if you like, "agent", "kind" (long_term or journal), "pinned", '
     '"created_at" (a date and time), "source", "used_at", "uses", "memory_id", "session_id" and "run_id"'
@@ -50,7 +70,7 @@ class MemoryLine(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 class Imported(Struct, frozen=True):
     new: int
     known: int
-    """Those that were there already."""
+    """Those that were left out, because they are there already."""
 
 
 class MemoryService:
@@ -109,36 +129,64 @@ class MemoryService:
         await self._keeper.pin(memory_id, pinned)
 
     async def forget(self, memory_ids: Sequence[MemoryId]) -> Sequence[Memory]:
-        """Delete them for good; those that were there. Nothing is deleted where one of them is not there."""
+        """Delete them with their words and vectors, and return them; nothing is deleted where one is not there.
+        What runs have said or recalled stays in the journals of those runs."""
         found = [await self.find(memory_id) for memory_id in dict.fromkeys(memory_ids)]
         await self._keeper.forget([memory.memory_id for memory in found])
         return found
 
-    async def bring_in(self, lines: Iterable[bytes], agent: str | None = None) -> Imported:
+    async def bring_in(self, data: bytes, agent: str | None = None, known_agents: Collection[str] = ()) -> Imported:
         """Add memories, one JSON object on each line, to the agents that they name or to this one. All lines are
-        checked before anything is kept; what is there already is left as it is."""
-        read = [_read(raw, number, agent) for number, raw in enumerate(lines, 1) if raw.strip()]
-        for number, item in read:
-            self._clean(item.text, f"line {number}: ")
-        ids: dict[str, AgentId] = {}
-        for _, item in read:
-            name = agent or item.agent or ""
-            if name not in ids:
-                ids[name] = await self._owners.agent(name, AgentId(self._ids("agt")))
-        kept = [self._memory(item, ids[agent or item.agent or ""]) for _, item in read]
-        new = await self._keeper.add(kept)
-        return Imported(new, len(kept) - new)
+        checked before anything is kept or made; what an agent remembers already is left as it is. A memory keeps
+        its id unless another one has it, as when an agent is given the memories of another; then it gets one that
+        is the same each time, so that nothing comes twice."""
+        owned = await self._owners.agents()
+        known = {*owned, *known_agents}
+        read: list[tuple[str, MemoryLine]] = []
+        for number, raw in enumerate(data.removeprefix(_BOM).splitlines(), 1):
+            if raw.strip():
+                item = _read(raw, number)
+                self._check(item, number)
+                read.append((agent or _owner(item, number, known), item))
+        names = dict.fromkeys(name for name, _ in read)
+        ids = {name: await self._owners.agent(name, AgentId(self._ids("agt"))) for name in names}
+        kept: dict[MemoryId, Memory] = {}
+        for name, item in read:
+            memory = self._memory(item, ids[name])
+            other = kept.get(memory.memory_id) or await self._keeper.find(memory.memory_id)
+            if item.memory_id is None or (other is not None and not _is_same(memory, other)):
+                memory = msgspec.structs.replace(memory, memory_id=_id_of(memory, item))
+            kept.setdefault(memory.memory_id, memory)
+        new = await self._keeper.add(list(kept.values()))
+        return Imported(new, len(read) - new)
+
+    def _check(self, item: MemoryLine, number: int) -> None:
+        """Raises UsageError for a value that no memory can have."""
+        self._clean(item.text, f"line {number}: ")
+        latest = datetime.fromtimestamp(self._clock.now(), UTC) + _A_DAY  # clocks differ
+        for key, moment in (("created_at", item.created_at), ("used_at", item.used_at)):
+            if moment is not None and not _EARLIEST <= _in_utc(moment) <= latest:
+                raise _wrong(number, key, moment.isoformat())
+        if not 0 <= item.uses <= MOST_USES:
+            raise _wrong(number, "uses", str(item.uses))
+        for key, value, form in (
+            ("memory_id", item.memory_id, r"mem_[A-Za-z0-9_-]{1,64}"),
+            ("run_id", item.run_id, r"run_[A-Za-z0-9_-]{1,64}"),
+            ("session_id", item.session_id, f".{{1,{_LONGEST_SESSION}}}"),
+        ):
+            if value is not None and not (value.isprintable() and re.fullmatch(form, value)):
+                raise _wrong(number, key, msgspec.json.encode(value).decode())
 
     def _memory(self, item: MemoryLine, agent_id: AgentId) -> Memory:
         return Memory(
-            item.memory_id or self._ids("mem"),
+            item.memory_id or "",
             agent_id,
             item.kind,
             self._clean(item.text),
-            self._clock.now() if item.created_at is None else item.created_at.timestamp(),
+            self._clock.now() if item.created_at is None else _in_utc(item.created_at).timestamp(),
             item.source,
-            None if item.used_at is None else item.used_at.timestamp(),
-            max(0, item.uses),
+            None if item.used_at is None else _in_utc(item.used_at).timestamp(),
+            item.uses,
             item.pinned,
             None if item.session_id is None else SessionId(item.session_id),
             None if item.run_id is None else RunId(item.run_id),
@@ -189,16 +237,54 @@ def _moment(at: Instant) -> datetime | None:
         return None
 
 
-def _read(raw: bytes, number: int, agent: str | None) -> tuple[int, MemoryLine]:
+# ── A line of a file ──
+
+
+def _read(raw: bytes, number: int) -> MemoryLine:
     try:
-        item = msgspec.json.decode(raw, type=MemoryLine)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(raw, type=MemoryLine)
+    except msgspec.ValidationError as error:
+        if found := re.search(r"at `\$\.(\w+)`", str(error)):
+            values = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+            raise _wrong(number, found[1], bytes(values[found[1]]).decode(errors="replace")) from None
+        raise UsageError(f"line {number} is no memory: {error}; {_ACCEPTED}. Nothing was imported.") from None
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"line {number} is no memory: {error}; {_ACCEPTED}. Nothing was imported.") from None
     except UnicodeDecodeError:
         raise UsageError(f"line {number} is not text in UTF-8. Nothing was imported.") from None
-    if agent is None and not item.agent:
+
+
+def _wrong(number: int, key: str, found: str) -> UsageError:
+    shown = found if len(found) <= 60 else f"{found[:59]}…"
+    return UsageError(f"line {number}: {key}: found {shown}; accepted: {_ACCEPTED_OF[key]}. Nothing was imported.")
+
+
+def _owner(item: MemoryLine, number: int, known: Collection[str]) -> str:
+    """The agent that a line names. Raises UsageError where it names none, or one that is not known."""
+    if not item.agent:
         raise UsageError(
             f'line {number} does not say whose memory it is: add "agent" to it, or say --agent NAME for all lines. '
             "Nothing was imported."
         )
-    return number, item
+    try:
+        refuse_unknown_agent(item.agent, known)
+    except UsageError as error:
+        raise UsageError(
+            f"line {number}: {error} Or say --agent NAME for all lines. Nothing was imported."
+        ) from None
+    return item.agent
+
+
+def _is_same(memory: Memory, other: Memory) -> bool:
+    return (memory.agent_id, memory.kind, memory.text) == (other.agent_id, other.kind, other.text)
+
+
+def _id_of(memory: Memory, item: MemoryLine) -> MemoryId:
+    """An id that follows from whose memory it is and from what its line says."""
+    said = (item.memory_id, memory.agent_id, memory.kind, memory.text, item.created_at)
+    return f"mem_{hashlib.blake2b(msgspec.json.encode(said), digest_size=16).hexdigest()}"
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """A moment that does not say where it is meant is in UTC."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.skills.content import opened, read_regular
-from treadle.skills.inert import inert
+from treadle.skills.inert import inert, inert_prose
 from treadle.skills.manifest import Broken
 
 NAME = "AGENTS.md"
@@ -44,7 +44,7 @@ def notes_section(notes: Notes) -> str:
     """The notes as a marked section; empty where there is nothing in them."""
     is_whole = len(notes.content) == notes.size
     text = codecs.getincrementaldecoder("utf-8-sig")("replace").decode(notes.content, final=is_whole)
-    text = inert(text).strip()
+    text = inert_prose(text).strip()
     if not text:
         return ""
     mark = _mark(text)

@@ -16,11 +16,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from treadle.skills.inert import has_hidden
 from treadle.skills.manifest import Broken
 
 MOST_FILES = 200
 """Files and folders."""
-MOST_BYTES = 5_000_000
+MOST_BYTES = 2_000_000
+"""Of all its files. They are read for every run; the largest skills in use, those for office documents, bring a
+little more than 1 MB of schemas."""
 _DEEPEST = 8
 _SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = _SAFE | os.O_DIRECTORY
@@ -154,7 +157,7 @@ class _Reading:
         if self._entries > MOST_FILES:
             raise Broken(f"it has more than {MOST_FILES} files and folders")
         for entry in entries:
-            if not entry.name.isprintable():
+            if not entry.name.isprintable() or has_hidden(entry.name):
                 raise Broken(f"the name {prefix + entry.name!a} has characters that cannot be seen")
         return entries
 
@@ -177,5 +180,6 @@ class _Reading:
             raise Broken(f"{path} cannot be read: {error.strerror}") from None
         self._bytes += len(content)
         if self._bytes > MOST_BYTES:
-            raise Broken(f"its files have more than {MOST_BYTES // 1_000_000} MB")
+            most = MOST_BYTES // 1_000_000
+            raise Broken(f"its files have more than {most} MB in total, and {most} MB are accepted; take some out")
         return SkillFile(path, content, bool(found.st_mode & 0o111))

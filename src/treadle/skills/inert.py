@@ -1,26 +1,98 @@
-"""Text that others wrote, before it stands in a prompt: what changes the direction of writing, or
-is there without being seen, is shown by its number."""
+"""Text that others wrote, before it stands in a prompt: what changes the direction of writing, or is there without
+being seen, is shown by its number."""
 
-_KEPT = (ord("\n"), ord("\t"))
-_SHOWN = (
-    *(code for code in range(0x20) if code not in _KEPT),
-    *range(0x7F, 0xA0),
-    *(0x061C, 0x200E, 0x200F),
-    *range(0x2028, 0x202F),  # separators of lines and paragraphs, embeddings and overrides
-    *range(0x2066, 0x206A),
-    *range(0xD800, 0xE000),
-    *range(0xFFF9, 0xFFFC),
-    *range(0xE0000, 0xE0080),  # tags: an alphabet that models read and people do not see
-    *range(0xE0100, 0xE01F0),  # variations, which can spell out bytes in the same way
-)
-_INERT = {code: f"<U+{code:04X}>" for code in _SHOWN}
+import re
+import unicodedata
+
+_KEPT = "\n\t"
+_HIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
+_HIDDEN = frozenset((
+    0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x2800, 0x3164, 0xFFA0,  # fillers that count as letters
+    *range(0x180B, 0x1810), *range(0xFE00, 0xFE10),  # variations
+    *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE1000),  # tags and more variations: they can spell out whole texts
+    *range(0xFDD0, 0xFDF0), *(plane + last for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF)),
+))  # fmt: skip
+_SEEN = frozenset((*range(0x0600, 0x0606), 0x06DD, 0x070F, 0x0890, 0x0891, 0x08E2, 0x110BD, 0x110CD))
+"""Signs before numbers, which count as format characters."""
+_NON_JOINER, _JOINER = "\u200c", "\u200d"
+_AS_TEXT, _AS_EMOJI = "\ufe0e", "\ufe0f"
+_KEYCAP = "\u20e3"
+_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+_ALSO_EMOJI = "\u203c\u2049\u2139\u3030"
+_JOINING_SCRIPTS = frozenset((
+    "ARABIC", "SYRIAC", "MONGOLIAN", "DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU",
+    "KANNADA", "MALAYALAM", "SINHALA", "KHMER", "MYANMAR",
+))  # fmt: skip
 
 
 def inert(text: str) -> str:
-    """The text with line breaks and tabs as they are, and nothing else in it that acts or hides."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_INERT)
+    """The text with line breaks and tabs as they are, and nothing else in it that acts or hides. What emoji and
+    some scripts are joined with is left out; all else is shown."""
+    return _without_hidden(text, keep=False)
+
+
+def inert_prose(text: str) -> str:
+    """The same for longer texts: what emoji and some scripts are joined with stays where it belongs."""
+    return _without_hidden(text, keep=True)
 
 
 def one_line(text: str) -> str:
     """Inert, with every run of white space as one space."""
     return inert(" ".join(text.split()))
+
+
+def has_hidden(text: str) -> bool:
+    """Whether something in it cannot be seen, or acts: line breaks and tabs count too."""
+    return any(character in _KEPT or is_hidden(character) for character in text)
+
+
+def is_hidden(character: str) -> bool:
+    code = ord(character)
+    if character in _KEPT or code in _SEEN:
+        return False
+    return unicodedata.category(character) in _HIDDEN_CATEGORIES or code in _HIDDEN
+
+
+def _without_hidden(text: str, keep: bool) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    hidden = "".join(sorted(character for character in set(text) if is_hidden(character)))
+    if not hidden:
+        return text
+
+    def shown(found: re.Match[str]) -> str:
+        if _belongs(text, found.start()):
+            return found[0] if keep else ""
+        return f"<U+{ord(found[0]):04X}>"
+
+    return re.sub(f"[{re.escape(hidden)}]", shown, text)
+
+
+# ── What writing needs ──
+
+
+def _belongs(text: str, at: int) -> bool:
+    """Whether the character there is what an emoji, or a word of some scripts, is made with."""
+    character, before, after = text[at], text[at - 1 : at], text[at + 1 : at + 2]
+    if character in (_AS_TEXT, _AS_EMOJI):
+        return _is_emoji(before) or (before.isdigit() and before.isascii() and after == _KEYCAP)
+    if character not in (_NON_JOINER, _JOINER):
+        return False
+    script = _script(before)
+    if script in _JOINING_SCRIPTS and script == _script(after):
+        return True
+    if before == _AS_EMOJI:
+        before = text[at - 2 : at - 1]
+    return character == _JOINER and (_is_emoji(before) or before in tuple(_TONES)) and _is_emoji(after)
+
+
+def _is_emoji(character: str) -> bool:
+    if not character or character.isascii():
+        return False
+    return unicodedata.category(character) in ("So", "Sm") or character in _ALSO_EMOJI
+
+
+def _script(character: str) -> str:
+    """The first word of the name of a letter, or of a mark on one."""
+    if not character or unicodedata.category(character)[0] not in "LM":
+        return ""
+    return unicodedata.name(character, "").partition(" ")[0]

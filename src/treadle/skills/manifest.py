@@ -13,7 +13,7 @@ from typing import Any, cast
 import yaml
 from msgspec import Struct
 
-from treadle.skills.inert import one_line
+from treadle.skills.inert import has_hidden, one_line
 
 MOST_BYTES = 256 * 1024
 MOST_FRONTMATTER = 16_000
@@ -53,7 +53,7 @@ def wrong_name(name: str) -> str | None:
         return "the name is empty"
     if len(name) > _LONGEST_NAME:
         return f"the name has {len(name)} characters; at most {_LONGEST_NAME} are accepted"
-    if not all(character.isalnum() or character == "-" for character in name):
+    if has_hidden(name) or not all(character.isalnum() or character == "-" for character in name):
         return f"the name {name!a} may have letters, digits and hyphens only"
     if name != name.lower():
         return f"the name `{name}` must be in small letters"
@@ -116,7 +116,7 @@ def _tools(value: Any) -> tuple[str, ...]:
     for text in texts:
         if not isinstance(text, str):
             raise Broken("SKILL.md: allowed-tools must be names of tools with spaces between them")
-        if not text.replace("\n", " ").isprintable():
+        if has_hidden(text.replace("\n", " ").replace("\t", " ")):
             raise Broken("SKILL.md: allowed-tools has characters that cannot be seen")
         named += _TOOL.findall(text)
     return tuple(dict.fromkeys(tool.rstrip(",") for tool in named if tool != ","))

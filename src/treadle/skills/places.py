@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from treadle.skills.approved import HOME
 from treadle.skills.content import opened
+from treadle.skills.inert import has_hidden
 
 Origin = Literal["home", "workspace", "shipped"]
 IN_A_WORKSPACE = (".agents", "skills")
@@ -56,4 +57,4 @@ def shipped_place() -> Place:
 
 def printable(name: str) -> str:
     """The name as it is, or escaped where it holds what cannot be seen or is not UTF-8."""
-    return name if name.isprintable() else ascii(name)[1:-1]
+    return name if name.isprintable() and not has_hidden(name) else ascii(name)[1:-1]

@@ -25,6 +25,7 @@ from treadle.skills.places import Origin, Place, home_place, printable, shipped_
 State = Literal["approved", "changed", "new", "available", "broken", "missing"]
 """available: it comes with Treadle, and approving it copies it into the home; missing: approved,
 and gone."""
+Deleted = Literal["folder", "link"]
 MOST = 200
 """Skills of one place that are looked at."""
 _Answer = TypeVar("_Answer")
@@ -41,7 +42,7 @@ class Found(Struct, frozen=True):
     """Why it is broken."""
     description: str = ""
     tools: tuple[str, ...] = ()
-    """Those that it brings."""
+    """Those that it brings, where there are tools of these names."""
     asks_for: tuple[str, ...] = ()
     """Those that it names; one of a workspace gets none of them."""
     sha256: str = ""
@@ -109,16 +110,22 @@ class Shelf:
         place = self._home if workspace is None else workspace_place(workspace)
         return self._approved.take_back(name, place.origin(name))
 
-    def delete(self, name: str) -> Path:
-        """Delete the folder of a skill of the home, and its approval."""
+    def delete(self, name: str) -> Deleted:
+        """Delete the folder of a skill of the home, and its approval. Of a link only the link is deleted."""
         path = self._home.path / name
         if (wrong := wrong_name(name)) is not None:
             raise UsageError(f"No skill can be called so: {wrong}.")
         if not _is_there(self._home, name):
             raise UsageError(f"There is no skill `{name}` in {self._home.path}. Nothing was deleted.")
+        is_link = path.is_symlink()
+        if not is_link and not path.is_dir():
+            raise UsageError(
+                f"{path} is no skill: it is a file, and a skill is a folder. Nothing was deleted; delete the file "
+                "yourself if nobody needs it."
+            )
         self.withdraw(name)
-        _written(path, path.unlink if path.is_symlink() else lambda: shutil.rmtree(path))
-        return path
+        _written(path, path.unlink if is_link else lambda: shutil.rmtree(path))
+        return "link" if is_link else "folder"
 
     # ── Looking ──
 

@@ -6,8 +6,8 @@ from msgspec import Meta
 
 from treadle.domain.calendar import day
 from treadle.domain.events import JournalWritten, MemorySaved
-from treadle.domain.likeness import says_the_same
 from treadle.domain.memories import Memory
+from treadle.domain.words import normalised
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.function import tool
 
@@ -98,7 +98,7 @@ def _fact(text: str, most: int, advice: str) -> str:
 
 
 def _repeats(fact: str, memory: Memory) -> bool:
-    return memory.kind == "long_term" and says_the_same(fact, memory.text)
+    return memory.kind == "long_term" and normalised(fact) == normalised(memory.text)
 
 
 def _told(memory: Memory) -> str:

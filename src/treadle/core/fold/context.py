@@ -70,7 +70,7 @@ def _compacted(state: RunState, data: e.ContextCompacted) -> None:
 
 @on(e.SegmentOpened)
 def _opened(state: RunState, data: e.SegmentOpened) -> None:
-    state.segment = data
+    state.segment, state.segment_at = data, state.latest_at
     if data.reason == "reset":
         _revise(state, ())
 

@@ -12,7 +12,6 @@ class Reminder(Struct, frozen=True, omit_defaults=True, gc=False):
     """A memory as it was recalled."""
 
     memory_id: MemoryId
-    text: str
     score: float = 0.0
     """Between 0 and 1; the higher, the better it fits."""
 

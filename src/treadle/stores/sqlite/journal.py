@@ -273,9 +273,9 @@ def _messages(said: list[Any]) -> tuple[Message, ...]:
 
 
 def _session(facts: Any) -> SessionFacts:
-    workspace, notes, last, segment_id, parent, reason, messages = facts
+    workspace, notes, last, segment_id, parent, reason, messages, opened_at = facts
     opened = None if segment_id is None else SegmentOpened(segment_id, parent, reason, messages)
-    return SessionFacts(opened, None if workspace is None else (workspace, notes), last)
+    return SessionFacts(opened, opened_at or 0.0, None if workspace is None else (workspace, notes), last)
 
 
 def run_record(row: Any) -> RunRecord:

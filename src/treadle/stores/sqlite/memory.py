@@ -4,26 +4,37 @@ Vectors are looked at twice. A code of three bits for each number chooses a few 
 then put in order by the vectors themselves, of which each number is kept as one byte."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 import apsw
+import msgspec
 
-from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.identity import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind
-from treadle.ports.memory import Vector
-from treadle.ports.memory_index import Glance, Near, Pending, VectorsUnavailable
+from treadle.ports.memory import EVERYTHING, Vector, Without
+from treadle.ports.memory_index import (
+    Glance,
+    Hit,
+    MemoryView,
+    Pending,
+    Term,
+    VectorsUnavailable,
+)
 from treadle.stores.sqlite.connection import SQL, Database
 from treadle.stores.sqlite.group import Group
-from treadle.stores.sqlite.remembering import digest, keep_memory
-from treadle.stores.sqlite.writer import Look, Writer
+from treadle.stores.sqlite.remembering import digest, keep_memory, mark
+from treadle.stores.sqlite.writer import Writer
 
 Result = TypeVar("Result")
 CHOSEN_BY_CODE = 512
 """So many are chosen by their codes: enough that the nearest five of all are among them."""
 CACHE_KIBIBYTES = 32 * 1024
 """On a connection that compares vectors: the codes of a hundred thousand memories stay at hand."""
+MOST_OF_A_TERM = 250
+"""So many memories that have a word are looked at, the newest: a word that more of them have says little. FTS5
+would rank all that have any, which costs more than all the rest of a recall."""
 NOTES = 3
 _STEPS = (-0.7, 0.0, 0.7)
 """Where the code cuts the numbers, in shares of what they measure on average. The bits in which two codes differ
@@ -88,75 +99,123 @@ class SqliteMemories:
 
     # ── What finding needs ──
 
-    async def glance(self, agent_id: AgentId, embedder: str | None) -> Glance:
-        def look(db: Database) -> Glance:
-            if db.execute(SQL["any_memory"], (agent_id,)).fetchone() is None:
-                return Glance()
-            notes = _memories(db.execute(SQL["latest_notes"], (agent_id, NOTES)))
-            space = None if embedder is None else _space(db, agent_id, embedder)
-            above = db.execute(SQL["any_memory_above"], (agent_id, space[2] if space else 0)).fetchone()
-            return Glance(False, tuple(reversed(notes)), space[1] if space else None, above is not None)
+    async def read(self, look: Callable[[MemoryView], Result]) -> Result:
+        def looked(db: Database) -> Result:
+            db.execute(
+                "BEGIN"
+            )  # all at one moment; and a lock for each statement would cost more than the statement
+            try:
+                return look(_View(db))
+            finally:
+                db.execute("COMMIT")
 
-        return await self._writer.read(look)
-
-    async def nearest(
-        self, agent_id: AgentId, embedder: str, vector: Vector, limit: int, without: SessionId | None = None
-    ) -> Sequence[Near]:
-        code, in_bytes = _packed(vector)
-
-        def look(db: Database) -> list[Near]:
-            space = _space(db, agent_id, embedder)
-            if space is None or space[1] != len(vector):
-                return []
-            bindings = (space[0], code, CHOSEN_BY_CODE, in_bytes, without, limit)
-            rows = db.execute(SQL["nearest_memories"], bindings)
-            return [Near(_memory(row[1:]), float(row[0])) for row in rows]
-
-        return await self._writer.read(_with_vectors(look))
-
-    async def matching(
-        self, agent_id: AgentId, query: str, limit: int, without: SessionId | None = None
-    ) -> Sequence[Memory]:
-        bindings = (query, agent_id, without, limit)
-        return await self._writer.read(lambda db: _memories(db.execute(SQL["matching_memories"], bindings)))
-
-    async def same(self, agent_id: AgentId, text: str) -> MemoryId | None:
-        bindings = (agent_id, "long_term", digest(text))
-        found = await self._writer.read(lambda db: db.execute(SQL["same_memory"], bindings).fetchone())
-        return None if found is None else str(found[0])
+        return await self._writer.read(looked)
 
     # ── Vectors come in ──
-
-    async def pending(
-        self, agent_id: AgentId, embedder: str, dimensions: int | None, limit: int
-    ) -> Sequence[Pending]:
-        def look(db: Database) -> Sequence[Pending]:
-            space = _space(db, agent_id, embedder)
-            is_of_use = space is not None and dimensions in (None, space[1])
-            done_to = space[2] if space is not None and is_of_use else 0
-            rows = db.execute(SQL["memories_above"], (agent_id, done_to, limit))
-            return [Pending(int(row[0]), _memory(row[1:])) for row in rows]
-
-        return await self._writer.read(look)
 
     async def keep(
         self, agent_id: AgentId, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
     ) -> None:
         if not vectors:
             return
-        made = [(pending.number, *_packed(vector)) for pending, vector in vectors if vector is not None]
+        some = [(pending.number, vector) for pending, vector in vectors if vector is not None]
+        made = await self._writer.read(lambda _: [(number, *_packed(vector)) for number, vector in some])
         dimensions = next((len(vector) for _, vector in vectors if vector is not None), None)
         done_to = max(pending.number for pending, _ in vectors)
 
         def work(group: Group) -> None:
-            space = _space_for(group.db, agent_id, embedder, dimensions)
+            space, is_anew = _space_for(group.db, agent_id, embedder, dimensions)
             group.db.executemany(SQL["insert_memory_code"], ((space, number, code) for number, code, _ in made))
             group.db.executemany(
                 SQL["insert_memory_vector"], ((space, number, in_bytes) for number, _, in_bytes in made)
             )
-            group.db.execute(SQL["memory_space_done"], (done_to, space))
+            if not is_anew:
+                group.db.execute(SQL["memory_space_done"], (done_to, space))
 
         await self._writer.write(work, _nothing, patient=False)
+
+
+class _View:
+    """Implements `ports.memory_index.MemoryView`, on a connection that only this thread uses meanwhile."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def glance(self, agent_id: AgentId, embedder: str | None, without: Without = EVERYTHING) -> Glance:
+        if self._db.execute(SQL["any_memory"], (agent_id,)).fetchone() is None:
+            return Glance()
+        bindings = (agent_id, without.session, without.since, NOTES + len(without.ids))
+        latest = _memories(self._db.execute(SQL["latest_notes"], bindings))
+        notes = tuple([note for note in latest if note.memory_id not in without.ids][:NOTES][::-1])
+        if embedder is None:
+            return Glance(False, notes)
+        space = _space(self._db, agent_id, embedder)
+        above = self._db.execute(SQL["any_memory_above"], (agent_id, space[2] if space else 0)).fetchone()
+        return Glance(False, notes, (space[1] or None) if space else None, above is not None)
+
+    def nearest(
+        self, agent_id: AgentId, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
+    ) -> Sequence[Hit]:
+        space = _space(self._db, agent_id, embedder)
+        if space is None or space[1] != len(vector):
+            return ()
+        left_out, (code, in_bytes), prefix = self._left_out(without), _packed(vector), mark(agent_id)
+        bindings = (space[0], code, CHOSEN_BY_CODE + len(left_out), in_bytes, _listed(left_out), limit)
+        rows = _taught(self._db, lambda: self._db.execute(SQL["nearest_memories"], bindings).fetchall())
+        return [Hit(_memory(row[2:]), _line(row[1], prefix), float(row[0])) for row in rows]
+
+    def matching(
+        self, agent_id: AgentId, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
+    ) -> Sequence[Hit]:
+        if not terms:
+            return ()
+        prefix, worth = mark(agent_id), dict[int, float]()
+        for query in dict.fromkeys([_query(term, prefix) for term in terms]):
+            found = self._db.execute(SQL["memories_with_words"], (query, MOST_OF_A_TERM)).fetchall()
+            rarity = math.log1p(MOST_OF_A_TERM / len(found)) if found else 0.0
+            for (number,) in found:
+                worth[number] = worth.get(number, 0.0) + rarity
+        for number in self._left_out(without):
+            worth.pop(number, None)
+        best = [number for _, number in sorted(zip(worth.values(), worth, strict=True), reverse=True)[:limit]]
+        rows = self._db.execute(SQL["memories_by_number"], (agent_id, _listed(best)))
+        hits = {row[0]: Hit(_memory(row[2:]), _line(row[1], prefix)) for row in rows}
+        return [hits[number] for number in best if number in hits]
+
+    def pending(self, agent_id: AgentId, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
+        space, prefix = _space(self._db, agent_id, embedder), mark(agent_id)
+        is_of_use = space is not None and (dimensions is None or space[1] in (0, dimensions))
+        done_to = space[2] if space is not None and is_of_use else 0
+        rows = self._db.execute(SQL["memories_above"], (agent_id, done_to, limit))
+        return [Pending(int(row[0]), _memory(row[2:]), _line(row[1], prefix)) for row in rows]
+
+    def same(self, agent_id: AgentId, text: str) -> MemoryId | None:
+        found = self._db.execute(SQL["same_memory"], (agent_id, digest(text))).fetchone()
+        return None if found is None else str(found[0])
+
+    def _left_out(self, without: Without) -> list[int]:
+        """The numbers of those that are not wanted."""
+        found: list[int] = []
+        if without.session is not None:
+            own = (without.session, without.since)
+            found += [int(row[0]) for row in self._db.execute(SQL["memories_left_out"], own)]
+        for memory_id in without.ids:
+            found += [int(row[0]) for row in self._db.execute(SQL["number_of_memory"], (memory_id,))]
+        return list(dict.fromkeys(found))
+
+
+def _listed(items: Iterable[str | int]) -> str:
+    return msgspec.json.encode(list(items)).decode() if items else "[]"
+
+
+def _query(term: Term, prefix: str) -> str:
+    """In the language of FTS5. Folded words have no character that means anything in it."""
+    *others, last = [f'"{prefix}{word}"' for word in term.words]
+    return " AND ".join([*others, f"{last} *" if term.begins else last])
+
+
+def _line(words: str, prefix: str) -> str:
+    return f" {words} ".replace(f" {prefix}", " ")
 
 
 def _nothing(_: object) -> None:
@@ -178,11 +237,11 @@ def _forget(db: Database, memory_id: MemoryId) -> bool:
     found = db.execute(SQL["memory_to_forget"], (memory_id,)).fetchone()
     if found is None:
         return False
-    number, agent_id, text = found
+    number, agent_id, words = found
     for (space,) in db.execute(SQL["spaces_of_agent"], (agent_id,)).fetchall():
         db.execute(SQL["forget_memory_code"], (space, number))
         db.execute(SQL["forget_memory_vector"], (space, number))
-    db.execute(SQL["forget_memory_words"], (number, text))
+    db.execute(SQL["forget_memory_words"], (number, words))
     db.execute(SQL["forget_memory"], (number,))
     return True
 
@@ -196,17 +255,22 @@ def _space(db: Database, agent_id: AgentId, embedder: str) -> tuple[int, int, in
     return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
 
 
-def _space_for(db: Database, agent_id: AgentId, embedder: str, dimensions: int | None) -> int:
-    """The space to keep vectors of these dimensions in; None: there is no vector to keep, so any will do."""
+def _space_for(db: Database, agent_id: AgentId, embedder: str, dimensions: int | None) -> tuple[int, bool]:
+    """The space to keep vectors of these dimensions in, and whether all is to be made anew. None: there is no
+    vector to keep, so any space will do."""
     space = _space(db, agent_id, embedder)
     if space is None:
         found = db.execute(SQL["insert_memory_space"], (agent_id, embedder, dimensions or 0)).fetchone()
-        return int(found[0]) if found else 0
-    if dimensions not in (None, space[1]):
-        db.execute(SQL["clear_memory_codes"], (space[0],))
-        db.execute(SQL["clear_memory_vectors"], (space[0],))
-        db.execute(SQL["reset_memory_space"], (dimensions, space[0])).fetchall()
-    return space[0]
+        return int(found[0]) if found else 0, False
+    if dimensions in (None, space[1]):
+        return space[0], False
+    if space[1] == 0:  # the first vector
+        db.execute(SQL["size_memory_space"], (dimensions, space[0]))
+        return space[0], False
+    db.execute(SQL["clear_memory_codes"], (space[0],))
+    db.execute(SQL["clear_memory_vectors"], (space[0],))
+    db.execute(SQL["reset_memory_space"], (dimensions, space[0]))
+    return space[0], True
 
 
 def _packed(vector: Vector) -> tuple[bytes, bytes]:
@@ -225,19 +289,15 @@ def _above(threshold: int) -> bytes:
     return bytes(b"01"[(byte - 256 if byte > 127 else byte) > threshold] for byte in range(256))
 
 
-def _with_vectors(look: Look[Result]) -> Look[Result]:
+def _taught(db: Database, look: Callable[[], Result]) -> Result:
     """The same look, on a connection that knows vectors: it is taught when it is first asked for them."""
-
-    def taught(db: Database) -> Result:
-        try:
-            return look(db)
-        except apsw.SQLError as error:
-            if "no such function" not in str(error):
-                raise
-        _teach(db)
-        return look(db)
-
-    return taught
+    try:
+        return look()
+    except apsw.SQLError as error:
+        if "no such function" not in str(error):
+            raise
+    _teach(db)
+    return look()
 
 
 def _teach(db: Database) -> None:
@@ -250,7 +310,7 @@ def _teach(db: Database) -> None:
             db.load_extension(sqlite_vec.loadable_path())
         finally:
             db.enable_load_extension(False)
-    except (ImportError, AttributeError, OSError, apsw.Error) as error:
+    except Exception as error:  # whatever a package does when it is imported
         raise VectorsUnavailable(
             f"SQLite cannot compare vectors here, because sqlite-vec could not be loaded ({error}). Install "
             "sqlite-vec for this platform, or set the agent's memory.embedder to none."

@@ -1,11 +1,11 @@
 -- name: insert_memory
-INSERT INTO memories (memory_id, agent_id, kind, text, digest, created_at, source, used_at, uses, pinned,
+INSERT INTO memories (memory_id, agent_id, kind, text, words, digest, created_at, source, used_at, uses, pinned,
                       session_id, run_id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: insert_memory_words
-INSERT INTO memory_words (rowid, text) VALUES (?, ?);
+INSERT INTO memory_words (rowid, words) VALUES (?, ?);
 
 -- name: has_memory
 SELECT 1 FROM memories WHERE memory_id = ?;
@@ -16,7 +16,7 @@ WHERE memory_id = ? AND agent_id = ? RETURNING id;
 
 -- name: repeat_same_memory
 UPDATE memories SET used_at = max(coalesce(used_at, 0.0), ?), uses = uses + 1, pinned = max(pinned, ?)
-WHERE agent_id = ? AND kind = ? AND digest = ? RETURNING id;
+WHERE agent_id = ? AND kind = 'long_term' AND digest = ? RETURNING id;
 
 -- name: recalled_memory
 UPDATE memories SET used_at = max(coalesce(used_at, 0.0), ?), uses = uses + 1 WHERE memory_id = ?;
@@ -38,13 +38,20 @@ FROM memories WHERE agent_id = ?1 AND (?2 IS NULL OR kind = ?2) ORDER BY created
 
 -- name: latest_notes
 SELECT memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
-FROM memories WHERE agent_id = ? AND kind = 'journal' ORDER BY created_at DESC, id DESC LIMIT ?;
+FROM memories WHERE agent_id = ?1 AND kind = 'journal' AND (?2 IS NULL OR session_id IS NOT ?2 OR created_at < ?3)
+ORDER BY created_at DESC, id DESC LIMIT ?4;
+
+-- name: memories_left_out
+SELECT id FROM memories WHERE session_id = ? AND created_at >= ?;
+
+-- name: number_of_memory
+SELECT id FROM memories WHERE memory_id = ?;
 
 -- name: pin_memory
 UPDATE memories SET pinned = ? WHERE memory_id = ? RETURNING id;
 
 -- name: same_memory
-SELECT memory_id FROM memories WHERE agent_id = ? AND kind = ? AND digest = ?;
+SELECT memory_id FROM memories WHERE agent_id = ? AND kind = 'long_term' AND digest = ?;
 
 -- name: any_memory
 SELECT 1 FROM memories WHERE agent_id = ? LIMIT 1;
@@ -53,14 +60,15 @@ SELECT 1 FROM memories WHERE agent_id = ? LIMIT 1;
 SELECT 1 FROM memories WHERE agent_id = ? AND id > ? LIMIT 1;
 
 -- name: memories_above
-SELECT id, memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+SELECT id, words, memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
 FROM memories WHERE agent_id = ? AND id > ? ORDER BY id LIMIT ?;
 
--- name: matching_memories
-SELECT memory_id, agent_id, kind, memories.text, created_at, source, used_at, uses, pinned, session_id, run_id
-FROM memory_words JOIN memories ON memories.id = memory_words.rowid
-WHERE memory_words MATCH ?1 AND agent_id = ?2 AND (?3 IS NULL OR session_id IS NOT ?3)
-ORDER BY bm25(memory_words) LIMIT ?4;
+-- name: memories_with_words
+SELECT rowid FROM memory_words WHERE memory_words MATCH ? ORDER BY rowid DESC LIMIT ?;
+
+-- name: memories_by_number
+SELECT id, words, memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+FROM memories WHERE agent_id = ? AND id IN (SELECT value FROM json_each(?));
 
 -- name: nearest_memories
 WITH near AS MATERIALIZED (
@@ -68,11 +76,11 @@ WITH near AS MATERIALIZED (
     ORDER BY vec_distance_hamming(vec_bit(code), vec_bit(?2)) LIMIT ?3
 )
 SELECT 1 - vec_distance_cosine(vec_int8(bytes), vec_int8(?4)) AS likeness,
-       memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+       words, memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
 FROM near
 CROSS JOIN memory_vectors ON memory_vectors.space = ?1 AND memory_vectors.memory = near.memory
 CROSS JOIN memories ON memories.id = near.memory
-WHERE (?5 IS NULL OR session_id IS NOT ?5) ORDER BY likeness DESC LIMIT ?6;
+WHERE near.memory NOT IN (SELECT value FROM json_each(?5)) ORDER BY likeness DESC LIMIT ?6;
 
 -- name: memory_space
 SELECT id, dimensions, done_to FROM memory_spaces WHERE agent_id = ? AND embedder = ?;
@@ -81,8 +89,7 @@ SELECT id, dimensions, done_to FROM memory_spaces WHERE agent_id = ? AND embedde
 SELECT id FROM memory_spaces WHERE agent_id = ?;
 
 -- name: insert_memory_space
-INSERT INTO memory_spaces (agent_id, embedder, dimensions, done_to) VALUES (?, ?, ?, 0)
-RETURNING id, dimensions, done_to;
+INSERT INTO memory_spaces (agent_id, embedder, dimensions, done_to) VALUES (?, ?, ?, 0) RETURNING id;
 
 -- name: clear_memory_codes
 DELETE FROM memory_codes WHERE space = ?;
@@ -91,7 +98,10 @@ DELETE FROM memory_codes WHERE space = ?;
 DELETE FROM memory_vectors WHERE space = ?;
 
 -- name: reset_memory_space
-UPDATE memory_spaces SET dimensions = ?, done_to = 0 WHERE id = ? RETURNING id, dimensions, done_to;
+UPDATE memory_spaces SET dimensions = ?, done_to = 0 WHERE id = ?;
+
+-- name: size_memory_space
+UPDATE memory_spaces SET dimensions = ? WHERE id = ?;
 
 -- name: insert_memory_code
 INSERT OR REPLACE INTO memory_codes (space, memory, code)
@@ -105,7 +115,7 @@ SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM memories WHERE id = ?2);
 UPDATE memory_spaces SET done_to = max(done_to, ?) WHERE id = ?;
 
 -- name: memory_to_forget
-SELECT id, agent_id, text FROM memories WHERE memory_id = ?;
+SELECT id, agent_id, words FROM memories WHERE memory_id = ?;
 
 -- name: forget_memory_code
 DELETE FROM memory_codes WHERE space = ? AND memory = ?;
@@ -114,7 +124,7 @@ DELETE FROM memory_codes WHERE space = ? AND memory = ?;
 DELETE FROM memory_vectors WHERE space = ? AND memory = ?;
 
 -- name: forget_memory_words
-INSERT INTO memory_words (memory_words, rowid, text) VALUES ('delete', ?, ?);
+INSERT INTO memory_words (memory_words, rowid, words) VALUES ('delete', ?, ?);
 
 -- name: forget_memory
 DELETE FROM memories WHERE id = ?;

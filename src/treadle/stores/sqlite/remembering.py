@@ -3,13 +3,15 @@
 import hashlib
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 
 import apsw
 
 from treadle.domain.envelope import Draft
 from treadle.domain.events import JournalWritten, MemoryRecalled, MemorySaved
-from treadle.domain.likeness import normalised
+from treadle.domain.identity import AgentId
 from treadle.domain.memories import Memory
+from treadle.domain.words import folded, normalised
 from treadle.stores.sqlite.connection import SQL, Database
 
 logger = logging.getLogger(__name__)
@@ -19,13 +21,22 @@ ODD = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.SQLError
 
 
 def digest(text: str) -> bytes:
-    """By which a text is known again, whatever its case and white space."""
+    """By which a text is known again, whatever its case, white space and full stop."""
     return hashlib.blake2b(_storable(normalised(text)).encode(), digest_size=16).digest()
 
 
+@lru_cache(maxsize=1024)
+def mark(agent_id: AgentId) -> str:
+    """What the words of an agent's memories begin with. Two agents may have the same; a query asks for the agent
+    too."""
+    return hashlib.blake2b(agent_id.encode(), digest_size=2).hexdigest()
+
+
 def keep_memory(db: Database, memory: Memory) -> bool:
-    """Keep it with its words; whether it is new. One whose id or text is there already is left as it is."""
-    text = _storable(memory.text)
+    """Keep it with its words; whether it is new. One whose id is there already is left as it is, and so is a fact
+    whose text is."""
+    text, prefix = _storable(memory.text), mark(memory.agent_id)
+    words = " ".join([prefix + word for word in folded(text)])
     found = db.execute(
         SQL["insert_memory"],
         (
@@ -33,6 +44,7 @@ def keep_memory(db: Database, memory: Memory) -> bool:
             memory.agent_id,
             memory.kind,
             text,
+            words,
             digest(text),
             memory.created_at,
             memory.source,
@@ -45,7 +57,7 @@ def keep_memory(db: Database, memory: Memory) -> bool:
     ).fetchone()
     if found is None:
         return False
-    db.execute(SQL["insert_memory_words"], (found[0], text))
+    db.execute(SQL["insert_memory_words"], (found[0], words))
     return True
 
 
@@ -69,16 +81,15 @@ def _saved(db: Database, run: int, made: Draft) -> None:
         pinned=data.pinned, session_id=memory.session_id, run_id=memory.run_id,
     )  # fmt: skip
     if not keep_memory(db, kept):
-        same = (at, data.pinned, kept.agent_id, kept.kind, digest(kept.text))
+        same = (at, data.pinned, kept.agent_id, digest(kept.text))
         db.execute(SQL["repeat_same_memory"], same).fetchall()
 
 
 def _journal_written(db: Database, run: int, made: Draft) -> None:
     if isinstance(made.data, JournalWritten):
         memory = _of_run(db, run, made, made.data.memory_id, made.data.text)
-        if memory is not None and not keep_memory(db, memory):
-            same = (made.timestamp, False, memory.agent_id, memory.kind, digest(memory.text))
-            db.execute(SQL["repeat_same_memory"], same).fetchall()
+        if memory is not None:
+            keep_memory(db, memory)
 
 
 def _of_run(db: Database, run: int, made: Draft, memory_id: str, text: str) -> Memory | None:

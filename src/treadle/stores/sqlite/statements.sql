@@ -45,7 +45,7 @@ INSERT INTO said (session_id, run, messages, whole) VALUES (?, ?, ?, ?);
 SELECT (SELECT workspace FROM session_notes WHERE session_id = ?1),
        (SELECT notes FROM session_notes WHERE session_id = ?1),
        (SELECT run_id FROM runs WHERE id = (SELECT max(run) FROM said WHERE session_id = ?1 AND run < ?2)),
-       segment_id, parent, reason, messages
+       segment_id, parent, reason, messages, opened_at
 FROM (SELECT 1) LEFT JOIN (SELECT * FROM segments WHERE session_id = ?1 ORDER BY id DESC LIMIT 1);
 
 -- name: insert_segment

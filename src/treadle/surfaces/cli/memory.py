@@ -89,11 +89,13 @@ async def forget_memories(memory_ids: Sequence[str], json: bool) -> int:
         forgotten = await service.forget(memory_ids)
     runs = sorted({memory.run_id for memory in forgotten if memory.run_id is not None})
     if json:
-        _print_json({"forgotten": [memory.memory_id for memory in forgotten], "still_in_runs": runs})
+        ids = [memory.memory_id for memory in forgotten]
+        _print_json({"forgotten": ids, "made_in_runs": runs, "journals_keep_the_text": True})
         return 0
-    note(f"{_count(len(forgotten))} deleted for good")
-    if runs:
-        note(f"what was said stays in the journal of {', '.join(runs)}")
+    one = len(forgotten) == 1
+    note(f"{_count(len(forgotten))} deleted, with {'its' if one else 'their'} words and vectors")
+    made = f"; made in {', '.join(runs)}" if runs else ""
+    note(f"the journals of runs that said or recalled {'it' if one else 'them'} still hold the text{made}")
     return 0
 
 
@@ -113,11 +115,12 @@ async def import_memories(file: Path, agent: str | None, json: bool) -> int:
         raise UsageError(f"{file} cannot be read: {error.strerror}. Nothing was imported.") from None
     async with own_memories(home) as service:
         await _refuse_unknown(home, service, agent)
-        imported = await service.bring_in(data.splitlines(), agent)
+        imported = await service.bring_in(data, agent, {DEFAULT_AGENT, *home.agents()})
     if json:
         _print_json(imported)
     else:
-        note(f"{_count(imported.new)} imported, {imported.known} there already")
+        skipped = f"; {imported.known} skipped, there already" if imported.known else ""
+        note(f"{_count(imported.new)} imported{skipped}")
     return 0
 
 

@@ -84,7 +84,7 @@ def unpin_memories(memories: Ids, json: Json = False) -> None:
 
 @memory_app.command("forget")
 def forget_memories(memories: Ids, json: Json = False) -> None:
-    """Delete memories for good, with their words and vectors."""
+    """Delete memories with their words and vectors. Journals of runs that said or recalled them keep the text."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.forget_memories, memories, json))
@@ -106,7 +106,8 @@ def import_memories(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Add memories from a file, one JSON object per line: all of them, or none if one is wrong."""
+    """Add memories from a file, one JSON object per line: all of them, or none if one is wrong. Those that an agent
+    has already are skipped."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.import_memories, file, agent, json))

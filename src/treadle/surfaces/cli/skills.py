@@ -2,11 +2,12 @@
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from treadle.domain.errors import UsageError
 from treadle.home import Home
@@ -23,6 +24,20 @@ _ORIGINS = {"home": "home", "workspace": "workspace", "shipped": "treadle"}
 _STATES = {"changed": "changed since"}
 _UNBROKEN = 100_000
 """The width of lines that go into a file or a pipe."""
+_LEAST_OF_A_HASH = 12
+_ACTS = {"write": "can write", "external": "can run something or act outside"}
+"""By the effect of a tool."""
+
+
+class Brought(Struct, frozen=True):
+    """What the tools that a skill names come to here."""
+
+    tools: tuple[str, ...] = ()
+    """They come with the skill."""
+    acting: dict[str, str] = {}
+    """Those of them that do more than look, with what they can do."""
+    unknown: tuple[str, ...] = ()
+    """Names that no tool here has: they bring nothing."""
 
 
 async def list_skills(workspace: str, json: bool) -> int:
@@ -33,6 +48,11 @@ async def list_skills(workspace: str, json: bool) -> int:
     else:
         head = ("SKILL", "ORIGIN", "STATE", "TOOLS", "WHAT IT IS")
         print_table(head, [_cells(found) for found in survey.found])
+        brought = [_brought(found) for found in survey.found]
+        if any(each.acting for each in brought):
+            note("! marks tools that can write, run something or act outside")
+        if any(each.unknown for each in brought):
+            note("? marks names that no tool here has: they bring nothing")
     if survey.left_out:
         note(f"{survey.left_out} more are not shown: there are too many in one place")
     return 0
@@ -50,16 +70,18 @@ async def show_skill(name: str, workspace: str | None, json: bool) -> int:
     return 0
 
 
-async def approve_skill(name: str, workspace: str | None, yes: bool, json: bool) -> int:
+async def approve_skill(name: str, workspace: str | None, yes: bool, sha256: str | None, json: bool) -> int:
     shelf = _shelf()
     found, content = shelf.find(name, _chosen(workspace))
     if content is None or found.state == "broken":
         raise UsageError(f"The skill `{name}` cannot be approved: {found.reason}. Mend it first.")
+    if sha256 is not None:
+        _refuse_another(found, content, sha256)
     if found.state != "approved" and not yes:
         if not Prompt.is_possible():
             raise UsageError(
                 f"Nobody is here to be asked about the skill `{name}`. Read it with `{_command('show', found)}`, "
-                "then approve it with --yes."
+                "then approve it with --yes --sha256 and the hash that is shown there."
             )
         if not await _is_wanted(found, content):
             note(f"{name} is not approved; nothing was changed")
@@ -69,6 +91,8 @@ async def approve_skill(name: str, workspace: str | None, yes: bool, json: bool)
         _print_json(_row(approved))
     else:
         note(f"{name} is approved as it is, {approved.path}; {_brings(approved)}")
+        for line in _warnings(approved):
+            note(line)
         note(f"let an agent use it with `skills: [{name}]` in its file")
     return 0
 
@@ -77,14 +101,15 @@ async def remove_skill(name: str, workspace: str | None, delete: bool, json: boo
     shelf = _shelf()
     if delete and workspace is not None:
         raise UsageError("Only a skill of the home is deleted. One of a workspace is yours to delete.")
-    if delete:
-        shelf.delete(name)
-    elif not shelf.withdraw(name, None if workspace is None else _path(workspace)):  # it may be gone by now
+    place = None if workspace is None else _path(workspace)  # it may be gone by now
+    gone = shelf.delete(name) if delete else None
+    if gone is None and not shelf.withdraw(name, place):
         raise UsageError(f"The skill {name!a} is not approved there. `treadle skills list` shows which are.")
     if json:
         _print_json({"name": name, "removed": True, "deleted": delete})
     else:
-        note(f"{name} is no longer approved{', and its folder is deleted' if delete else ''}")
+        deleted = {"folder": ", and its folder is deleted", "link": "; it was a link, and only the link is deleted"}
+        note(f"{name} is no longer approved{deleted[gone] if gone else ''}")
     return 0
 
 
@@ -130,6 +155,8 @@ def _whole(found: Found, content: Content | None, width: int) -> Generator[str]:
     yield f"from     {_ORIGINS[found.origin]}: {revealed_line(found.path)}"
     yield f"state    {_state(found)}{f': {revealed_line(found.reason)}' if found.reason else ''}"
     yield f"tools    {_brings(found)}"
+    for line in _warnings(found):
+        yield f"warning  {line}"
     yield f"says     {revealed_line(found.description)}"
     if content is None:
         return
@@ -145,13 +172,55 @@ def _whole(found: Found, content: Content | None, width: int) -> Generator[str]:
             yield from quoted(text, width)
 
 
+# ── Its tools ──
+
+
+def _brought(found: Found) -> Brought:
+    """What a run gets of the tools that a skill names: the rule is the engine's, a tool comes by its exact name."""
+    if not found.tools:
+        return Brought()
+    from treadle.tool_names import known_tools  # it knows many things, and most skills name no tools
+
+    known = known_tools()
+    tools = tuple([name for name in found.tools if name in known])
+    acting = {name: _ACTS[known[name].effect] for name in tools if known[name].effect in _ACTS}
+    return Brought(tools, acting, tuple([name for name in found.tools if name not in known]))
+
+
 def _brings(found: Found) -> str:
-    if found.tools:
-        return f"it brings {', '.join(map(revealed_line, found.tools))}"
-    if found.asks_for:
-        named = ", ".join(map(revealed_line, found.asks_for))
-        return f"it brings none; it names {named}, which a skill of a workspace does not get"
-    return "it brings none"
+    if found.asks_for and not found.tools:
+        return f"it brings none; it names {_named(found.asks_for)}, which a skill of a workspace does not get"
+    brought = _brought(found)
+    return f"it brings {_named(brought.tools) or 'none'}"
+
+
+def _warnings(found: Found) -> Generator[str]:
+    brought = _brought(found)
+    for name, what in brought.acting.items():
+        yield f"with this skill an agent gets {revealed_line(name)}, which {what}"
+    if brought.unknown:
+        yield f"no tool here has these names, and they bring nothing: {_named(brought.unknown)}"
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(map(revealed_line, names))
+
+
+# ── Its files ──
+
+
+def _refuse_another(found: Found, content: Content, said: str) -> None:
+    """Raise UsageError unless the hash that was said, or its beginning, is that of what lies there now."""
+    if len(said) < _LEAST_OF_A_HASH or not set(said.lower()) <= set("0123456789abcdef"):
+        raise UsageError(
+            f"--sha256 is {said[:80]!a}; accepted: at least {_LEAST_OF_A_HASH} digits of the hash that "
+            f"`{_command('show', found)}` prints. Nothing was approved."
+        )
+    if not content.sha256.startswith(said.lower()):
+        raise UsageError(
+            f"The skill `{found.name}` is not the one with the sha256 {said[:80]}: what lies there now has "
+            f"{content.sha256}. Nothing was approved; read it again with `{_command('show', found)}`."
+        )
 
 
 def _text(file: SkillFile) -> str | None:
@@ -166,7 +235,10 @@ def _text(file: SkillFile) -> str | None:
 
 def _cells(found: Found) -> tuple[str, ...]:
     what = revealed_line(found.reason or found.description)
-    return revealed_line(found.name), _ORIGINS[found.origin], _state(found), " ".join(found.tools), what
+    brought = _brought(found)
+    marked = [f"{name}!" if name in brought.acting else name for name in brought.tools]
+    tools = " ".join([*marked, *(f"{revealed_line(name)}?" for name in brought.unknown)])
+    return revealed_line(found.name), _ORIGINS[found.origin], _state(found), tools, what
 
 
 def _state(found: Found) -> str:
@@ -179,7 +251,14 @@ def _command(verb: str, found: Found) -> str:
 
 
 def _row(found: Found) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(found), "origin": _ORIGINS[found.origin]}
+    brought = _brought(found)
+    return {
+        **msgspec.structs.asdict(found),
+        "origin": _ORIGINS[found.origin],
+        "tools": brought.tools,
+        "acting_tools": tuple(brought.acting),
+        "unknown_tools": brought.unknown,
+    }
 
 
 def _file_row(file: SkillFile) -> dict[str, Any]:

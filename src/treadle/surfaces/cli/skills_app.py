@@ -41,12 +41,20 @@ def approve_skill(
     name: Name,
     workspace: InWorkspace = None,
     yes: Annotated[bool, typer.Option("--yes", help="You have read it: do not show it and do not ask.")] = False,
+    sha256: Annotated[
+        str | None,
+        typer.Option(
+            "--sha256",
+            metavar="HASH",
+            help="Only if this is its hash, as `show` and `list --json` print it; 12 digits of it are enough.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Let agents use a skill, as it is now. When it changes, it waits for your approval again."""
     from treadle.surfaces.cli import process, skills
 
-    process.perform(partial(skills.approve_skill, name, workspace, yes, json))
+    process.perform(partial(skills.approve_skill, name, workspace, yes, sha256, json))
 
 
 @skills_app.command("remove")

@@ -271,7 +271,7 @@ class _Simulation:
         if request.preamble.system.startswith(INSTRUCTIONS):
             return self._summary(request)
         rounds, done = _progress(request.conversation.messages)
-        if done >= rounds:
+        if done >= rounds or self._chance.random() < 0.1:  # what it has done may be out of its sight
             return say(f"answer {next(self._numbers)}", usage=UNCOUNTED)
         return self._calls()
 

@@ -95,8 +95,11 @@ class Walk:
             elif kind == "folder":
                 yield Entry(Place(folder, name, path), kind)
                 yield from self._inside(folder, name, path, rules, depth)
-            elif not rules.covers(path):
+            elif not rules.covers(path) and not self._is_hidden(name, folder):
                 yield Entry(Place(folder, name, path), kind)
+
+    def _is_hidden(self, name: str, folder: int) -> bool:
+        return self._workspace is not None and self._workspace.hides(name, folder)
 
     def _inside(self, folder: int, name: str, path: str, rules: Ignored, depth: int) -> Iterator[Entry]:
         if depth == _DEEPEST:

@@ -96,6 +96,15 @@ class Workspace:
         """Whether this open folder is one that no tool may look into, by whatever name it was reached."""
         return bool(self._hidden) and _identity(os.fstat(folder)) in self._hidden
 
+    def hides(self, name: str, folder: int) -> bool:
+        """Whether what goes by this name in an open folder is nothing that a tool may see."""
+        if not self._hidden:
+            return False
+        try:
+            return _identity(os.stat(name, dir_fd=folder, follow_symlinks=False)) in self._hidden
+        except OSError:  # there is nothing to hide
+            return False
+
     @contextmanager
     def place(self, path: str) -> Generator[Place]:
         """Where the path leads. Its last name need not be there; the folders before it must be."""
@@ -160,7 +169,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 def kept_out(path: str) -> ToolError:
-    return ToolError(f"{shown(path)} is Treadle's own folder, which no tool may read or change. Leave it alone.")
+    return ToolError(f"{shown(path)} is Treadle's own, which no tool may read or change. Leave it alone.")
 
 
 def explained(error: OSError, path: str) -> ToolError:
@@ -206,6 +215,8 @@ class _Walk:
                 self._into(name)
             elif (target := self._link(name)) is not None:
                 self._follow(target)
+            elif self._workspace.hides(name, self._here):
+                raise kept_out("/".join([*self._names, name]))
             else:
                 return Place(self._here, name, "/".join([*self._names, name]))
         return Place(self._here, HERE, "/".join(self._names) or HERE)

@@ -6,6 +6,7 @@ CREATE TABLE memories (
     agent_id   TEXT    NOT NULL,
     kind       TEXT    NOT NULL,
     text       TEXT    NOT NULL,
+    words      TEXT    NOT NULL,               -- of the text, as they are looked for
     digest     BLOB    NOT NULL,               -- of the text without what does not matter
     created_at REAL    NOT NULL,
     source     TEXT    NOT NULL,
@@ -13,24 +14,29 @@ CREATE TABLE memories (
     uses       INTEGER NOT NULL DEFAULT 0,
     pinned     INTEGER NOT NULL DEFAULT 0,
     session_id TEXT,
-    run_id     TEXT,
-    UNIQUE (agent_id, kind, digest)
+    run_id     TEXT
 ) STRICT;
+
+-- A fact is kept once; a note is kept each time that it is written.
+CREATE UNIQUE INDEX memories_once ON memories (agent_id, digest) WHERE kind = 'long_term';
 
 CREATE INDEX memories_in_order ON memories (agent_id);             -- and, as in every index, the number
 CREATE INDEX memories_of_agent ON memories (agent_id, created_at);
 CREATE INDEX notes_of_agent    ON memories (agent_id, created_at) WHERE kind = 'journal';
+CREATE INDEX memories_of_session ON memories (session_id, created_at) WHERE session_id IS NOT NULL;
 
--- Their words. An identifier is split at its points and underscores, here and in what is looked for, and looked
--- for as a phrase; so it is found whole and by its parts.
+-- Their words, which are split and folded before they come here, like those that are looked for. Each begins with a
+-- mark of the agent: what others remember is not even looked at. Only who has a word is kept, not where: an
+-- identifier is split at its points and underscores, so it is found whole and by its parts.
 CREATE VIRTUAL TABLE memory_words USING fts5 (
-    text, content = 'memories', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
+    words, content = 'memories', content_rowid = 'id', tokenize = 'ascii', detail = 'none', columnsize = 0
 );
 
 -- What is deleted leaves no words behind.
 INSERT INTO memory_words (memory_words, rank) VALUES ('secure-delete', 1);
 
--- The vectors that one embedder has made for one agent. Memories above `done_to` have none yet.
+-- The vectors that one embedder has made for one agent. Memories above `done_to` have none yet. Where nothing but
+-- refusals has come of it, the dimensions are 0.
 CREATE TABLE memory_spaces (
     id         INTEGER PRIMARY KEY,
     agent_id   TEXT    NOT NULL,
