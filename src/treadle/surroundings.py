@@ -31,7 +31,10 @@ class HomeSurroundings:
         return str(self._home.workspace_path(agent))
 
     def notes(self, agent: AgentSpec) -> str:
-        return agents_md(self._home.workspace_path(agent))
+        path = self._home.workspace_path(agent)
+        if agent.workspace is None and not path.is_dir():
+            return ""  # one of the home's own, which no tool has used yet
+        return agents_md(path)
 
     def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:
         return self._skills.load(name, agent.skills, self._home.workspace(agent), file)

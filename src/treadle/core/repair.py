@@ -27,8 +27,8 @@ class Transcript:
         """A guess at the tokens of each message."""
         self.tokens = 0
         """Of all of them."""
-        self.characters = 0
-        """How much they hold, pictures included."""
+        self.pictures = 0
+        """Characters of the pictures in them."""
         self.recalled: set[str] = set()
         """The lines of memory that it shows."""
         self._ids: set[str] = set()
@@ -96,18 +96,12 @@ class Transcript:
         self.messages.append(message)
         self.sizes.append(size)
         self.tokens += size
-        for part in message.parts:
-            self.characters += _length(part)
-            if isinstance(part, Text) and message.role == "user":
-                self.recalled.update(shown_in(part.text))
-
-
-def _length(part: Part) -> int:
-    match part:
-        case Text(text) | Thinking(text=text):
-            return len(text)
-        case ToolUse(arguments=text) | ToolResult(content=text) | Image(data=text):
-            return len(text)
+        if message.role == "user":
+            for part in message.parts:
+                if isinstance(part, Text):
+                    self.recalled.update(shown_in(part.text))
+                elif isinstance(part, Image):
+                    self.pictures += len(part.data)
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:

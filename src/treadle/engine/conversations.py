@@ -6,10 +6,10 @@ from collections import OrderedDict
 from msgspec import Struct
 
 from treadle.core.repair import Transcript
-from treadle.core.tokens import TokenCount
+from treadle.core.tokens import CHARACTERS_PER_TOKEN, TokenCount
 from treadle.domain.identity import RunId, SessionId
 
-MOST_SESSIONS = 256
+MOST_SESSIONS = 64
 MOST_CHARACTERS = 32_000_000
 """Of all conversations together. Their bytes are kept beside them: it may be three times that."""
 
@@ -20,6 +20,11 @@ class Said(Struct, frozen=True):
     transcript: Transcript
     tokens: TokenCount
     counted_by: tuple[str, str] | None = None
+
+    @property
+    def characters(self) -> int:
+        """About how much it holds."""
+        return self.transcript.tokens * CHARACTERS_PER_TOKEN + self.transcript.pictures
 
 
 class Conversations:
@@ -33,7 +38,7 @@ class Conversations:
         """What the session has said, up to and with this run, which has ended."""
         self._drop(session_id)
         self._kept[session_id] = (run_id, said)
-        self._characters += said.transcript.characters
+        self._characters += said.characters
         while self._kept and (len(self._kept) > MOST_SESSIONS or self._characters > MOST_CHARACTERS):
             self._drop(next(iter(self._kept)))
 
@@ -46,4 +51,4 @@ class Conversations:
     def _drop(self, session_id: SessionId) -> None:
         found = self._kept.pop(session_id, None)
         if found is not None:
-            self._characters -= found[1].transcript.characters
+            self._characters -= found[1].characters

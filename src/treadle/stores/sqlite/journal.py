@@ -90,8 +90,7 @@ class SqliteJournal:
             group.own(row)
             group.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
-            facts = db.execute(SQL["session_facts"], (row.origin.session_id, row.id)).fetchone()
-            return row.origin, row.epoch, recovering, events, facts
+            return row.origin, row.epoch, recovering, events, _facts(db, row)
 
         origin, epoch, recovering, events, facts = await self._writer.write(work, _nothing, patient=True)
         return Claim(
@@ -272,7 +271,18 @@ def _messages(said: list[Any]) -> tuple[Message, ...]:
     return tuple([message for record in said for message in _decode_said(record[0])])
 
 
+def _facts(db: Database, row: RunRow) -> Any:
+    """What the session has settled before this run; None where it is the first to have begun in it."""
+    session = row.origin.session_id
+    last = db.execute(SQL["last_said"], (session, row.id)).fetchone()
+    if last is None or last[0] is None:
+        return None
+    return db.execute(SQL["session_facts"], (session, last[0])).fetchone()
+
+
 def _session(facts: Any) -> SessionFacts:
+    if facts is None:
+        return SessionFacts()
     workspace, notes, last, segment_id, parent, reason, messages, opened_at = facts
     opened = None if segment_id is None else SegmentOpened(segment_id, parent, reason, messages)
     return SessionFacts(opened, opened_at or 0.0, None if workspace is None else (workspace, notes), last)

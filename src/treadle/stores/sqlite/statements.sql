@@ -41,12 +41,14 @@ ORDER BY run;
 -- name: insert_said
 INSERT INTO said (session_id, run, messages, whole) VALUES (?, ?, ?, ?);
 
+-- name: last_said
+SELECT max(run) FROM said WHERE session_id = ? AND run < ?;
+
 -- name: session_facts
-SELECT (SELECT workspace FROM session_notes WHERE session_id = ?1),
-       (SELECT notes FROM session_notes WHERE session_id = ?1),
-       (SELECT run_id FROM runs WHERE id = (SELECT max(run) FROM said WHERE session_id = ?1 AND run < ?2)),
-       segment_id, parent, reason, messages, opened_at
-FROM (SELECT 1) LEFT JOIN (SELECT * FROM segments WHERE session_id = ?1 ORDER BY id DESC LIMIT 1);
+SELECT workspace, notes, run_id, segment_id, parent, reason, messages, opened_at
+FROM runs LEFT JOIN session_notes ON session_notes.session_id = ?1
+     LEFT JOIN (SELECT * FROM segments WHERE session_id = ?1 ORDER BY id DESC LIMIT 1)
+WHERE runs.id = ?2;
 
 -- name: insert_segment
 INSERT INTO segments (segment_id, session_id, parent, run, reason, messages, opened_at)
