@@ -102,7 +102,7 @@ def counts(data: bytes) -> tuple[int, int, int, int]:
 def tokens_in(text: str) -> int:
     """A guess at the tokens of a text. What it costs is bounded, however long the text is."""
     length = len(text)
-    if length <= _SHORT and text.isidentifier():
+    if length <= _SHORT and text.isascii() and text.isidentifier():
         return (length + 2) // 3
     if length > _WHOLE:
         last, pieces = length - _PIECE, _FEW if length <= _LONG_TEXT else _MANY
