@@ -244,9 +244,11 @@ async def own(run_id: RunId, deps: Deps) -> AsyncGenerator[Log, None]:
     claim = await _claim(run_id, deps)
     try:
         log = Log(claim, deps, await _said_before(claim, deps))
-    except Exception:  # a journal that cannot be folded: leave it for a version that can
-        later = Release(wake_at=deps.clock.now() + PAUSE_AFTER_A_FAULT)
-        await deps.journal.advance(Advance(run_id, claim.epoch, ANY, release=later))
+    except BaseException as fault:  # a journal that cannot be folded is left for a version that can
+        pause = PAUSE_AFTER_A_FAULT if isinstance(fault, Exception) else 0.0
+        later = Release(wake_at=deps.clock.now() + pause)
+        with suppress(Fenced):
+            await deps.journal.advance(Advance(run_id, claim.epoch, ANY, release=later))
         raise
     try:
         try:

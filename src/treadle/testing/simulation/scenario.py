@@ -82,10 +82,9 @@ def simulate(schedule: Schedule) -> Report:
 
 
 def _drain(loop: SimulatedLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
+    while tasks := asyncio.all_tasks(loop):  # those that end may begin others
+        for task in tasks:
+            task.cancel()
         loop.run_until_complete(asyncio.wait(tasks))
 
 
