@@ -152,7 +152,7 @@ def test_a_keeper_that_was_killed_is_replaced_and_leaves_nothing(workspace: Path
 
 
 def homes() -> set[Path]:
-    """The private homes of commands that nobody looks after any more. Tests that run beside this one have theirs."""
+    """The private homes of commands that nobody looks after any more."""
     found = Path(tempfile.gettempdir()).glob("treadle-*-*")
     return {path for path in found if not Path("/proc", path.name.split("-")[1]).exists()}
 
