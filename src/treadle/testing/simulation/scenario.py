@@ -82,10 +82,12 @@ def simulate(schedule: Schedule) -> Report:
 
 
 def _drain(loop: SimulatedLoop) -> None:
-    while tasks := asyncio.all_tasks(loop):  # those that end may begin others
+    for _ in range(3):  # those that end may begin others
+        tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()
-        loop.run_until_complete(asyncio.wait(tasks))
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks))
 
 
 class _Simulation:
