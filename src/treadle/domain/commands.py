@@ -1,8 +1,5 @@
 """What can be asked of a session itself, between its runs. Every surface takes the same words."""
 
-from collections.abc import Mapping
-from typing import Literal
-
 from msgspec import Struct
 
 from treadle.domain.errors import UsageError
@@ -41,17 +38,6 @@ class AskUsage(Struct, frozen=True, tag="usage", tag_field="kind"):
 
 SessionCommand = CompactSession | ResetSession | UndoSession | PinMessage | AskMemory | AskUsage
 """Each is a run of its own in the session, that answers no message."""
-
-Word = Literal["compact", "reset", "undo", "pin", "memory", "usage"]
-COMMANDS: Mapping[Word, str] = {
-    "compact": "/compact [FOCUS]  fold the middle of the conversation into a summary",
-    "reset": "/reset  go on with an empty conversation",
-    "undo": "/undo  take the latest compaction or reset back",
-    "pin": "/pin [TEXT]  keep a text, or your last message, through every compaction",
-    "memory": "/memory [TEXT]  what the agent remembers, or what of it fits a text",
-    "usage": "/usage  what this session has used",
-}
-"""The words, each with its line of help."""
 
 
 def in_words(command: SessionCommand) -> str:
