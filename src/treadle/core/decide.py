@@ -1,6 +1,7 @@
 """What a run does next, given all that has happened to it. Pure: the same state and time give the same step."""
 
 from treadle.core import guards
+from treadle.core.context import input_estimate
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
 from treadle.core.guards.verdict import Stop, strictest
@@ -62,9 +63,10 @@ def _call_model(
     verdict = strictest(guards.PACE, state, now)
     if isinstance(verdict, Stop):
         return _finish(state, verdict)
-    if (step := make_room(state)) is not None:
+    size = input_estimate(state)
+    if (step := make_room(state, size)) is not None:
         return step
-    if overflows(state):
+    if overflows(state, size):
         return Finish(_or_what_was_claimed(state, overflow(state)))
     if verdict is not None:
         events += verdict.events
@@ -149,7 +151,7 @@ def completed(state: RunState) -> Outcome:
 
 def _after_failure(state: RunState, failure: LlmError) -> Trim | Compact | FallBack | Finish:
     """A model call has failed for good: a shorter conversation, another model, or the end."""
-    if failure.compact and (step := make_room(state)) is not None:
+    if failure.compact and (step := make_room(state, input_estimate(state))) is not None:
         return step
     following = fallback_after(state, failure.message) if failure.next_model else None
     if following is not None:

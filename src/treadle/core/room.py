@@ -42,13 +42,12 @@ def most_input(state: RunState) -> int:
     return state.window - reply
 
 
-def make_room(state: RunState) -> Compact | Trim | None:
-    """What is to be done before the model is asked, if anything."""
+def make_room(state: RunState, size: int) -> Compact | Trim | None:
+    """What is to be done before the model is asked for that many tokens, if anything."""
     limit = state.agent.limits.history_messages
     if limit is not None and "history" not in state.spent and (step := _within(state, limit)):
         return step
     refused = state.failure is not None and state.failure.compact
-    size = input_estimate(state)
     if refused or size > most_input(state):
         for way in WAYS:
             if way not in state.spent and (step := _plan(state, way, "overflow")):
@@ -67,11 +66,12 @@ def _is_worth_it(state: RunState, size: int, step: Compact) -> bool:
     return left <= state.agent.compaction.at * state.window
 
 
-def overflows(state: RunState) -> bool:
-    """Whether the conversation cannot be sent, as far as we can tell. As long as the provider has not shown how it
-    counts, we can tell little: then it is asked."""
-    known = state.tokens.reports and len(state.transcript.messages) > 1
-    return bool(known) and input_estimate(state) > state.window
+def overflows(state: RunState, size: int) -> bool:
+    """Whether a request of that many tokens cannot be sent, as far as we can tell. As long as the provider has not
+    shown how it counts, we can tell little: then it is asked."""
+    if size <= state.window:
+        return False
+    return state.tokens.reports > 0 and len(state.transcript.messages) > 1
 
 
 def overflow(state: RunState, reason: str = "") -> Outcome:

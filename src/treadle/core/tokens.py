@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final, NamedTuple, cast
 
-from treadle.domain.messages import Image, Message, Text, ToolResult, ToolUse
+from treadle.domain.messages import Image, Message, ToolResult, ToolUse
 from treadle.domain.observations import text_of
 from treadle.domain.tools import ToolSpec
 
@@ -125,17 +125,19 @@ def tokens_in(text: str) -> int:
 
 def tokens_of(message: Message) -> int:
     """A guess at the tokens of a message as it is sent."""
-    tokens = _MESSAGE
+    around, said = _MESSAGE, list[str]()
     for part in message.parts:
-        if isinstance(part, Text):
-            tokens += tokens_in(part.text)
-        elif isinstance(part, ToolResult):
-            tokens += tokens_in(text_of(part.content)) + _RESULT
+        if isinstance(part, ToolResult):
+            said.append(text_of(part.content))
+            around += _RESULT
         elif isinstance(part, ToolUse):
-            tokens += tokens_in(part.name) + tokens_in(part.arguments) + _CALL
+            said += (part.name, part.arguments)
+            around += _CALL
+        elif isinstance(part, Image):
+            around += _IMAGE
         else:
-            tokens += _IMAGE if isinstance(part, Image) else tokens_in(part.text)
-    return tokens
+            said.append(part.text)
+    return around + tokens_in(" ".join(said))  # at once: most of what it costs, it costs for a short text too
 
 
 def tokens_of_tool(tool: ToolSpec) -> int:
