@@ -3,6 +3,7 @@
 A reader that falls behind is cut off with a reset that it can resume from; a run never waits for a reader."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
@@ -13,7 +14,12 @@ from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.identity import Instant, RunId
 from treadle.ports.clock import Clock, Ids
 
+logger = logging.getLogger(__name__)
+
 End = tuple[Origin, RunEnd]
+Observer = Callable[[Origin, int, Sequence[Draft]], None]
+"""Sees all that is committed, in the order of commits: whose, the sequence of the first, and the events. It must
+not block, and what it raises is its own loss."""
 
 BACKLOG = 10_000
 """How many events a reader may be behind before it is cut off."""
@@ -87,10 +93,16 @@ class Hub:
         """Runs that were submitted here and have not ended."""
         self._owners: dict[RunId, Callable[[], None]] = {}
         self._speech: dict[RunId, Speech] = {}
+        self.observers: list[Observer] = []
 
     # ── What the journal tells ──
 
     def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        for observer in self.observers:
+            try:
+                observer(origin, first, drafts)
+            except Exception:
+                logger.exception("an observer of events failed; the run goes on")
         readers = self._readers.get(origin.run_id)
         if readers:
             for offset, made in enumerate(drafts):

@@ -5,7 +5,7 @@ from typing import Literal
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import SessionCommand
 from treadle.domain.events.vocabulary import EventData, durable, live
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.identity import Instant, RunId, TokenId
 from treadle.domain.messages import Message
 from treadle.domain.models import UNKNOWN_WINDOW, Profile
 from treadle.domain.permissions import Asker
@@ -23,6 +23,8 @@ class RunQueued(EventData, frozen=True):
     """Who sent the message and can be asked something back; None: nobody."""
     command: SessionCommand | None = None
     """It is no message that is to be answered, but something to be done to the session."""
+    token: TokenId | None = None
+    """The access token it was asked for with; None: nobody needed one."""
 
 
 @durable("user_message")

@@ -49,10 +49,10 @@ CHECKED_WHOLE_BELOW = 64 * 2**20
 
 
 def load_statements() -> dict[str, str]:
-    """The statements of `statements.sql` and `memory.sql` by their names."""
+    """The statements of the files beside this one, by their names."""
     folder, found = resources.files("treadle.stores.sqlite"), dict[str, str]()
-    for file in ("statements.sql", "memory.sql"):
-        parts = re.split(r"^-- name: (\w+)\n", folder.joinpath(file).read_text(), flags=re.MULTILINE)
+    for file in (entry for entry in folder.iterdir() if entry.name.endswith(".sql")):
+        parts = re.split(r"^-- name: (\w+)\n", file.read_text(), flags=re.MULTILINE)
         found |= {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
     return found
 
