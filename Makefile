@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 UV     := uv==0.13.7
 CORES  := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test lint bench simulate peers clean
+.PHONY: demo test lint bench simulate peers phoenix clean
 
 demo: $(READY)
 	@TREADLE_HOME=$${TREADLE_HOME:-$(CURDIR)/.demo} $(BIN)/python -m treadle.surfaces.demo
@@ -27,11 +27,16 @@ simulate: $(READY)
 	$(BIN)/python -m treadle.testing.simulation --schedules $(or $(SCHEDULES),1000000) --processes $(CORES)
 
 peers: $(READY)
-	npm install --silent --no-audit --no-fund --prefix .peers @copilotkit/aimock@1.43.0
+	npm install --silent --no-audit --no-fund --prefix .peers @copilotkit/aimock@1.43.0 eventsource@3.0.7
 	$(BIN)/pytest tests/peers
 
+phoenix: $(READY)
+	test -x .phoenix/bin/phoenix || $(PYTHON) -m venv .phoenix
+	.phoenix/bin/python -m pip install --quiet --disable-pip-version-check arize-phoenix==20.26.1
+	$(BIN)/pytest tests/peers/test_phoenix.py
+
 clean:
-	rm -rf $(VENV) .demo .peers .pytest_cache .ruff_cache .hypothesis bench/.envs
+	rm -rf $(VENV) .demo .peers .phoenix .pytest_cache .ruff_cache .hypothesis bench/.envs
 
 $(READY): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Treadle needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'

@@ -24,6 +24,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "memory": {"domain", "ports"},
     "skills": {"domain", "ports"},
     "dispatch": {"domain", "ports"},
+    "keeping": {"domain", "ports"},
+    "remote": {"domain", "ports", "service"},
+    "telemetry": {"domain", "ports"},
+    "automation": {"domain", "ports", "service"},
     "system": {"domain"},
     "settings": set(),
     "database_url": {"domain"},
@@ -36,7 +40,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "app",
         "assembly",
         "memory_assembly",
+        "keeping_assembly",
+        "doctor_assembly",
+        "telemetry_assembly",
+        "automation_assembly",
         "tool_names",
+        "database_url",
+        "remote",
         "service",
         "domain",
         "ports",
@@ -52,17 +62,28 @@ MAY_IMPORT: dict[str, set[str]] = {
 `library` turns functions into tools, so it knows the decorator. A surface opens an engine (`app`) or
 only shows and keeps what is in the home, its vault included; of the ports it knows the values that the service
 answers with."""
-WIRES = {"app", "assembly", "memory_assembly", "surroundings", "testing", "tool_names"}
+WIRES = {
+    "app",
+    "assembly",
+    "memory_assembly",
+    "keeping_assembly",
+    "doctor_assembly",
+    "telemetry_assembly",
+    "automation_assembly",
+    "surroundings",
+    "testing",
+    "tool_names",
+}
 """The composition root in its parts, and the doubles that are wired like it."""
 DEMO = Path("surfaces/demo.py")
 """Shows a run on the scripted model, and says so."""
-ADAPTERS = {"models", "tools", "stores", "sandbox", "vault", "memory", "skills", "dispatch"}
+ADAPTERS = {"models", "tools", "stores", "sandbox", "vault", "memory", "skills", "dispatch", "keeping", "telemetry"}
 IMPURE = {
     "asyncio", "aiohttp", "apsw", "typer", "time", "os", "random", "logging", "socket", "ssl", "sqlite3",
     "subprocess", "threading", "pathlib", "secrets", "datetime", "tempfile", "shutil", "signal", "sys", "urllib",
     "http",
 }  # fmt: skip
-KNOW_THE_CALENDAR = {Path("domain/envelope.py"), Path("domain/calendar.py")}
+KNOW_THE_CALENDAR = {Path("domain/envelope.py"), Path("domain/calendar.py"), Path("domain/schedules.py")}
 """They put a moment that they are given into words; none of them asks what time it is."""
 NEEDS_A_NETWORK = {"aiohttp", "typer", "apsw", "yaml"}
 

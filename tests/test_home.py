@@ -87,7 +87,7 @@ def test_the_configuration_names_providers_and_defaults(home: Home) -> None:
         ),
         ("providers: {a/b: {base_url: http://x}}", "providers: the name `a/b` must not be empty and must not"),
         ("defaults: {modle: x}", "defaults.modle is not a known key; did you mean `model`?"),
-        ("server: {port: 1}", "server: this version does not support it yet (found a mapping); remove it"),
+        ("server: {port: 70000}", "server.port must be from 0 to 65535, found 70000"),
     ],
 )
 def test_a_wrong_configuration_is_one_line_without_secrets(home: Home, text: str, line: str) -> None:
@@ -120,7 +120,7 @@ def test_an_agent_file_with_everything_that_this_version_obeys(home: Home) -> No
         loop: {doom_loop: strict, final_marker: DONE}
         fallbacks: []
         quotas: {max_llm_tokens_per_hour: null, credits: null}
-        heartbeat: null
+        heartbeat: {every: null, message: null}
         """,
     )
     spec = home.agent("a")
@@ -209,8 +209,8 @@ ACCEPTED = (
         ("{name: a, model: x, fallbacks: y}", "fallbacks: found the text `y`; accepted: a list of text"),
         ("{name: a, model: x, routing: {tiers: [{upto: 1}]}}", "routing.tiers[0].model is missing"),
         (
-            "{name: a, model: x, limits: {cost: 1}}",
-            "limits.cost: this version does not support it yet (found the number 1); remove it",
+            "{name: a, model: x, limits: {max_depth: 2}}",
+            "limits.max_depth: this version does not support it yet (found the number 2); remove it",
         ),
     ],
 )

@@ -4,9 +4,9 @@ import asyncio
 import inspect
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
@@ -16,7 +16,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import command_in
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
-from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, SteerMode, StreamReset
+from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, SteerMode
 from treadle.domain.identity import ApprovalId, RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.providers import ApiMode, ProviderConfig
@@ -40,12 +40,18 @@ from treadle.ports.model import Model
 from treadle.ports.tool import Tool
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.environment import SYSTEM_PATH
-from treadle.service import Answer, Service, Submission, Ticket
+from treadle.service import Answer, LocalService, Submission, Ticket
+from treadle.service.following import without_resets
+from treadle.service.front import Front
 from treadle.surroundings import HomeSurroundings
 from treadle.system import SystemClock, TimeOrderedIds
 from treadle.tools.builtin import builtin
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
+
+if TYPE_CHECKING:
+    from treadle.telemetry.metrics import Metrics
+    from treadle.telemetry_assembly import Observing, Telemetry
 
 _Answer = TypeVar("_Answer")
 
@@ -60,6 +66,7 @@ class Engine:
         home: Home | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        telemetry: "Telemetry | None" = None,
     ) -> None:
         self._home = home or Home.from_environment(os.environ)
         self._database = database
@@ -86,10 +93,30 @@ class Engine:
         self._tools.add_plugins()
         self._hooks: list[Hook] = []
         around = HomeSurroundings(self._home, config.house_rules)
+        self._observing = None if telemetry is None else self._observed(telemetry)
         self._known = Known(
-            self._home, self._models, self._tools, self._hooks, self._vault, around, self._clock, self._ids
+            self._home,
+            self._models,
+            self._tools,
+            self._hooks,
+            self._vault,
+            around,
+            self._clock,
+            self._ids,
+            self._observing,
+            config.credits.per_dollar,
         )
         self._parts: Parts | None = None
+
+    def _observed(self, wanted: "Telemetry") -> "Observing":
+        from treadle.telemetry_assembly import Observing  # an engine that nobody watches needs none of it
+
+        return Observing(wanted, self._home, self._models, self._vault, self._clock)
+
+    @property
+    def metrics(self) -> "Metrics | None":
+        """What is counted, where `telemetry` asks for it."""
+        return None if self._observing is None else self._observing.metrics
 
     # ── What it knows ──
 
@@ -205,15 +232,9 @@ class Engine:
 
         A reader that is too slow sees a `stream_reset` and goes on from the journal: no durable event is missing,
         tokens may be."""
-        last = after
-        while True:
-            cut_off = False
-            async for event in self.service.events(RunId(run_id), last):
-                last = event.sequence if event.durable else last
-                cut_off = isinstance(event.data, StreamReset)
+        async with aclosing(without_resets(self.service, RunId(run_id), after)) as events:
+            async for event in events:
                 yield event
-            if not cut_off:
-                return
 
     def run_sync(self, agent: Agent | AgentSpec, message: str, **options: Unpack[Options]) -> Result:
         """For scripts: open the engine, run, close it. Do not call it from async code."""
@@ -289,8 +310,22 @@ class Engine:
     # ── Opening and closing ──
 
     @property
-    def service(self) -> Service:
+    def service(self) -> LocalService:
         return self._open_parts.service
+
+    @property
+    def front(self) -> Front:
+        """What it offers beside runs, to those who ask from outside."""
+        return self._open_parts.front
+
+    def announce(self, socket: Path) -> None:
+        """Tell other commands of this user where they can attach to this process."""
+        if (lock := self._open_parts.lock) is not None:
+            lock.announce(str(socket))
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
 
     @property
     def busy(self) -> bool:

@@ -4,11 +4,11 @@ import asyncio
 import math
 import os
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import cast, get_args
+from functools import cache, partial
+from typing import TYPE_CHECKING, cast, get_args
 
 import msgspec
 
@@ -29,18 +29,30 @@ from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import ModelRequest
 from treadle.ports.surroundings import Surroundings
-from treadle.ports.vault import Vault
 from treadle.sandbox.secrecy import undumpable
-from treadle.service import Service
+from treadle.service import LocalService
+from treadle.service.access import Access
+from treadle.service.automating import Automation
+from treadle.service.front import Front
+from treadle.service.keeping import Housekeeping
+from treadle.service.memory import MemoryService
+from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
+from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.connection import open_database, open_reader, open_to_look
+from treadle.stores.sqlite.deleting import SqliteDeletions
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.lock import DatabaseLock
+from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter, Writer
 from treadle.system import SystemClock, TimeOrderedIds, worker_name
 from treadle.tools.toolbox import ToolRegistry
+from treadle.vault.vault import HomeVault
+
+if TYPE_CHECKING:
+    from treadle.telemetry_assembly import Observing
 
 TOOL_TIMEOUT = "TREADLE_TOOL_TIMEOUT_SECS"
 
@@ -53,14 +65,17 @@ class Known:
     models: ModelRegistry
     tools: ToolRegistry
     hooks: list[Hook]
-    vault: Vault
+    vault: HomeVault
     surroundings: Surroundings
     clock: Clock
     ids: Ids
+    observing: "Observing | None" = None
+    """Who counts, logs and traces what is committed; None: nobody."""
+    credits_per_dollar: float = 1.0
 
 
 @asynccontextmanager
-async def observe(database: str | None = None, *, home: Home | None = None) -> AsyncGenerator[Service, None]:
+async def observe(database: str | None = None, *, home: Home | None = None) -> AsyncGenerator[LocalService, None]:
     """Look at a database without owning it: nothing is worked on, and its owner, if it has one, goes on."""
     where = database or (home or Home.from_environment(os.environ)).database_url
     clock, ids = SystemClock(), TimeOrderedIds()
@@ -71,7 +86,8 @@ async def observe(database: str | None = None, *, home: Home | None = None) -> A
     try:
         sessions = SqliteSessions(writer)
         models, tools = ModelRegistry({}), ToolRegistry()
-        yield Service(journal, journal, approvals, sessions, hub, models, tools, NoVault(), clock, ids)
+        books = SqliteAccounts(writer, clock)
+        yield LocalService(journal, journal, approvals, sessions, hub, models, tools, NoVault(), clock, ids, books)
     finally:
         await journal.close()
 
@@ -97,10 +113,18 @@ class Parts:
     """What an open engine consists of."""
 
     def __init__(
-        self, dispatcher: LocalDispatcher, service: Service, clock: Clock, closing: AsyncExitStack
+        self,
+        dispatcher: LocalDispatcher,
+        service: LocalService,
+        front: Front,
+        lock: DatabaseLock | None,
+        clock: Clock,
+        closing: AsyncExitStack,
     ) -> None:
         self.dispatcher = dispatcher
         self.service = service
+        self.front = front
+        self.lock = lock
         self._clock = clock
         self._closing = closing
         self._looking: set[asyncio.Task[None]] = set()
@@ -115,8 +139,9 @@ class Parts:
             dispatcher.wake(run_id, at)
 
         async with AsyncExitStack() as opened:
-            if path != ":memory:":
-                opened.callback(DatabaseLock(path).release)
+            lock = None if path == ":memory:" else DatabaseLock(path)
+            if lock is not None:
+                opened.callback(lock.release)
             hub = Hub(clock, ids, wake)
             writer = _writer(path, hub)
             journal = SqliteJournal(writer, hub, clock)
@@ -124,10 +149,12 @@ class Parts:
             opened.callback(hub.lost, StoreError("The engine was closed; open it again to go on."))
             with suppress(StoreFull):  # then they run out by themselves; what is there can be read meanwhile
                 await journal.void_leases()
+            if known.observing is not None:
+                await known.observing.begin(hub, journal, journal, opened)
             deps = await _deps(known, database, journal, writer, hub, opened)
             dispatcher = LocalDispatcher(journal, clock, deps.worker)
             opened.push_async_callback(dispatcher.stop)
-            service = Service(
+            service = LocalService(
                 journal,
                 journal,
                 deps.approvals,
@@ -138,9 +165,14 @@ class Parts:
                 known.vault,
                 clock,
                 ids,
+                SqliteAccounts(writer, clock),
+                known.credits_per_dollar,
             )
-            await dispatcher.start(partial(advance, deps=deps))
-            return cls(dispatcher, service, clock, opened.pop_all())
+            work = partial(advance, deps=deps)
+            await dispatcher.start(work if known.observing is None else known.observing.around(work))
+            front = _front(known, path, writer, deps, _automation(known, writer, service, journal, hub))
+            opened.push_async_callback(front.access.close)
+            return cls(dispatcher, service, front, lock, clock, opened.pop_all())
 
     def look_again(self) -> None:
         task = asyncio.get_running_loop().create_task(self._look_again())
@@ -184,6 +216,29 @@ async def _deps(
         results=SqliteResults(writer),
         sessions=SqliteSessions(writer),
         memories=memories,
+    )
+
+
+def _automation(
+    known: Known, writer: Writer, service: LocalService, journal: SqliteJournal, hub: Hub
+) -> Callable[[], Automation]:
+    @cache
+    def made() -> Automation:
+        from treadle.automation_assembly import automation  # which an engine that only runs agents does without
+
+        return automation(known, writer, service, journal, hub)
+
+    return made
+
+
+def _front(known: Known, path: str, writer: Writer, deps: Deps, automation: Callable[[], Automation]) -> Front:
+    memories = SqliteMemories(writer)
+    return Front(
+        Access(SqliteTokens(writer), known.clock, known.ids),
+        SqliteRequests(writer),
+        MemoryService(memories, deps.memories, memories, known.vault, known.clock, known.ids),
+        Housekeeping(SqliteDeletions(writer, path, known.clock), known.clock),
+        automation,
     )
 
 

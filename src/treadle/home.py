@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import yaml
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
 from treadle.domain.models import ModelFacts
 from treadle.domain.permissions import ApprovalRule, Approvals
 from treadle.domain.providers import ProviderConfig
+from treadle.domain.quotas import CreditRate
 from treadle.domain.schemas import refuse_wrong_schema
-from treadle.yaml_files import read_struct
+from treadle.yaml_files import as_struct, read_struct
 
 HOME = "TREADLE_HOME"
 DATABASE_URL = "TREADLE_DATABASE_URL"
@@ -32,12 +34,11 @@ _ALLOWED_HEAD = (
 )
 
 LATER_AGENT_KEYS = frozenset((
-    "budget", "quotas", "heartbeat", "quality", "errors", "limits.cost", "limits.max_depth",
-    "limits.max_children", "limits.max_tree",
+    "budget", "quality", "errors", "limits.max_depth", "limits.max_children", "limits.max_tree",
 ))  # fmt: skip
 """Keys of the agent file that this version does not obey yet. It says so: a limit that is written down and not
 kept is worse than none."""
-LATER_CONFIG_KEYS = frozenset(("server",))
+PORT = 8420
 
 
 class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +52,24 @@ class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("model must not be empty")
 
 
+class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How `treadle serve` listens."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    hosts: tuple[str, ...] = ()
+    """Names that it is called by beside those of the loopback, as they stand in a Host header."""
+    origins: tuple[str, ...] = ()
+    """Sites whose pages may send requests here: https://console.example.com"""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"port must be from 0 to 65535, found {self.port}")
+        for origin in self.origins:
+            if not origin.startswith(("http://", "https://")):
+                raise ValueError(f"origins: `{origin}` must begin with http:// or https://")
+
+
 class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of `config.yaml`."""
 
@@ -60,8 +79,11 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Short names for models, each with those it stands for, in the order in which they are tried."""
     models: dict[str, ModelFacts] = {}
     """What is to be taken for true of a model, by provider/model-id."""
+    server: ServerSettings = ServerSettings()
     house_rules: str = ""
     """What every agent here is told, after its persona."""
+    credits: CreditRate = CreditRate()
+    """What credits are worth."""
 
     def __post_init__(self) -> None:
         for alias, names in self.aliases.items():
@@ -135,7 +157,7 @@ class Home(Struct, frozen=True):
         path = self.path / "config.yaml"
         if not _is_there(path):
             return HomeConfig()
-        return read_struct(path, HomeConfig, LATER_CONFIG_KEYS)
+        return read_struct(path, HomeConfig)
 
     # ── Agents ──
 
@@ -157,16 +179,71 @@ class Home(Struct, frozen=True):
             return self._read_agent(name)
         if name == DEFAULT_AGENT:
             return self._make_default_agent(model)
-        raise UsageError(self._unknown_agent(name))
+        raise UnknownAgent(self._unknown_agent(name))
 
     def _read_agent(self, name: str) -> AgentSpec:
-        path = self._agent_file(name)
-        spec = read_struct(path, AgentSpec, LATER_AGENT_KEYS)
-        if spec.name != name:
-            raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
+        return self._with_allowed(_read_agent_file(self._agent_file(name), name))
+
+    def agent_file(self, name: str) -> Path:
+        """The file of an agent that has one."""
+        self.refuse_unknown(name)
+        return self._agent_file(name)
+
+    def files_of_agent(self, name: str) -> tuple[Path, Path]:
+        """Where the settings of an agent lie, and what was allowed to it for good."""
+        return self._agent_file(name), self._allowed_file(name)
+
+    def refuse_unknown(self, name: str) -> None:
+        if name not in self.agents():
+            raise UnknownAgent(self._unknown_agent(name))
+
+    def create_agent(self, name: str, model: str | None = None, source: Path | None = None) -> Path:
+        """Make an agent with this model, or with the settings of a file and, where it is given, another model;
+        return its file."""
+        if name in self.agents():
+            raise UsageError(f"There is an agent `{name}` already. Change it with: treadle agents edit {name}")
+        if source is None and not model:
+            raise UsageError(f"Say which model answers for `{name}`: --model provider/model-id, or --from FILE.")
+        try:
+            spec = AgentSpec(name, model or "any") if source is None else _read_agent_file(source)
+            wanted = msgspec.structs.replace(spec, name=name, model=model or spec.model)
+        except ValueError as error:
+            raise UsageError(f"{error}.") from None
+        is_as_it_stands = source is not None and wanted == spec
+        text = source.read_text(encoding="utf-8-sig") if source and is_as_it_stands else _agent_text(wanted)
+        _write_whole(self._agent_file(name), text)
+        return self._agent_file(name)
+
+    def replace_agent(self, name: str, source: Path) -> None:
+        """Let the file of an agent be as this one, which is checked first."""
+        path = self.agent_file(name)
+        _read_agent_file(source, name)
+        _write_whole(path, source.read_text(encoding="utf-8-sig"))
+
+    def put_agent(self, values: dict[str, Any], *, new: bool) -> AgentSpec:
+        """Keep an agent with these settings, which are checked as those of a file are."""
+        spec = as_struct(values, AgentSpec, "the agent", LATER_AGENT_KEYS)
         if spec.output is not None:
-            _refuse_wrong_schema(path, spec.output)
+            _refuse_wrong_schema("the agent", spec.output)
+        if new and spec.name in self.agents():
+            raise InvalidState(f"There is an agent `{spec.name}` already.")
+        if not new:
+            self.refuse_unknown(spec.name)
+        _write_whole(self._agent_file(spec.name), _agent_text(spec))
         return self._with_allowed(spec)
+
+    def delete_agent(self, name: str) -> None:
+        """Delete an agent, with what was allowed to it for good."""
+        path = self.agent_file(name)
+        try:
+            for file in (path, self._allowed_file(name)):
+                file.unlink(missing_ok=True)
+            with suppress(OSError):  # somebody has put something else there
+                path.parent.rmdir()
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: it cannot be deleted: {error.strerror}; check the folder's rights"
+            ) from None
 
     def _with_allowed(self, spec: AgentSpec) -> AgentSpec:
         path = self._allowed_file(spec.name)
@@ -222,14 +299,28 @@ def _default_agent(model: str, provider: str | None = None) -> AgentSpec:
 
 
 def _default_agent_file(spec: AgentSpec) -> str:
-    said = {key: value for key, value in msgspec.to_builtins(spec).items() if value not in (None, {}, "")}
-    return (
-        "# The agent that answers when no other is named. Treadle made this file; change it as you like.\n"
-        + yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+    return "# The agent that answers when no other is named. Treadle made this file; change it as you like.\n" + (
+        _agent_text(spec)
     )
 
 
-def _refuse_wrong_schema(path: Path, schema: dict[str, Any]) -> None:
+def _agent_text(spec: AgentSpec) -> str:
+    """An agent as its file says it: without what goes without saying."""
+    said = {key: value for key, value in msgspec.to_builtins(spec).items() if value not in (None, {}, "")}
+    return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+
+
+def _read_agent_file(path: Path, name: str | None = None) -> AgentSpec:
+    """The agent of a file, which must have this name, if one is given."""
+    spec = read_struct(path, AgentSpec, LATER_AGENT_KEYS)
+    if name is not None and spec.name != name:
+        raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
+    if spec.output is not None:
+        _refuse_wrong_schema(path, spec.output)
+    return spec
+
+
+def _refuse_wrong_schema(path: Path | str, schema: dict[str, Any]) -> None:
     try:
         refuse_wrong_schema(schema)
     except ValueError as error:

@@ -24,6 +24,7 @@ from treadle.domain.events import Decision, LlmResponse, ThinkingDelta, Token
 from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import Image, Text, Thinking
 from treadle.domain.permissions import Approvals, Asker, SandboxMode, SandboxPolicy
+from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.ports.tool import Tool
 from treadle.settings import Wrong, checked
@@ -67,6 +68,7 @@ class Agent:
         budget_hints: bool = False,
         retry: Retry | Mapping[str, Any] | None = None,
         loop: Loop | Mapping[str, Any] | None = None,
+        quotas: Quotas | Mapping[str, Any] | None = None,
         approvals: Approvals | Mapping[str, Any] | None = None,
         sandbox: SandboxPolicy | Mapping[str, Any] | SandboxMode = "auto",
         workspace: str | Path | None = None,
@@ -91,6 +93,7 @@ class Agent:
                 "budget_hints": budget_hints,
                 "retry": retry or {},
                 "loop": loop or {},
+                "quotas": quotas or {},
                 "approvals": approvals or {},
                 "sandbox": sandbox,
                 "workspace": None if workspace is None else str(workspace),
@@ -165,6 +168,8 @@ class Options(TypedDict):
     limits: NotRequired[Limits | Mapping[str, Any] | None]
     """Those that are given replace the agent's, one by one."""
     deadline: NotRequired[float | str | None]
+    cost: NotRequired[float | None]
+    """Dollars that the run may cost."""
     tools: NotRequired[Sequence[ToolLike] | None]
     output: NotRequired[OutputLike]
     attachments: NotRequired[Sequence[Image | Path]]
@@ -204,6 +209,8 @@ def overridden(spec: AgentSpec, options: Options) -> AgentSpec:
     limits = _whole(wanted) if isinstance(wanted, Limits) else dict(wanted)
     if (deadline := options.get("deadline")) is not None:
         limits["deadline"] = deadline
+    if (cost := options.get("cost")) is not None:
+        limits["cost"] = cost
     if limits:
         changes["limits"] = _whole(spec.limits) | limits
     if (model := options.get("model")) is not None:

@@ -59,7 +59,8 @@ async def own_memories(home: Home) -> AsyncGenerator[MemoryService, None]:
     except StoreOwned as error:
         raise StoreOwned(
             f"Nothing was changed. {error} Until then `treadle memory list`, `search` and `export` show what is "
-            "remembered, and its agents can remember by themselves (memory_save)."
+            "remembered, and its agents can remember by themselves (memory_save).",
+            error.socket,
         ) from None
     try:
         async with _service(home, InlineWriter(open_database(path))) as service:

@@ -20,11 +20,19 @@ def read_struct(path: Path, kind: type[_Kind], not_yet: Collection[str] = ()) ->
     """The content of a file as a `kind`. `not_yet` are keys, as dotted paths, that only a later version obeys: they
     may be there if they ask for nothing."""
     try:
-        return checked(without_later_keys(_load(path), not_yet), kind, at="")
+        return as_struct(_load(path), kind, str(path), not_yet)
     except Wrong as wrong:
         raise ConfigError(f"{path}: {wrong}") from None
     except RecursionError:
         raise ConfigError(f"{path}: it is nested too deeply, or an alias (*) contains itself") from None
+
+
+def as_struct(values: Any, kind: type[_Kind], source: str, not_yet: Collection[str] = ()) -> _Kind:
+    """Plain values as a `kind`, as strictly as those of a file; `source` is where they are from."""
+    try:
+        return checked(without_later_keys(values, not_yet), kind, at="")
+    except Wrong as wrong:
+        raise ConfigError(f"{source}: {wrong}") from None
 
 
 # ── From bytes to plain values ─────────────────────────────────────────────────────────────────────

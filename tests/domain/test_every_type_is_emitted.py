@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import treadle
+from tests.automation.clockwork import Clockwork
+from tests.automation.receiver import receiver
+from tests.automation.served import served, signed
 from tests.engine.running import agent, in_a_world, in_virtual_time, opened, until, virtually
 from treadle.core.compaction import INSTRUCTIONS
 from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import InvalidState
 from treadle.domain.events import NAMES, VOCABULARY, ApprovalRequested, ClarifyRequested, RunWaiting
 from treadle.domain.messages import user
 from treadle.domain.runs import Usage
@@ -20,6 +24,7 @@ from treadle.ports.hooks import Block, HookedCall
 from treadle.ports.model import ModelRequest
 from treadle.sandbox.commands import ShellCommands
 from treadle.service import Submission
+from treadle.service.automating import NewSchedule
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.simulation.world import Process, World
@@ -28,6 +33,7 @@ from treadle.vault.store import Grant, VaultStore
 
 Emitted = set[str]
 CANARY = "s3cr3t-canary-value"
+ENOUGH = {"webhook_delivered", "webhook_failed"}
 UNCOUNTED = Usage(estimated=True)
 HERO = AgentSpec("hero", "simulated", tools=("*",))
 
@@ -146,8 +152,8 @@ async def killed(emitted: Emitted) -> None:
     with sound.hub.subscribe(ticket.run_id) as heard:
 
         async def listen() -> None:
-            async for event in heard:
-                emitted.update(() if event is None else (event.type,))
+            async for events in heard:
+                emitted.update([event.type for event in events or ()])
 
         listening = sound.spawn(listen())
         await asyncio.sleep(5)
@@ -257,6 +263,49 @@ async def remembering(emitted: Emitted) -> None:
                     emitted.add(event.type)
 
 
+async def bounded(emitted: Emitted) -> None:
+    """What is set aside, who is told that little is left, and where nothing is."""
+    with TemporaryDirectory() as folder:
+        (home := Path(folder) / "home").mkdir()
+        (home / "config.yaml").write_text("models: {scripted/x: {prices: {input: 1, output: 10}}}\n")
+        async with opened(Path(folder), ScriptedModel(ask(call("look", at="x"), usage=Usage(2950)))) as engine:
+            quotas = {"max_tool_calls_per_minute": 1, "max_llm_tokens_per_hour": 3000}
+            hero = agent(tools=[look], quotas=quotas, model_settings={"max_tokens": 100})
+            for one in (hero, agent(name="poor", limits={"cost": 0.00001})):
+                async for event in engine.stream(one, "go"):
+                    emitted.add(event.type)
+
+
+async def by_the_clock(emitted: Emitted) -> None:
+    """A schedule that fires, and that finds its run before not at its end."""
+    works = Clockwork()
+    await works.book.add(NewSchedule("hero", "go", 60))
+    for _ in range(2):
+        works.clock.pass_time(60)
+        await works.scheduler.look()
+    emitted |= {placed.event.type for placed in await works.journal.after(0)}
+
+
+async def from_outside(emitted: Emitted) -> None:
+    """What somebody sends to a hook, and what is sent to a webhook that takes it and to one that is not there."""
+    with TemporaryDirectory() as folder:
+        async with (
+            served(Path(folder), FunctionModel(lambda _: Silence("hm"))) as web,
+            receiver() as other,
+            web.engine.front.automation().at_work(),
+        ):
+            for url in (other.url, "http://127.0.0.1:9/"):
+                await web.ask("POST", "/v1/webhooks", {"url": url})
+            hook = await web.ask("POST", "/v1/hooks", {"name": "n", "agent": "hero", "message": "go"})
+            headers = signed(hook.json["secret"], "msg", b"{}", web.engine.clock.now())
+            sent = await web.send("POST", hook.json["path"], b"{}", headers)
+            async for event in web.engine.events(sent.json["run_id"]):
+                emitted.add(event.type)
+                if event.type in ENOUGH and emitted >= ENOUGH:
+                    with suppress(InvalidState):  # it may be at its end already
+                        await web.engine.cancel(event.run_id)
+
+
 def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
     seen: list[Operation] = []
 
@@ -269,14 +318,17 @@ def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
 
 def emitted_by(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> Emitted:
     emitted: Emitted = set()
-    if scenario in (secretive, commanded, remembering):
+    if scenario in (secretive, commanded, remembering, bounded, by_the_clock, from_outside):
         asyncio.run(scenario(emitted))
     else:
         (in_a_world if scenario is killed else virtually)(scenario(emitted))
     return emitted
 
 
-SCENARIOS = (plain, steered, failing, slow, killed, permitted, secretive, commanded, long, remembering)
+SCENARIOS = (
+    plain, steered, failing, slow, killed, permitted, secretive, commanded, long, remembering, bounded,
+    by_the_clock, from_outside,
+)  # fmt: skip
 
 
 def test_every_type_of_the_vocabulary_is_emitted_and_no_other() -> None:

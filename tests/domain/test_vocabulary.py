@@ -114,7 +114,17 @@ SELF_EVIDENT = frozenset(
 )
 """Types whose fields say all there is to say."""
 LIVE = frozenset(
-    ["run_fenced", "attempt_reset", "token", "thinking", "tool_call_delta", "tool_call_progress", "stream_reset"]
+    [
+        "run_fenced",
+        "attempt_reset",
+        "token",
+        "thinking",
+        "tool_call_delta",
+        "tool_call_progress",
+        "stream_reset",
+        "webhook_delivered",
+        "webhook_failed",
+    ]
 )
 
 every_type = pytest.mark.parametrize("kind", VOCABULARY.values(), ids=VOCABULARY)

@@ -6,7 +6,7 @@ import base64
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -43,14 +43,15 @@ def everything_under(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 def processes_of(pid: int) -> Iterator[tuple[str, bytes]]:
     """The environment and command line of this process's children, and theirs."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            for name in ("environ", "cmdline"):
-                try:
-                    yield f"/proc/{child}/{name}", Path(f"/proc/{child}/{name}").read_bytes()
-                except OSError:
-                    continue  # it has ended, or nobody may look at it
-            yield from processes_of(int(child))
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                for name in ("environ", "cmdline"):
+                    try:
+                        yield f"/proc/{child}/{name}", Path(f"/proc/{child}/{name}").read_bytes()
+                    except OSError:
+                        continue  # it has ended, or nobody may look at it
+                yield from processes_of(int(child))
 
 
 def swept(value: str, places: list[tuple[str, bytes]]) -> list[str]:

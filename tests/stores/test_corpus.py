@@ -54,7 +54,7 @@ def test_an_older_journal_folds(path: str) -> None:
         async with opened(path, Recorder(), FakeClock()) as journal:
             states = {
                 record.origin.run_id: fold_all(fresh(record.origin), await journal.read(record.origin.run_id))
-                for record in await journal.newest()
+                for record in await journal.find()
             }
             waiting, pending, posting, ended = states.values()
             assert {state.agent.name for state in states.values()} == {"ada"}
@@ -64,7 +64,7 @@ def test_an_older_journal_folds(path: str) -> None:
             assert [message.text for message in posting.inbox] == ["Use the red stamp."]
             assert (pending.started, pending.inbox[0].text) == (False, "And where is the key now?")
             assert (waiting.status, waiting.interrupted is not None) == ("waiting", True)
-            for record in await journal.newest():
+            for record in await journal.find():
                 assert states[record.origin.run_id].sequence == record.sequence
 
     asyncio.run(run())

@@ -103,7 +103,7 @@ def test_a_full_disk_refuses_new_work_and_holds_up_the_rest(path: str) -> None:
             assert not advancing.done()
 
             assert await process.types(run_id) == OPENING, "reading works"
-            assert await process.store.newest()
+            assert await process.store.find()
 
             make_room(process.connection)
             async with asyncio.timeout(PATIENCE):

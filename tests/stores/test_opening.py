@@ -227,6 +227,8 @@ def test_what_was_acknowledged_is_there_again(path: str) -> None:
         async with opened(path, recorder, clock) as journal:
             process = Process(journal, recorder, clock, CountingIds(), "worker")
             assert [record.origin.run_id for record in await journal.unfinished()] == runs
-            assert [await process.types(record.origin.run_id) for record in await journal.newest(1)] == [OPENING]
+            assert [await process.types(record.origin.run_id) for record in await journal.find(limit=1)] == [
+                OPENING
+            ]
 
     asyncio.run(look())

@@ -186,17 +186,22 @@ def test_a_killed_run_is_taken_up_by_the_next_command(shell: Shell) -> None:
 
 
 def test_a_database_has_one_owner_which_parks_its_run_when_it_is_terminated(shell: Shell) -> None:
-    @against(shell, HANGS)
+    @against(shell, HANGS, HANGS)
     async def _(server: FakeEndpoint) -> None:
         owner = shell.start("run", "--json", "hello")
         await until_token(owner)
-        done = await shell("run", "hello")
-        assert done.code == 1
-        assert f"is owned by process {owner.pid} (`treadle run`" in done.complaint
+        other = shell.start("run", "--json", "hello")  # attaches, and is worked on by the owner
+        others = (await until_token(other))["run_id"]
+        refused = await shell("run", "--base-url", server.url, "hello")
+        assert refused.code == 2
+        assert f"is owned by process {owner.pid} (`treadle run`" in refused.complaint
         owner.send_signal(signal.SIGTERM)
-        ended = await finish(owner)
-        assert ended.code == 143
+        ended, left = await finish(owner), await finish(other)
+        assert (ended.code, left.code) == (143, 1)
         run_id = ended.json[-1]["run_id"]
+        told = f"the process that worked on {others} has stopped; go on with: treadle runs resume {others}"
+        assert told in left.err
+        assert await shell("runs", "cancel", others) == (0, f"{others} cancelled\n", "")
         assert await shell("runs", "cancel", run_id) == (0, f"{run_id} cancelled\n", "")
         assert (await shell("runs", "cancel", run_id)).code == 2
 

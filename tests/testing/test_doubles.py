@@ -203,7 +203,7 @@ def test_the_dead_stay_dead() -> None:
             assert faulty.crashes == 1
             assert faulty.planned == ["claim"]
             assert await process.types(run_id) == OPENING
-            assert len(await process.store.newest()) == 1
+            assert len(await process.store.find()) == 1
 
     asyncio.run(run())
 

@@ -22,6 +22,9 @@ from treadle.engine import clearing
 from treadle.engine.hub import Hub
 from treadle.engine.ownership import Log
 from treadle.ports.journal import ANY, Advance, Advanced, Claim
+from treadle.stores.sqlite import group
+from treadle.stores.sqlite.connection import Database
+from treadle.stores.sqlite.counting import Payer, payer_of
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.testing.faults import FaultyJournal
 from treadle.testing.simulation.__main__ import schedule_of
@@ -235,6 +238,33 @@ def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) ->
     patch.setattr(FaultyJournal, "advance", rash)
 
 
+def lost_calls_are_free(patch: pytest.MonkeyPatch) -> None:
+    """What was reserved by a worker that died is let go of, and nobody pays for it."""
+
+    def forgive(db: Database, run: int, _: Instant) -> None:
+        db.execute("DELETE FROM reservations WHERE run = ?", (run,))
+
+    patch.setattr(group, "settle_lost", forgive)
+
+
+def replies_are_not_settled(patch: pytest.MonkeyPatch) -> None:
+    def unpaid(*_: object) -> None:
+        """Nothing is settled."""
+
+    patch.setattr(group, "settle", unpaid)
+
+
+def runs_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
+    """Whoever takes a run over counts it anew."""
+
+    def anew(events: Sequence[Any], written: int) -> Payer:
+        payer = payer_of(events, written)
+        payer.counted = False
+        return payer
+
+    patch.setattr(group, "payer_of", anew)
+
+
 MUTANTS: tuple[Mutation, ...] = (
     orphans_run_again,
     nobody_is_asked,
@@ -252,6 +282,9 @@ MUTANTS: tuple[Mutation, ...] = (
     sessions_are_out_of_order,
     readers_miss_events,
     wakes_are_lost,
+    lost_calls_are_free,
+    replies_are_not_settled,
+    runs_are_counted_twice,
 )
 AMONG_WORKERS = (nobody_is_fenced, leases_do_not_hold)
 """What matters only where two processes work on one store."""

@@ -79,11 +79,15 @@ def most_expensive(sent_tokens: int, settings: ModelSettings, profile: Profile) 
     """The most dollars that a call may cost: all that is sent, and the longest reply. None: no price is known."""
     if profile.prices is None:
         return 0.0 if profile.local else None
-    longest = (
-        settings.max_tokens or profile.max_output or (LONGEST_REASONED if settings.reasoning else LONGEST_REPLY)
-    )
+    longest = longest_reply(settings, profile)
     dear = (profile.prices.cache_write or 0.0) > profile.prices.input  # all of it may be written to a cache
     return profile.cost(Usage(sent_tokens, longest, cache_write_tokens=sent_tokens if dear else 0))
+
+
+def longest_reply(settings: ModelSettings, profile: Profile) -> int:
+    """The most tokens that a reply is taken to have."""
+    unknown = LONGEST_REASONED if settings.reasoning else LONGEST_REPLY
+    return settings.max_tokens or profile.max_output or unknown
 
 
 def room_for_a_result(state: RunState) -> int:

@@ -3,6 +3,7 @@
 from difflib import get_close_matches
 
 from treadle.core.guards import loop, stuck
+from treadle.core.guards.quota import most_calls
 from treadle.core.guards.verdict import Block, Stop
 from treadle.core.ledger import Call
 from treadle.core.overlap import as_written, may_run_beside
@@ -50,7 +51,7 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Stop:
                 refuse += refusal
     if waits and not (run or refuse):
         return _soonest(waits, state.deadline)
-    return RunTools(tuple(run), tuple(refuse))
+    return RunTools(tuple(run[: most_calls(state)]), tuple(refuse))  # the others come next
 
 
 def skipped(call: Call, reason: str) -> ToolCallError:

@@ -33,6 +33,7 @@ from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import Metrics, OutcomeKind, Status, Usage
 from treadle.domain.tools import ToolSpec
+from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import SessionFacts
 from treadle.ports.model import Preamble
 
@@ -192,9 +193,18 @@ class RunState:
     steered: SteerMode | None = None
     """A message waits in the inbox that the model has not been sent."""
 
+    # Accounts
+    accounts: tuple[Ceilings, ...] = ()
+    """Those that have an end, of all that it counts for."""
+    credits_per_dollar: float = 1.0
+
     # Questions to people, and their answers
     asker: Asker | None = None
     """Who sent the message and can be asked something back."""
+    by_the_clock: bool = False
+    """A schedule has sent it, and nobody has said anything to it since."""
+    instructions: str = ""
+    """What whoever asks wants beside what the agent is told."""
     approvals: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
     """By call: what a person was asked to approve."""
     decisions: dict[ApprovalId, ApprovalDecided] = field(default_factory=dict[ApprovalId, ApprovalDecided])
@@ -279,6 +289,7 @@ class RunState:
             cache_write_tokens=tally.cache_write_tokens,
             estimated=tally.estimated,
             cost=tally.cost,
+            credits=tally.cost * self.credits_per_dollar,
             unpriced_calls=tally.unpriced_calls,
             duration_ms=0 if self.started_at is None else max(0, round((now - self.started_at) * 1000)),
             model_ms=tally.model_ms,

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.domain.identity import TokenId
+from treadle.domain.quotas import Quotas
 
 Scope = Literal["read", "run", "approve", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "approve", "admin")
@@ -19,6 +20,8 @@ class Principal(Struct, frozen=True):
     scopes: frozenset[Scope]
     agents: tuple[str, ...] | None = None
     """The names of the agents that exist for it; None: all."""
+    quotas: Quotas | None = None
+    """What its runs may use together."""
 
     def may(self, scope: Scope) -> bool:
         """An administrator may do everything."""

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from treadle.domain.durations import seconds
 from treadle.domain.permissions import Approvals, SandboxMode, SandboxPolicy, sandbox_policy
+from treadle.domain.quotas import NO_QUOTAS, Quotas
+from treadle.domain.schedules import Heartbeat
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -38,6 +40,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     max_continuations: int = 5
     deadline: float | str | None = None
     """From the start of the run: seconds, or text such as `10m`."""
+    cost: float | None = None
+    """Dollars that the run, and all runs under it, may cost together."""
     history_messages: int | None = None
     """The most messages of the conversation that are sent; older ones are left out."""
     context_window: int | None = None
@@ -47,6 +51,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         _positive("max_steps", self.max_steps)
         _positive("stuck_steps", self.stuck_steps)
+        _positive("cost", self.cost)
         _positive("history_messages", self.history_messages)
         _positive("context_window", self.context_window)
         if self.max_continuations < 0:
@@ -158,12 +163,15 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     budget_hints: bool = False
     retry: Retry = Retry()
     loop: Loop = Loop()
+    quotas: Quotas = NO_QUOTAS
+    """What all runs of the agent may use together."""
     approvals: Approvals = Approvals()
     sandbox: SandboxMode | SandboxPolicy = "auto"
     workspace: str | None = None
     """The folder that tools work in; None: where the command was started, else a folder of the home."""
     memory: MemorySettings = MemorySettings()
     compaction: Compaction = Compaction()
+    heartbeat: Heartbeat = Heartbeat()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

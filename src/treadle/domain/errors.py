@@ -5,8 +5,20 @@
     │   ├── ConfigError         an agent file or config.yaml is wrong
     │   ├── UnknownModel        no provider of that name, or none could be told from the model
     │   ├── MissingKey          a provider needs a key and none was given
-    │   ├── UnknownRun          no run of that id
-    │   ├── UnknownApproval     no approval of that id
+    │   ├── Unknown             nothing of that name or id is there
+    │   │   ├── UnknownRun
+    │   │   │   └── RunDeleted      it was there, and somebody has deleted it
+    │   │   ├── UnknownApproval
+    │   │   ├── UnknownSession
+    │   │   │   └── SessionDeleted
+    │   │   ├── UnknownAgent
+    │   │   ├── UnknownMemory
+    │   │   ├── UnknownToken
+    │   │   ├── UnknownSchedule
+    │   │   ├── UnknownHook
+    │   │   └── UnknownWebhook
+    │   ├── QuotaExceeded       the agent or the token has used what it may, for now
+    │   ├── InsufficientCredits the agent or the token has no credits left
     │   ├── InvalidState        the run, agent or approval is not in a state that allows this
     │   └── SizeLimitExceeded   the message is too long
     ├── VaultError              the vault (in `ports/vault.py`)
@@ -44,11 +56,51 @@ class MissingKey(UsageError):
     pass
 
 
-class UnknownRun(UsageError):
+class Unknown(UsageError):
     pass
 
 
-class UnknownApproval(UsageError):
+class UnknownRun(Unknown):
+    pass
+
+
+class RunDeleted(UnknownRun):
+    pass
+
+
+class UnknownApproval(Unknown):
+    pass
+
+
+class UnknownSession(Unknown):
+    pass
+
+
+class SessionDeleted(UnknownSession):
+    pass
+
+
+class UnknownAgent(Unknown):
+    pass
+
+
+class UnknownMemory(Unknown):
+    pass
+
+
+class UnknownToken(Unknown):
+    pass
+
+
+class UnknownSchedule(Unknown):
+    pass
+
+
+class UnknownHook(Unknown):
+    pass
+
+
+class UnknownWebhook(Unknown):
     pass
 
 
@@ -60,12 +112,29 @@ class SizeLimitExceeded(UsageError):
     pass
 
 
+class QuotaExceeded(UsageError):
+    def __init__(self, message: str, resets_at: float | None = None) -> None:
+        super().__init__(message)
+        self.resets_at = resets_at
+        """When there is something left again, in seconds since 1970; None: never, by itself."""
+
+
+class InsufficientCredits(UsageError):
+    def __init__(self, message: str, resets_at: float | None = None) -> None:
+        super().__init__(message)
+        self.resets_at = resets_at
+        """None: credits do not come back by themselves."""
+
+
 class StoreError(TreadleError):
     pass
 
 
 class StoreOwned(StoreError):
-    pass
+    def __init__(self, message: str, socket: str | None = None) -> None:
+        super().__init__(message)
+        self.socket = socket
+        """Where the owner can be attached to, if anywhere."""
 
 
 class StoreLocked(StoreError):

@@ -103,6 +103,8 @@ class Metrics(Struct, frozen=True, omit_defaults=True):
     estimated: bool = False
     cost: float = 0.0
     """Dollars, failed attempts included, as far as prices are known."""
+    credits: float = 0.0
+    """The cost, in the home's own money."""
     unpriced_calls: int = 0
     """Calls whose model has no known price: what they cost is not in `cost`."""
     duration_ms: int = 0

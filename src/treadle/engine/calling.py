@@ -5,7 +5,8 @@ from typing import Literal
 import msgspec
 
 from treadle.core.asides import aside, tells
-from treadle.core.context import input_estimate, most_expensive, project
+from treadle.core.context import input_estimate, longest_reply, most_expensive, project
+from treadle.core.guards.quota import Intent, for_a_model_call, intent_to
 from treadle.core.repair import unique_call_ids
 from treadle.core.retry import retry_after
 from treadle.core.state import RunState
@@ -52,7 +53,7 @@ TELLING = ("unreachable", "timeout", "overloaded", "server", "malformed")
 
 def asked(
     state: RunState, profile: Profile, notes: tuple[EventData, ...], tools_offered: bool, now: Instant
-) -> tuple[EventData, ...]:
+) -> Intent:
     """The intent to call the model: a new step, or another attempt at the one that is open. What the guards had to
     say goes before it."""
     assert state.model is not None, "a run that asks has resolved its model"
@@ -73,7 +74,11 @@ def asked(
         cost_estimate=most_expensive(tokens, state.agent.model_settings, profile),
         aside=aside(state, notes, now),
     )
-    return (*notes, *opening, request)
+    reserve = None
+    if state.accounts:
+        most = tokens + longest_reply(state.agent.model_settings, profile)
+        reserve = for_a_model_call(state, request.step, request.attempt, most, request.cost_estimate)
+    return intent_to((*notes, *opening), request, reserve)
 
 
 async def call_model(model: Resolved, tools_offered: bool, log: Log, deps: Deps) -> None:

@@ -13,7 +13,8 @@ from treadle.core.compaction import (
     summary_tokens,
     writing_prompt,
 )
-from treadle.core.context import input_estimate, most_expensive
+from treadle.core.context import input_estimate, longest_reply, most_expensive
+from treadle.core.guards.quota import Intent, for_a_model_call, intent_to
 from treadle.core.state import RunState
 from treadle.core.steps import Compact, Trim
 from treadle.core.tokens import tokens_in, tokens_of
@@ -54,8 +55,9 @@ async def compact(step: Compact, model: Resolved, log: Log, deps: Deps) -> None:
     """Have a summary written: by the model that the agent names for it, else by its own."""
     for writer in _writers(model, log.state, deps):
         writing = Writing(step, writer, log.state, deps.vault.redactor)
-        if not await log.intend(writing.started()):
-            return  # something was delivered: decide again
+        intent = writing.started()
+        if not await log.intend(*intent.events, reserve=intent.reserve):
+            return  # something was delivered, or it is not to be paid for: decide again
         began = deps.clock.monotonic()
         done = await log.unless(_unwanted, writing.write(), until=log.state.deadline)
         elapsed_ms = round((deps.clock.monotonic() - began) * 1000)
@@ -114,12 +116,12 @@ class Writing:
         self.summary: Summary | None = None
         self.reason = "There is nothing to write about."
 
-    def started(self) -> CompactionStarted:
+    def started(self) -> Intent:
         text = sum(tokens_in(piece) for piece in self._pieces)
         tokens = text + len(self._pieces) * (tokens_in(self._preamble.system) + self._most)
         settings = ModelSettings(max_tokens=self._most * max(1, len(self._pieces)))
-        step = self._step
-        return CompactionStarted(
+        step, state = self._step, self._state
+        started = CompactionStarted(
             step.stage,
             step.trigger,
             step.first,
@@ -128,8 +130,10 @@ class Writing:
             self._writer.model,
             tokens,
             most_expensive(tokens, settings, self._writer.profile),
-            self._state.compacting,
+            state.compacting,
         )
+        most = tokens + longest_reply(settings, self._writer.profile)
+        return intent_to((), started, for_a_model_call(state, state.step.number, 0, most, started.cost_estimate))
 
     async def write(self) -> None:
         """Ask for the notes piece by piece, each time with those so far."""

@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 CLEAN: Final[frozenset[type[EventData]]] = frozenset((
     e.ModelResolved, e.StepStart, e.StepEnd, e.LlmRequest, e.LlmRetry, e.ToolCallStart, e.ToolCallEnd,
-    e.ResultTruncated, e.SecretUsed, e.Redacted, e.BreakerOpened, e.BreakerClosed,
+    e.ResultTruncated, e.SecretUsed, e.Redacted, e.BreakerOpened, e.BreakerClosed, e.BudgetReserved,
 ))  # fmt: skip
 """Events whose texts are our own, or have been looked at when they were made."""
 

@@ -4,8 +4,8 @@ A reader that falls behind is cut off with a reset that it can resume from; a ru
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from treadle.domain.envelope import Draft, Event, Origin, draft
@@ -40,7 +40,7 @@ class Subscription:
         self._hub = hub
         self._run_id = run_id
         self._backlog = backlog
-        self._events: deque[Event] = deque()
+        self._events: list[Event] = []
         self._ready = asyncio.Event()
         self._cut = False
         self._error: StoreError | None = None
@@ -65,11 +65,13 @@ class Subscription:
         self._error = error
         self._ready.set()
 
-    async def __aiter__(self) -> AsyncIterator[Event | None]:
-        """The events as they come; None once, and last, when the reader was cut off."""
+    async def __aiter__(self) -> AsyncIterator[Sequence[Event] | None]:
+        """The events as they come, all that are there at once; None once, and last, when the reader was cut off."""
         while True:
-            while self._events:
-                yield self._events.popleft()
+            if self._events:
+                events, self._events = self._events, []
+                yield events
+                continue
             if self._error is not None:
                 raise self._error
             if self._cut:
@@ -94,10 +96,13 @@ class Hub:
         self._owners: dict[RunId, Callable[[], None]] = {}
         self._speech: dict[RunId, Speech] = {}
         self.observers: list[Observer] = []
+        self._waiting: set[asyncio.Event] = set()
 
     # ── What the journal tells ──
 
     def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        for waiting in self._waiting:
+            waiting.set()
         for observer in self.observers:
             try:
                 observer(origin, first, drafts)
@@ -134,6 +139,8 @@ class Hub:
         for readers in self._readers.values():
             for reader in readers:
                 reader.fail(error)
+        for waiting in self._waiting:
+            waiting.set()
 
     # ── What workers tell and ask ──
 
@@ -169,8 +176,7 @@ class Hub:
     # ── What readers ask ──
 
     def subscribe(self, run_id: RunId, backlog: int = BACKLOG) -> Subscription:
-        if self._error is not None:
-            raise self._error
+        self.refuse_if_lost()
         reader = Subscription(self, run_id, backlog)
         self._readers.setdefault(run_id, []).append(reader)
         return reader
@@ -182,10 +188,24 @@ class Hub:
         if not readers:
             self._readers.pop(run_id, None)
 
-    def end_of(self, run_id: RunId) -> "asyncio.Future[End]":
-        """Done when the end of the run is committed; never, if that was before this call."""
+    @contextmanager
+    def news(self) -> Generator[asyncio.Event]:
+        """Set whenever anything is committed; whoever waits for it clears it, and asks whether all is lost."""
+        waiting = asyncio.Event()
+        self._waiting.add(waiting)
+        try:
+            yield waiting
+        finally:
+            self._waiting.discard(waiting)
+
+    def refuse_if_lost(self) -> None:
+        """Raise why nothing more will come, where nothing will."""
         if self._error is not None:
             raise self._error
+
+    def end_of(self, run_id: RunId) -> "asyncio.Future[End]":
+        """Done when the end of the run is committed; never, if that was before this call."""
+        self.refuse_if_lost()
         waiter: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._ends.setdefault(run_id, []).append(waiter)
         return waiter

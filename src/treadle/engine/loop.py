@@ -5,12 +5,14 @@ import logging
 from msgspec import Struct
 
 from treadle.core.decide import decide
+from treadle.core.guards.quota import for_tool_calls, judge
 from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
 from treadle.core.steps import CallModel, Compact, FallBack, Finish, Obey, RunTools, Step, Trim, Wait
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
 from treadle.domain.identity import Instant, RunId
+from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
 from treadle.engine.calling import asked, call_model
 from treadle.engine.clearing import clear
@@ -27,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 PAUSE_AFTER_A_FAULT = 1.0
 """Seconds before a run is looked at again on which the engine itself has failed."""
+LOOKS_AGAIN = ("breaker", "quota", "budget")
+"""What a run waits for by looking at it now and then."""
 
 
 async def advance(run_id: RunId, deps: Deps) -> None:
@@ -50,12 +54,13 @@ async def _carry(log: Log, deps: Deps) -> None:
     model = begin(log, deps)
     while True:
         end_step(log, deps)
-        match possible(decide(log.state, deps.clock.now()), model, log.state, deps):
+        match possible(afforded(decide(log.state, deps.clock.now()), log, deps), model, log.state, deps):
             case CallModel(notes, tools_offered):
                 assert isinstance(model, Resolved)
                 try:
                     told = (*notes, *await reminded(log.state, deps))
-                    if await log.intend(*asked(log.state, model.profile, told, tools_offered, deps.clock.now())):
+                    intent = asked(log.state, model.profile, told, tools_offered, deps.clock.now())
+                    if await log.intend(*intent.events, reserve=intent.reserve):
                         await call_model(model, tools_offered, log, deps)
                 finally:
                     model.breaker.abandon(log.origin.run_id)  # if it has not got to its end
@@ -68,7 +73,9 @@ async def _carry(log: Log, deps: Deps) -> None:
                 model = take_over(log, deps)
             case RunTools(calls, refusals):
                 ready, refused = await clear(calls, log, deps)
-                if await log.intend(*refusals, *refused, *(item.start for item in ready)):
+                starts = [item.start for item in ready]
+                reserve = for_tool_calls(log.state, len(starts))
+                if await log.intend(*refusals, *refused, *starts, reserve=reserve):
                     await run_tools(ready, log, deps)
             case Wait() as wait:
                 if await log.release(Release(wait.reason, wait.wake_at), *waiting(wait, log.state)):
@@ -77,7 +84,7 @@ async def _carry(log: Log, deps: Deps) -> None:
                 last = log.state_after(*events)
                 kept = await remembered(outcome, last, deps)
                 end = ending(outcome, last, deps.clock.now())
-                if await log.release(Release(said=last.said, whole=last.revised), *events, *kept, end):
+                if await log.release(Release(said=said(outcome, last), whole=last.revised), *events, *kept, end):
                     return
 
 
@@ -89,6 +96,13 @@ def end_step(log: Log, deps: Deps) -> None:
         log.record(
             StepEnd(step.number, step.attempts, step.calls, step.input_tokens, step.output_tokens, duration_ms)
         )
+
+
+def afforded(step: Step, log: Log, deps: Deps) -> Step:
+    """The step; or what becomes of the run where an account did not have what the step wants."""
+    if log.refused is None or not isinstance(step, CallModel | RunTools | Compact):
+        return step
+    return judge(log.state, log.refused, deps.clock.now())
 
 
 class AskAnother(Struct, frozen=True):
@@ -124,8 +138,15 @@ def _left_alone(model: Resolved, state: RunState, deps: Deps) -> float | None:
 def waiting(wait: Wait, state: RunState) -> tuple[EventData, ...]:
     """What is put on record of a wait. Looking at a run that still waits for the same says nothing new."""
     event = RunWaiting(wait.reason, wait.detail, wait.wake_at)
-    known = state.waiting is not None and wait.reason == state.waiting.reason == "breaker"
+    known = state.waiting is not None and wait.reason == state.waiting.reason and wait.reason in LOOKS_AGAIN
     return () if known or event == state.waiting else (event,)
+
+
+def said(outcome: Outcome, state: RunState) -> tuple[Message, ...]:
+    """What the run adds to the conversation of its session. A schedule that asked, and was told nothing, is left
+    out: else the conversation would fill up with that."""
+    left_out = outcome.kind == "silent" and state.by_the_clock and not state.revised
+    return () if left_out else state.said
 
 
 def ending(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:

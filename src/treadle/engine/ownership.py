@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from treadle.core.fold import fold, fold_all
+from treadle.core.guards.quota import warning
 from treadle.core.repair import Transcript, transcribed
 from treadle.core.state import RunState, beginning, joined
 from treadle.core.tokens import TokenCount
@@ -19,6 +20,7 @@ from treadle.engine.conversations import Said
 from treadle.engine.deps import Deps
 from treadle.engine.hiding import CLEAN, hide_in
 from treadle.engine.interruption import Interruption
+from treadle.ports.accounts import Reserve, Short
 from treadle.ports.journal import ANY, Advance, Claim, Release
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,8 @@ class Log:
             began.tokens, began.counted_by = said.tokens, said.counted_by
         self.state = fold_all(began, claim.events)
         self._deps = deps
+        self.refused: Short | None = None
+        """The account that stood in the way of the latest intent."""
         self._seen = claim.events[-1].sequence if claim.events else 0
         self._facts: list[Draft] = []
         self._released = False
@@ -77,10 +81,11 @@ class Log:
                 return events if redactor.is_idle else [hide_in(each, redactor) for each in events]
         return events
 
-    async def intend(self, *intents: EventData) -> bool:
-        """What is about to happen, committed before it does. False when something was delivered meanwhile: it is
-        folded now, and the owner must decide again."""
-        return await self._commit(intents)
+    async def intend(self, *intents: EventData, reserve: Reserve | None = None) -> bool:
+        """What is about to happen, committed before it does, with what it may use. False when something was
+        delivered meanwhile, which is folded now, or when an account does not have that much: `refused` tells. The
+        owner must decide again."""
+        return await self._commit(intents, reserve=reserve)
 
     async def flush(self) -> None:
         """Commit what was recorded, now. A caller that is cancelled meanwhile changes nothing about it."""
@@ -92,8 +97,8 @@ class Log:
     async def release(self, release: Release, *intents: EventData) -> bool:
         """Let go of the run with these last events. False, as for `intend`, when something was delivered."""
         self._released = await self._commit(intents, release)
-        if self._released and release.said is not None:
-            self._hand_on(self.state)
+        if self._released and release.said is not None and (release.said or not self.state.said):
+            self._hand_on(self.state)  # unless what it has said is left out of the conversation
         return self._released
 
     def _hand_on(self, state: RunState) -> None:
@@ -166,8 +171,10 @@ class Log:
         elif self._delivered and self._under_way is not None:  # it came when all before it had been read
             self._listen()
 
-    async def _commit(self, data: Sequence[EventData], release: Release | None = None) -> bool:
-        known = self._folded
+    async def _commit(
+        self, data: Sequence[EventData], release: Release | None = None, reserve: Reserve | None = None
+    ) -> bool:
+        known, self.refused = self._folded, None
         await self._committing.acquire()  # calls that end side by side must not overtake each other
         try:
             if self._folded != known and (data or release is not None):
@@ -178,7 +185,7 @@ class Log:
             intents = tuple(drafts(self._deps.ids, now, self._without_secrets(data))) if data else ()
             facts, self._facts = tuple(self._facts), []
             advanced = await self._deps.journal.advance(
-                Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release)
+                Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release, reserve)
             )
             if advanced.delivered:
                 self._fold(advanced.delivered)
@@ -187,6 +194,9 @@ class Log:
                 for offset, made in enumerate(intents):
                     fold(self.state, made.data, first + offset, now)
             self._seen = self.state.sequence = advanced.sequence
+            self.refused = advanced.refused
+            if advanced.near:
+                self.record(*map(warning, advanced.near))
             return advanced.accepted
         finally:
             self._committing.release()

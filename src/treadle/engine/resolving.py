@@ -27,6 +27,9 @@ class Missing(Struct, frozen=True):
     what: str
 
 
+ASKED_BESIDE = "Whoever sends the messages asks for this too, as far as it agrees with what stands above:"
+
+
 def begin(log: Log, deps: Deps) -> Resolved | Missing:
     """Find the model that answers and, the first time, the tools that may be called."""
     state = log.state
@@ -110,7 +113,8 @@ def _start(state: RunState, deps: Deps) -> tuple[RunStart, ...]:
     workspace = around.workspace(agent)
     kept = state.kept_notes
     notes = kept[1] if kept is not None and kept[0] == workspace else around.notes(agent)
-    sections = (around.rules(), around.catalog(skills) if skills else "")
+    wanted = f"{ASKED_BESIDE}\n{state.instructions}" if state.instructions else ""
+    sections = (around.rules(), around.catalog(skills) if skills else "", wanted)
     tools = tuple([tool.spec for tool in deps.tools.select(allowed)])
     said = tuple([section for section in sections if section])
     return (RunStart(tools, said, notes, workspace if notes else ""),)

@@ -16,6 +16,7 @@ from treadle.domain.events import SegmentOpened, WaitReason
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.runs import OutcomeKind, Status
+from treadle.ports.accounts import Reserve, Short
 
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 3.0
@@ -69,6 +70,8 @@ class Advance(Struct, frozen=True, gc=False):
     intents: tuple[Draft, ...] = ()
     """What is about to happen: recorded only if nothing was delivered after `seen`."""
     release: Release | None = None
+    reserve: Reserve | None = None
+    """What the intents may use at most: they are refused where an account does not have it."""
 
 
 ANY = 2**62
@@ -82,6 +85,10 @@ class Advanced(Struct, frozen=True, gc=False):
     """What others appended after `seen`; they stand before the facts."""
     sequence: int
     """The last sequence of the run now."""
+    refused: Short | None = None
+    """The account that did not have what was to be reserved: that is why the intents did not take place."""
+    near: tuple[Short, ...] = ()
+    """Accounts that had it, and come to their end. Each is named once in its window."""
 
 
 class Publisher(Protocol):
@@ -114,6 +121,32 @@ class RunRecord(Struct, frozen=True):
     sequence: int
     wake_at: Instant | None
     waiting_for: WaitReason | None
+    agent: str = ""
+    """The name of its agent."""
+
+
+class RunFilter(Struct, frozen=True):
+    """Which runs; None: whatever they have there."""
+
+    agents: tuple[str, ...] | None = None
+    session_id: SessionId | None = None
+    parent_run_id: RunId | None = None
+    status: Status | None = None
+    outcome: OutcomeKind | None = None
+    before: RunId | None = None
+    """Only those that were asked for before this one."""
+    unfinished: bool = False
+    """Only those that have not ended."""
+
+
+ALL_RUNS = RunFilter()
+
+
+class Placed(Struct, frozen=True, gc=False):
+    """An event with its place in the order of commits over all runs."""
+
+    position: int
+    event: Event
 
 
 class Journal(Protocol):
@@ -162,12 +195,24 @@ class Wakes(Protocol):
         ...
 
 
-class Runs(Protocol):
+class Feed(Protocol):
+    """What all runs go through, as one sequence."""
+
+    async def position(self) -> int:
+        """Of the latest event; 0 where there is none."""
+        ...
+
+    async def after(self, position: int, agents: Sequence[str] | None = None, limit: int = 500) -> Sequence[Placed]:
+        """Durable events after a position, of all runs or of those of the agents with these names."""
+        ...
+
+
+class Runs(Feed, Protocol):
     """Looking runs up."""
 
     async def record(self, run_id: RunId) -> RunRecord: ...
 
-    async def newest(self, limit: int = 50) -> Sequence[RunRecord]:
+    async def find(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
         """The newest first."""
         ...
 

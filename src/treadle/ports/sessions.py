@@ -42,7 +42,9 @@ class Sessions(Protocol):
         """Those with the latest run first."""
         ...
 
-    async def find(self, session_id: SessionId) -> SessionRecord | None: ...
+    async def find(self, session_id: SessionId) -> SessionRecord | None:
+        """None where there is none. Raises SessionDeleted for one that was deleted."""
+        ...
 
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         """In the order in which they were asked for."""

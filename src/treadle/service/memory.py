@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.errors import UsageError
+from treadle.domain.errors import UnknownMemory, UsageError
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemorySource
 from treadle.ports.clock import Clock, Ids
@@ -120,7 +120,7 @@ class MemoryService:
     async def find(self, memory_id: MemoryId) -> Memory:
         found = await self._keeper.find(memory_id)
         if found is None:
-            raise UsageError(f"There is no memory {memory_id}. `treadle memory list` shows those there are.")
+            raise UnknownMemory(f"There is no memory {memory_id}. `treadle memory list` shows those there are.")
         return found
 
     async def pin(self, memory_id: MemoryId, pinned: bool) -> None:

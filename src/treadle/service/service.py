@@ -1,10 +1,11 @@
 """The one entry for every surface: submit, steer, cancel, subscribe, query. Nothing here knows who is asking."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, Origin
-from treadle.domain.errors import InvalidState, UsageError
+from treadle.domain.errors import InvalidState, UnknownSession
 from treadle.domain.events import (
     CancelRequested,
     ClarifyRequested,
@@ -16,27 +17,32 @@ from treadle.domain.events import (
     RunInterrupted,
     RunQueued,
     SteerMode,
-    Token,
+    StreamReset,
     UserMessage,
 )
 from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.engine.hub import BACKLOG, End, Hub, reset
+from treadle.engine.hub import BACKLOG, End, Hub
+from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
-from treadle.ports.journal import Journal, RunRecord, Runs
+from treadle.ports.journal import ALL_RUNS, Journal, Placed, RunFilter, RunRecord, Runs
 from treadle.ports.model import Models
 from treadle.ports.sessions import SegmentRecord, SessionRecord, Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 from treadle.service.drafting import Drafts
+from treadle.service.following import followed
 from treadle.service.people import Answer, People
 from treadle.service.prompting import Seen, seen
 from treadle.service.reading import stored_events
 from treadle.service.submissions import Admission, Submission, Ticket, check_message, without_secrets
+from treadle.service.usage import ALL_BY_AGENT, Books, UsageLine, UsageQuery, usage
 
 
-class Service:
+class LocalService:
+    """Implements `service.Service` in the process that owns the journal."""
+
     def __init__(
         self,
         journal: Journal,
@@ -49,13 +55,17 @@ class Service:
         vault: Vault,
         clock: Clock,
         ids: Ids,
+        books: Books,
+        credits_per_dollar: float = 1.0,
     ) -> None:
         self._journal = journal
         self._vault = vault
         self._runs = runs
         self._sessions = sessions
         self._hub = hub
-        self._admission = Admission(models, tools)
+        self._books = books
+        self._credits_per_dollar = credits_per_dollar
+        self._admission = Admission(models, tools, books)
         self._drafts = Drafts(vault, clock, ids)
         self._people = People(journal, approvals, tools, vault, self._drafts)
         self._clock = clock
@@ -64,16 +74,18 @@ class Service:
 
     # ── Runs come and go ──
 
-    async def submit(self, submission: Submission) -> Ticket:
-        """Take a message: a new run, or, where the session has a run that waits, a message to that run.
+    async def submit(self, submission: Submission, because: EventData | None = None) -> Ticket:
+        """Take a message: a new run, or, where the session has a run that waits, a message to that run. One that
+        nobody has typed says what it is sent because of: it is always a run of its own, which has that on record.
 
         Everything that can be known to be wrong is raised here, before anything is written."""
-        self._admission.check(submission)
-        message, redacted = without_secrets(submission.message, self._vault.redactor)
         if submission.key is not None and (known := await self._runs.submitted(submission.key)):
             return Ticket(known, (await self._runs.record(known)).origin.session_id)
+        await self._admission.check(submission)
+        message, redacted = without_secrets(submission.message, self._vault.redactor)
         command = submission.command
-        if submission.session_id is not None and (waiting := await self._waiting(submission.session_id)):
+        waiting = None if because is not None else await self._waiting(submission.session_id)
+        if submission.session_id is not None and waiting is not None:
             if command is not None:
                 raise InvalidState(
                     f"{waiting} waits in this session. Answer, resume or cancel it first: then the session can be "
@@ -89,8 +101,19 @@ class Service:
             submission.session_id or SessionId(self._ids("ses")),
             await self._agent_id(submission.agent.name),
         )
-        queued = RunQueued(submission.agent, submission.resumed_from, submission.asker, command)
-        first = (queued, *redacted, *(() if command is not None else (UserMessage(message),)))
+        queued = RunQueued(
+            submission.agent,
+            submission.resumed_from,
+            submission.asker,
+            command,
+            submission.token,
+            submission.token_quotas,
+            self._credits_per_dollar,
+            submission.before,
+            submission.instructions,
+        )
+        reason = () if because is None else (because,)
+        first = (queued, *reason, *redacted, *(() if command is not None else (UserMessage(message),)))
         drafts = tuple(self._drafts.make(data) for data in first)
         run_id = await self._journal.submit(origin, drafts, submission.key)
         if run_id == origin.run_id:
@@ -105,7 +128,9 @@ class Service:
                 "Answer, resume or cancel that run first, or begin another session."
             )
 
-    async def _waiting(self, session_id: SessionId) -> RunId | None:
+    async def _waiting(self, session_id: SessionId | None) -> RunId | None:
+        if session_id is None:
+            return None
         for record in await self._runs.unfinished(session_id):
             return record.origin.run_id if record.status == "waiting" else None
         return None
@@ -135,6 +160,10 @@ class Service:
 
     async def cancel(self, run_id: RunId, reason: str = "asked for by the user") -> int:
         return await self._must_deliver(run_id, CancelRequested(reason), None)
+
+    async def note(self, run_id: RunId, event: EventData, key: str) -> bool:
+        """Put something on the record of a run, once for a key. False: the run has ended."""
+        return await self._deliver(run_id, event, key) is not None
 
     # ── People are asked, and answer ──
 
@@ -191,35 +220,24 @@ class Service:
         """Everything durable after a sequence, what is being said now, and then all that follows, as it happens.
 
         It ends after `run_end`, or after a `stream_reset` when the reader was too slow."""
-        with self._hub.subscribe(run_id, backlog) as live:
-            record = await self._runs.record(run_id)
-            origin, last, ended = record.origin, after, record.outcome is not None
-            async for event in self.stored(run_id, last):
-                last, ended = event.sequence, ended or isinstance(event.data, RunEnd)
-                yield event
-            caught_up = self._hub.text_in_flight(run_id)
-            if caught_up is not None and (caught_up.request > last or not caught_up.text):
-                caught_up = None  # its request is still to come, and all of its text behind it
-            if caught_up is not None:
-                yield self._hub.event(origin, caught_up.request, caught_up)
-            if ended:
-                return
-            async for event in live:
-                if event is None:
-                    yield self._hub.event(origin, last, reset(last))
-                    return
-                if event.durable:
-                    if event.sequence <= last:
-                        continue
-                    if event.sequence > last + 1:  # what another process committed is not told here
-                        for missed in await self._journal.read(run_id, last, event.sequence - last - 1):
-                            yield missed
-                    last = event.sequence
-                elif caught_up is not None and _already_shown(event, caught_up):
-                    continue
-                yield event
-                if isinstance(event.data, RunEnd):
-                    return
+        async with aclosing(self.batches(run_id, after, backlog)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    def batches(
+        self, run_id: RunId, after: int = 0, backlog: int = BACKLOG
+    ) -> AsyncGenerator[Sequence[Event], None]:
+        """The same, with what is there at once in one piece: for whoever sends it on."""
+        return followed(run_id, after, backlog, self._hub, self._journal, self._runs)
+
+    def reset(self, origin: Origin, reason: str) -> Event:
+        """What a reader is told who must begin anew."""
+        return self._hub.event(origin, 0, StreamReset(0, reason))
+
+    async def page(self, run_id: RunId, after: int = 0, limit: int = 100) -> Sequence[Event]:
+        """So many of the events of a run that are in the journal now."""
+        return await self._journal.read(run_id, after, limit)
 
     async def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         """The events of a run that are in the journal now."""
@@ -231,8 +249,53 @@ class Service:
     async def run(self, run_id: RunId) -> RunRecord:
         return await self._runs.record(run_id)
 
-    async def runs(self, limit: int = 50) -> Sequence[RunRecord]:
-        return await self._runs.newest(limit)
+    async def runs(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
+        """The newest first."""
+        return await self._runs.find(wanted, limit)
+
+    async def feed(
+        self, after: int | None = None, agents: Sequence[str] | None = None
+    ) -> AsyncGenerator[Placed, None]:
+        """What is committed, of all runs or of those of some agents, in the order of commits: after a position, and
+        then as it comes; without a position, from now on."""
+        async with aclosing(self.feed_pages(after, agents)) as pages:
+            async for page in pages:
+                for placed in page:
+                    yield placed
+
+    async def feed_pages(
+        self, after: int | None = None, agents: Sequence[str] | None = None
+    ) -> AsyncGenerator[Sequence[Placed], None]:
+        """The same, with what is there at once in one piece."""
+        with self._hub.news() as news:
+            last = await self._runs.position() if after is None else after
+            while True:
+                self._hub.refuse_if_lost()
+                news.clear()
+                while page := await self._runs.after(last, agents):
+                    yield page
+                    last = page[-1].position
+                await news.wait()
+
+    async def position(self) -> int:
+        """Of the latest event, in the order of commits."""
+        return await self._runs.position()
+
+    async def usage(self, query: UsageQuery = ALL_BY_AGENT) -> Sequence[UsageLine]:
+        """What was used, a line for each agent, token, model or day."""
+        return await usage(self._books, query)
+
+    async def balance(self, account: str) -> Balance:
+        """What an account has used: `agent/NAME`, `token/ID` or `tree/RUN`. Only what has an end is counted so."""
+        return await self._books.balance(account)
+
+    async def agent_state(self, name: str) -> AgentState:
+        return await self._books.state(name)
+
+    async def set_agent_state(self, name: str, state: AgentState) -> None:
+        """Let an agent take messages, or not. Runs under way go on."""
+        await self._agent_id(name)  # so that it is known
+        await self._books.set_state(name, state)
 
     async def agent_of(self, run_id: RunId) -> AgentSpec:
         """The agent of a run, as it was when the run was asked for."""
@@ -258,7 +321,9 @@ class Service:
     async def session(self, session_id: SessionId) -> SessionRecord:
         found = await self._sessions.find(session_id)
         if found is None:
-            raise UsageError(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
+            raise UnknownSession(
+                f"There is no session {session_id}. `treadle sessions list` shows those there are."
+            )
         return found
 
     async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
@@ -268,13 +333,3 @@ class Service:
     async def runs_of(self, session_id: SessionId) -> Sequence[RunRecord]:
         """The runs of a session, in the order in which they were asked for."""
         return await self._sessions.runs(session_id)
-
-
-def _already_shown(event: Event, caught_up: Token) -> bool:
-    """Whether a token is part of the text that a late reader was given at once."""
-    data = event.data
-    return (
-        isinstance(data, Token)
-        and (data.request, data.attempt) == (caught_up.request, caught_up.attempt)
-        and data.offset < len(caught_up.text)
-    )

@@ -1,5 +1,6 @@
 """The life of a run, and what others deliver to it."""
 
+from treadle.core.accounts import ceilings_of, tree_of
 from treadle.core.context import set_preamble
 from treadle.core.fold.changes import on
 from treadle.core.state import RunState
@@ -11,6 +12,19 @@ from treadle.domain.messages import user
 @on(e.RunQueued)
 def _queued(state: RunState, data: e.RunQueued) -> None:
     state.agent, state.asker, state.command = data.agent, data.asker, data.command
+    state.accounts = (
+        *ceilings_of(data.agent, data.token, data.token_quotas),
+        *tree_of(state.origin.run_id, data.agent),
+    )
+    state.credits_per_dollar = data.credits_per_dollar
+    state.instructions = data.instructions
+    for message in data.before:
+        state.transcript.add(message)
+
+
+@on(e.HeartbeatFired)
+def _fired(state: RunState, _: e.HeartbeatFired) -> None:
+    state.by_the_clock = True
 
 
 @on(e.UserMessage)
@@ -65,6 +79,7 @@ def _steered(state: RunState, data: e.MessageSteered) -> None:
     state.unrecalled.append(data.message.text)
     state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "queue"
     state.interrupted, state.waiting = None, None
+    state.by_the_clock = False
 
 
 @on(e.RunInterrupted)

@@ -93,6 +93,12 @@ from treadle.domain.events.guards import (
     StuckDetected,
     StuckKind,
 )
+from treadle.domain.events.accounts import (
+    BudgetExhausted,
+    BudgetReserved,
+    QuotaExceeded,
+    QuotaWarning,
+)
 from treadle.domain.events.deliveries import (
     CancelRequested,
     Delivery,
@@ -100,6 +106,13 @@ from treadle.domain.events.deliveries import (
     ResumeRequested,
     RunInterrupted,
     SteerMode,
+)
+from treadle.domain.events.automation import (
+    HeartbeatFired,
+    ScheduleSkipped,
+    WebhookDelivered,
+    WebhookFailed,
+    WebhookReceived,
 )
 from treadle.domain.events.streams import (
     StreamReset,
@@ -124,7 +137,9 @@ __all__ = [
     "AttemptReset",
     "BreakerClosed",
     "BreakerOpened",
+    "BudgetExhausted",
     "BudgetHint",
+    "BudgetReserved",
     "CallErrorKind",
     "CancelRequested",
     "ClarifyAnswered",
@@ -144,6 +159,7 @@ __all__ = [
     "EventData",
     "EventType",
     "GuardName",
+    "HeartbeatFired",
     "HookBlocked",
     "JournalWritten",
     "LlmError",
@@ -163,6 +179,8 @@ __all__ = [
     "OutputRejected",
     "PhantomAction",
     "ProcessKilled",
+    "QuotaExceeded",
+    "QuotaWarning",
     "RecalledBy",
     "RecoveryAction",
     "RecoveryStage",
@@ -180,6 +198,7 @@ __all__ = [
     "RunStart",
     "RunWaiting",
     "SandboxDenied",
+    "ScheduleSkipped",
     "SecretDenied",
     "SecretUsed",
     "SegmentOpened",
@@ -204,6 +223,9 @@ __all__ = [
     "Unknown",
     "UserMessage",
     "WaitReason",
+    "WebhookDelivered",
+    "WebhookFailed",
+    "WebhookReceived",
     "durable",
     "live",
 ]

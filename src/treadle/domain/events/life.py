@@ -9,6 +9,7 @@ from treadle.domain.identity import Instant, RunId, TokenId
 from treadle.domain.messages import Message
 from treadle.domain.models import UNKNOWN_WINDOW, Profile
 from treadle.domain.permissions import Asker
+from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.tools import ToolSpec
 
@@ -25,6 +26,14 @@ class RunQueued(EventData, frozen=True):
     """It is no message that is to be answered, but something to be done to the session."""
     token: TokenId | None = None
     """The access token it was asked for with; None: nobody needed one."""
+    token_quotas: Quotas | None = None
+    """What all runs of that token may use together."""
+    credits_per_dollar: float = 1.0
+    """How its cost becomes credits."""
+    before: tuple[Message, ...] = ()
+    """What was said before, elsewhere: the conversation of a new session begins with it."""
+    instructions: str = ""
+    """What whoever asks wants beside what the agent is told; it stands after that."""
 
 
 @durable("user_message")
@@ -61,7 +70,7 @@ class ModelResolved(EventData, frozen=True):
     """The facts about the model that decide what it is sent; without its prices."""
 
 
-WaitReason = Literal["retry", "interrupted", "unavailable", "breaker", "approval", "answer"]
+WaitReason = Literal["retry", "interrupted", "unavailable", "breaker", "approval", "answer", "quota", "budget"]
 
 
 @durable("run_waiting")

@@ -192,12 +192,13 @@ def _check(connection: Database, path: str, died_on_it: bool) -> None:
 def _damaged(path: str, found: str) -> StoreDamaged:
     folder, name = Path(path).parent, glob.escape(Path(path).name)
     backups = sorted(folder.glob(f"{name}*.bak"), key=lambda file: file.stat().st_mtime)
-    back = (
+    copies = (
         f"The newest backup beside it is {backups[-1]}: move the damaged file away, then copy the backup there."
         if backups
         else "There is no backup (*.bak) beside it: move the file away and start afresh, or save what can be read "
         f"with: sqlite3 {path} .recover"
     )
+    back = f"What `treadle backup` has saved comes back with: treadle restore FILE --force. {copies}"
     return StoreDamaged(f"The database {path} is damaged ({found}). Nothing was changed. {back}")
 
 

@@ -4,14 +4,18 @@ statement gives the interpreter to other threads and must win it back, so fewer 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
+from treadle.domain.calendar import minute
 from treadle.domain.envelope import VERSION, Draft, Origin
-from treadle.domain.errors import UnknownRun
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
+from treadle.domain.identity import Instant, RunId, SessionId
 from treadle.stores.sqlite.connection import SQL, Database, Value
+from treadle.stores.sqlite.counting import ANSWERING, COUNTED, Payer, Sums, payer_of
 from treadle.stores.sqlite.projections import PROJECTIONS
+from treadle.stores.sqlite.reserving import settle, settle_lost
 
-EVENT_COLUMNS = 7
+EVENT_COLUMNS = 8
 ROWS_PER_STATEMENT = 64
 
 
@@ -27,6 +31,8 @@ class RunRow:
     worker: str | None
     lease_until: Instant | None
     sequence: int
+    counted: int
+    """The last sequence that is in the lists of usage."""
 
 
 class Owned:
@@ -35,16 +41,28 @@ class Owned:
 
     def __init__(self) -> None:
         self.rows: dict[RunId, RunRow] = {}
+        self.payers: dict[RunId, Payer] = {}
+        """For whom each of them counts what it uses: nobody but its owner adds to that."""
+        self.position = -1
+        """Of the latest event, over all runs; -1: it must be looked up. None is ever given twice, whatever was
+        deleted."""
         self._version = 0
 
     def begin(self, database: Database) -> None:
         """At the start of a transaction: forget what may not be so any more."""
         if database.data_version() != self._version:
             self.rows.clear()
+            self.position = -1
 
     def commit(self, database: Database) -> None:
         """A transaction was committed."""
         self._version = database.data_version()
+
+    def forget(self) -> None:
+        """A transaction was given up, and what it has changed here never was."""
+        self.position = -1
+        self.rows.clear()
+        self.payers.clear()
 
 
 class Group:
@@ -54,9 +72,12 @@ class Group:
 
     def __init__(self, database: Database, owned: Owned) -> None:
         self.db = database
+        self._kept = owned
         self._owned = owned.rows
+        self._payers = owned.payers
         self._rows: dict[RunId, RunRow] = {}
         self._values: list[Value] = []
+        self._used = Sums()
 
     def run(self, run_id: RunId) -> RunRow:
         row = self._owned.get(run_id) or self._rows.get(run_id)
@@ -68,8 +89,19 @@ class Group:
         """The run is about to be advanced again and again."""
         self._owned[row.origin.run_id] = row
 
+    def learn(self, row: RunRow, events: Sequence[Any], now: Instant) -> None:
+        """For a run that has a new owner, and all of its events: for whom it counts what it uses from now on. What
+        was reserved for it before is settled."""
+        payer = self._payers[row.origin.run_id] = payer_of(events, row.counted)
+        if payer.is_bounded:
+            settle_lost(self.db, row.id, now)
+
     def let_go(self, row: RunRow) -> None:
+        """Nobody owns the run now. What it has used is written with it."""
+        self._used.add(self._payer(row).take())
+        row.counted = row.sequence
         self._owned.pop(row.origin.run_id, None)
+        self._payers.pop(row.origin.run_id, None)
         self._rows[row.origin.run_id] = row
 
     def forget(self) -> None:
@@ -80,13 +112,39 @@ class Group:
 
     def append(self, row: RunRow, drafts: Sequence[Draft]) -> None:
         """Add events to a run. They are in the database after `flush`."""
-        sequence, values = row.sequence, self._values
+        sequence, position, values = row.sequence, self._kept.position, self._values
+        if position < 0:
+            [(position,)] = self.db.execute(SQL["latest_position"]).fetchall()
         for made in drafts:
-            sequence += 1
-            values += (row.id, sequence, made.event_id, made.timestamp, made.type, VERSION, made.raw)
+            sequence, position = sequence + 1, position + 1
+            values += (position, row.id, sequence, made.event_id, made.timestamp, made.type, VERSION, made.raw)
             if made.type in PROJECTIONS:
                 PROJECTIONS[made.type](self.db, row.id, made)
-        row.sequence = sequence
+            if made.type in COUNTED:
+                self._count(row, made, sequence)
+        row.sequence, self._kept.position = sequence, position
+
+    def _count(self, row: RunRow, made: Draft, sequence: int) -> None:
+        payer = self._payer(row)
+        COUNTED[made.type](payer, made.data, made.timestamp)
+        if payer.is_bounded and made.type in ANSWERING:
+            settle(self.db, row.id, made, payer.rate)
+        if payer.is_due(made.timestamp):
+            self._used.add(payer.take())
+            row.counted = sequence
+            self.db.execute(SQL["counted_up_to"], (sequence, row.id))
+
+    def _payer(self, row: RunRow) -> Payer:
+        payer = self._payers.get(row.origin.run_id)
+        if payer is None:  # it was forgotten with a transaction that was given up
+            stored = self.db.execute(SQL["events_after"], (row.id, 0, -1)).fetchall()
+            payer = self._payers[row.origin.run_id] = payer_of(stored, row.counted)
+        return payer
+
+    def finish(self) -> None:
+        """Write the last of what was gathered: the transaction is about to be committed."""
+        self.flush()
+        self._used.write(self.db)
 
     def flush(self) -> None:
         """Write what was gathered."""
@@ -99,16 +157,29 @@ class Group:
 
 @cache
 def _insert_events(rows: int) -> str:
-    return SQL["insert_events"] + ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * rows)
+    return SQL["insert_events"] + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * rows)
 
 
 def read_row(database: Database, run_id: RunId) -> RunRow:
     found = database.execute(SQL["run"], (run_id,)).fetchone()
     if found is None:
-        raise unknown(run_id)
+        raise unknown(database, run_id)
     id_, session_id, agent_id, parent, *rest = found
     return RunRow(id_, Origin(run_id, session_id, agent_id, parent), *rest)
 
 
-def unknown(run_id: RunId) -> UnknownRun:
+def unknown(database: Database, run_id: RunId) -> UnknownRun:
+    """Why there is no such run: nobody knows of it, or it was deleted."""
+    if found := database.execute(SQL["tombstone_of_run"], (run_id,)).fetchone():
+        session_id, at, by = found
+        return RunDeleted(
+            f"{run_id} was deleted with its session {session_id} on {minute(at)} by {by}: nothing of it is left."
+        )
     return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+
+
+def session_deleted(database: Database, session_id: SessionId) -> SessionDeleted:
+    """For a session that was deleted: it is not begun again."""
+    found = database.execute(SQL["tombstone"], (session_id,)).fetchone()
+    when = "" if found is None else f" on {minute(found[-2])} by {found[-1]}"
+    return SessionDeleted(f"{session_id} was deleted{when}: nothing of it is left. Begin another session.")

@@ -13,18 +13,22 @@ from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
+    ALL_RUNS,
     LEASE_SECONDS,
     Advance,
     Advanced,
     Claim,
+    Placed,
     Publisher,
     Release,
+    RunFilter,
     RunRecord,
     SessionFacts,
 )
 from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.group import Group, RunRow, read_row, unknown
+from treadle.stores.sqlite.group import Group, RunRow, read_row, session_deleted, unknown
 from treadle.stores.sqlite.projections import refuse_closed
+from treadle.stores.sqlite.reserving import reserve
 from treadle.stores.sqlite.writer import Writer
 
 NO_LIMIT = -1
@@ -58,10 +62,12 @@ class SqliteJournal:
             if key is not None and (found := group.db.execute(SQL["run_of_submission"], (key,)).fetchone()):
                 return RunId(str(found[0]))
             now = self._clock.now()
-            group.db.execute(
+            inserted = group.db.execute(
                 SQL["insert_run"],
                 (origin.run_id, origin.session_id, origin.agent_id, origin.parent_run_id, key, now, AT_ONCE),
             )
+            if inserted.fetchone() is None:
+                raise session_deleted(group.db, origin.session_id)
             group.append(group.run(origin.run_id), events)
             return None
 
@@ -90,6 +96,7 @@ class SqliteJournal:
             group.own(row)
             group.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
+            group.learn(row, events, now)
             return row.origin, row.epoch, recovering, events, _facts(db, row)
 
         origin, epoch, recovering, events, facts = await self._writer.write(work, _nothing, patient=True)
@@ -114,16 +121,22 @@ class SqliteJournal:
             group.flush()
             found = group.db.execute(SQL["events_after"], (row.id, advance.seen, NO_LIMIT))
             delivered = tuple(_event(row.origin, record) for record in found)
-        accepted = not delivered
+        accepted, refused, near = not delivered, None, ()
+        group.append(row, advance.facts)  # what they settle is free for what is reserved now
+        if accepted and advance.reserve is not None:
+            refused, near = reserve(group.db, row.id, advance.reserve, self._clock.now())
+            accepted = refused is None
+        if accepted:
+            group.append(row, advance.intents)
         drafts = advance.facts + advance.intents if accepted else advance.facts
-        group.append(row, drafts)
         wake: tuple[RunId, Instant] | None = None
         if accepted and advance.release is not None:
             wake = self._let_go(group, row, drafts, advance.release)
         elif accepted and advance.intents and row.status != "running":
             row.status = "running"
             group.db.execute(SQL["go_on"], (row.id,))
-        return Appended(row.origin, drafts, Advanced(accepted, delivered, row.sequence), wake)
+        advanced = Advanced(accepted, delivered, row.sequence, refused, near)
+        return Appended(row.origin, drafts, advanced, wake)
 
     def _let_go(
         self, group: Group, row: RunRow, drafts: tuple[Draft, ...], release: Release
@@ -135,10 +148,10 @@ class SqliteJournal:
         last = drafts[-1].data if drafts else None
         if not isinstance(last, RunEnd):
             row.status = row.status if release.waiting_for is None else "waiting"
-            db.execute(SQL["let_go"], (row.status, release.waiting_for, release.wake_at, row.id))
+            db.execute(SQL["let_go"], (row.status, release.waiting_for, release.wake_at, row.counted, row.id))
             return None if release.wake_at is None else (row.origin.run_id, release.wake_at)
         row.outcome = last.outcome
-        db.execute(SQL["end_run"], (last.status, last.outcome, row.id))
+        db.execute(SQL["end_run"], (last.status, last.outcome, row.counted, row.id))
         db.execute(SQL["insert_said"], (session, row.id, _encode(release.said or ()), release.whole))
         following = db.execute(SQL["later_unfinished"], (session, row.id)).fetchone()
         if following is None:
@@ -219,13 +232,26 @@ class SqliteJournal:
     # ── Runs ──
 
     async def record(self, run_id: RunId) -> RunRecord:
-        found = await self._writer.read(lambda db: db.execute(SQL["record"], (run_id,)).fetchone())
-        if found is None:
-            raise unknown(run_id)
-        return run_record(found)
+        def look(db: Database) -> RunRecord:
+            found = db.execute(SQL["record"], (run_id,)).fetchone()
+            if found is None:
+                raise unknown(db, run_id)
+            return run_record(found)
 
-    async def newest(self, limit: int = 50) -> Sequence[RunRecord]:
-        return await self._writer.read(lambda db: [run_record(row) for row in db.execute(SQL["newest"], (limit,))])
+        return await self._writer.read(look)
+
+    async def find(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
+        values = (
+            _json(wanted.agents),
+            wanted.session_id,
+            wanted.parent_run_id,
+            wanted.status,
+            wanted.outcome,
+            wanted.before,
+            wanted.unfinished,
+            limit,
+        )
+        return await self._writer.read(lambda db: [run_record(row) for row in db.execute(SQL["find_runs"], values)])
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         def work(db: Database) -> list[RunRecord]:
@@ -234,6 +260,15 @@ class SqliteJournal:
             return [run_record(row) for row in db.execute(SQL["unfinished_of_session"], (session_id,))]
 
         return await self._writer.read(work)
+
+    async def position(self) -> int:
+        [position] = await self._writer.read(lambda db: db.execute(SQL["latest_position"]).fetchall()[0])
+        return int(position)
+
+    async def after(self, position: int, agents: Sequence[str] | None = None, limit: int = 500) -> Sequence[Placed]:
+        values = (position, _json(agents), limit)
+        found = await self._writer.read(lambda db: db.execute(SQL["events_after_position"], values).fetchall())
+        return [Placed(at, _event(Origin(*origin), record)) for at, *origin, record in map(_split, found)]
 
     async def submitted(self, key: str) -> RunId | None:
         found = await self._writer.read(lambda db: db.execute(SQL["submitted"], (key, key)).fetchone())
@@ -288,7 +323,16 @@ def _session(facts: Any) -> SessionFacts:
     return SessionFacts(opened, opened_at or 0.0, None if workspace is None else (workspace, notes), last)
 
 
+def _json(names: Sequence[str] | None) -> str | None:
+    return None if names is None else _encode(names).decode()
+
+
+def _split(row: Any) -> tuple[Any, ...]:
+    """The position, the four parts of the origin, and the rest."""
+    return (*row[:5], row[5:])
+
+
 def run_record(row: Any) -> RunRecord:
-    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, sequence = row
+    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, sequence, agent = row
     origin = Origin(run_id, session_id, agent_id, parent)
-    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for)
+    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, agent)

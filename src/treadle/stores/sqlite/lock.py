@@ -19,6 +19,8 @@ class Owner(Struct, frozen=True):
     pid: int
     command: str
     since: float
+    socket: str | None = None
+    """Where it can be attached to; None: nowhere."""
 
 
 class DatabaseLock:
@@ -37,8 +39,14 @@ class DatabaseLock:
         except BlockingIOError:
             owner = self._owner()
             os.close(self._file)
-            raise StoreOwned(_describe(database, owner)) from None
-        self._write(Owner(os.getpid(), _command(), time.time()))
+            raise StoreOwned(_describe(database, owner), None if owner is None else owner.socket) from None
+        self._owned_by = Owner(os.getpid(), _command(), time.time())
+        self._write(self._owned_by)
+
+    def announce(self, socket: str) -> None:
+        """Let others know where the owner can be attached to."""
+        self._owned_by = msgspec.structs.replace(self._owned_by, socket=socket)
+        self._write(self._owned_by)
 
     def release(self) -> None:
         self._write(None)
@@ -61,7 +69,6 @@ def _command() -> str:
 
 
 def _describe(database: str, owner: Owner | None) -> str:
-    # Attaching to the owner over its Unix socket comes with the HTTP service, whose wire it will speak.
     who = "another process"
     how = "Wait for it to end"
     if owner is not None:

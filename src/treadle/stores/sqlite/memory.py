@@ -77,7 +77,7 @@ class SqliteMemories:
 
     async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
         def work(group: Group) -> int:
-            return sum(_forget(group.db, memory_id) for memory_id in memory_ids)
+            return sum(forget_memory(group.db, memory_id) for memory_id in memory_ids)
 
         return await self._writer.write(work, _nothing, patient=False)
 
@@ -233,7 +233,8 @@ def _memories(rows: Any) -> list[Memory]:
     return [_memory(row) for row in rows]
 
 
-def _forget(db: Database, memory_id: MemoryId) -> bool:
+def forget_memory(db: Database, memory_id: MemoryId) -> bool:
+    """Delete a memory with its words, codes and vectors; whether it was there."""
     found = db.execute(SQL["memory_to_forget"], (memory_id,)).fetchone()
     if found is None:
         return False

@@ -8,7 +8,8 @@ from treadle.domain.events import RunEnd
 from treadle.domain.identity import SessionId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
-from treadle.stores.sqlite.connection import SQL
+from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.group import session_deleted
 from treadle.stores.sqlite.journal import run_record
 from treadle.stores.sqlite.writer import Writer
 
@@ -24,8 +25,13 @@ class SqliteSessions:
         return [_record(row) for row in found]
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
-        found = await self._writer.read(lambda db: db.execute(SQL["session"], (session_id,)).fetchone())
-        return None if found is None else _record(found)
+        def look(db: Database) -> SessionRecord | None:
+            found = db.execute(SQL["session"], (session_id,)).fetchone()
+            if found is None and db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
+                raise session_deleted(db, session_id)
+            return None if found is None else _record(found)
+
+        return await self._writer.read(look)
 
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         found = await self._writer.read(lambda db: db.execute(SQL["runs_of_session"], (session_id,)).fetchall())

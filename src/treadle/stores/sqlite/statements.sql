@@ -1,13 +1,15 @@
 -- name: insert_run
 INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, epoch, wake_at)
-VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, ?);
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7
+WHERE NOT EXISTS (SELECT 1 FROM deleted_sessions WHERE session_id = ?2)
+RETURNING id;
 
 -- name: run_of_submission
 SELECT run_id FROM runs WHERE submission_key = ?;
 
 -- name: run
 SELECT id, session_id, agent_id, parent_run_id, status, outcome, epoch, worker, lease_until,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), counted
 FROM runs WHERE run_id = ?;
 
 -- name: earlier_unfinished
@@ -26,7 +28,7 @@ UPDATE runs SET epoch = ?, worker = ?, lease_until = ?, status = ? WHERE id = ?;
 UPDATE runs SET status = 'running', waiting_for = NULL WHERE id = ?;
 
 -- name: insert_events
-INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) VALUES
+INSERT INTO events (position, run, sequence, event_id, timestamp, type, version, data) VALUES
 
 -- name: events_after
 SELECT sequence, event_id, timestamp, type, version, data FROM events
@@ -61,11 +63,13 @@ INSERT OR REPLACE INTO session_notes (session_id, workspace, notes) SELECT sessi
 DELETE FROM session_notes WHERE session_id = (SELECT session_id FROM runs WHERE id = ?);
 
 -- name: let_go
-UPDATE runs SET status = ?, waiting_for = coalesce(?, waiting_for), wake_at = ?, worker = NULL, lease_until = NULL
+UPDATE runs SET status = ?, waiting_for = coalesce(?, waiting_for), wake_at = ?, counted = ?, worker = NULL,
+                lease_until = NULL
 WHERE id = ?;
 
 -- name: end_run
-UPDATE runs SET status = ?, outcome = ?, waiting_for = NULL, wake_at = NULL, worker = NULL, lease_until = NULL
+UPDATE runs SET status = ?, outcome = ?, counted = ?, waiting_for = NULL, wake_at = NULL, worker = NULL,
+                lease_until = NULL
 WHERE id = ?;
 
 -- name: wake
@@ -94,22 +98,41 @@ UPDATE runs SET lease_until = 0 WHERE worker IS NOT NULL;
 
 -- name: record
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), '')
 FROM runs WHERE run_id = ?;
 
--- name: newest
+-- name: find_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
-FROM runs ORDER BY id DESC LIMIT ?;
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, '')
+FROM runs LEFT JOIN agents USING (agent_id)
+WHERE (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?1))))
+  AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
+  AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
+  AND (?6 IS NULL OR id < (SELECT id FROM runs WHERE run_id = ?6)) AND (NOT ?7 OR outcome IS NULL)
+ORDER BY id DESC LIMIT ?8;
+
+-- name: latest_position
+SELECT max(coalesce((SELECT max(position) FROM events), 0),
+           coalesce((SELECT max(position) FROM deleted_sessions), 0));
+
+-- name: events_after_position
+SELECT position, run_id, session_id, agent_id, parent_run_id, sequence, event_id, timestamp, type, version, data
+FROM events JOIN runs ON runs.id = events.run
+WHERE position > ?1
+  AND (?2 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?2))))
+ORDER BY position LIMIT ?3;
 
 -- name: unfinished
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), '')
 FROM runs WHERE outcome IS NULL ORDER BY id;
 
 -- name: unfinished_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), '')
 FROM runs WHERE outcome IS NULL AND session_id = ? ORDER BY id;
 
 -- name: submitted
@@ -183,7 +206,8 @@ FROM (SELECT session_id, min(id) AS first, count(*) AS runs, sum(outcome IS NULL
 
 -- name: runs_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), '')
 FROM runs WHERE session_id = ? ORDER BY id;
 
 -- name: ends_of_session

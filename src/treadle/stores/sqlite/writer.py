@@ -96,11 +96,11 @@ def _commit_together(database: Database, items: Sequence[Item], owned: Owned) ->
                 item.result = item.work(group)
             except TreadleError as refusal:
                 item.error = refusal
-        group.flush()
+        group.finish()
         database.execute("COMMIT")
         owned.commit(database)
     except BaseException:
-        owned.rows.clear()
+        owned.forget()
         with contextlib.suppress(apsw.Error):
             database.execute("ROLLBACK")
         raise

@@ -9,6 +9,12 @@ from treadle.surfaces.cli.terminal import cut, one_line, revealed
 WIDTH = 100
 NARROW, WIDE = WIDTH, 1000
 """How much of a call is shown: in a file one line, on a terminal as many as it takes, within reason."""
+QUOTAS = {
+    "tokens": "tokens of this hour",
+    "calls": "tool calls of this minute",
+    "credits": "credits",
+    "cost": "dollars",
+}
 NOBODY = "nobody can answer"
 """In what the model is told when a call needs an approval and there is nobody to ask."""
 REMEDY = "to have such calls run: answer with `treadle run --yes`, or run it at a terminal"
@@ -98,6 +104,10 @@ def _guarded(data: e.EventData) -> str | None:
             return f"it claims what it has not done: {one_line(claim, WIDTH)}; it is asked again"
         case e.OutputRejected(error=error):
             return f"the answer does not fit the schema: {one_line(error, WIDTH)}; it is asked again"
+        case e.QuotaWarning(account=account, kind=kind, ceiling=ceiling, used=used):
+            return f"{account} has used {used:,.6g} of {ceiling:,.6g} {QUOTAS[kind]}"
+        case e.RunWaiting("quota" | "budget", detail=detail):
+            return f"waiting: {one_line(detail)}"
         case _:
             return None
 

@@ -1,18 +1,31 @@
 """`treadle agents`: the agents of the home."""
 
 import os
+import shlex
+import subprocess
 import sys
-from typing import Any, cast
+import tempfile
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import yaml
 
-from treadle.domain.errors import ConfigError
+from treadle.domain.errors import ConfigError, UsageError
 from treadle.home import Home
+from treadle.keeping_assembly import look_at_states, own_states
+from treadle.ports.accounts import AgentState
+from treadle.service.upkeep import StateKeeping
+from treadle.surfaces.cli.confirming import is_wanted
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import USAGE, complain
+from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import inert
+
+if TYPE_CHECKING:
+    from treadle.remote.connection import Connection
 
 
 async def list_agents(json: bool) -> int:
@@ -43,6 +56,101 @@ async def show_agent(name: str, json: bool) -> int:
     else:
         print(inert(yaml.safe_dump(agent, sort_keys=False, allow_unicode=True)), end="")
     return 0
+
+
+async def create_agent(name: str, model: str | None, source: Path | None, json: bool) -> int:
+    path = Home.from_environment(os.environ).create_agent(name, model, source)
+    if json:
+        _print_json({"name": name, "file": str(path)})
+    else:
+        note(f"`{name}` is made: {path}")
+    return 0
+
+
+async def delete_agent(name: str, yes: bool, json: bool) -> int:
+    home = Home.from_environment(os.environ)
+    home.refuse_unknown(name)
+    if not yes and not await is_wanted(f"Delete the agent `{name}`?", f"Deleting the agent `{name}`"):
+        note("nothing was deleted")
+        return 1
+    home.delete_agent(name)
+    if json:
+        _print_json({"name": name, "deleted": True})
+    else:
+        note(f"`{name}` is deleted; its sessions and its memories are there still")
+    return 0
+
+
+async def agent_state(name: str, state: AgentState | None, json: bool) -> int:
+    home = Home.from_environment(os.environ)
+    home.refuse_unknown(name)
+    if state is None:
+        async with look_at_states(home) as states:
+            state = await states.state(name)
+    else:
+        async with _kept(home) as kept:
+            await kept.set_state(name, state)
+    if json:
+        _print_json({"name": name, "state": state})
+    else:
+        print(f"{name}  {state}")
+    return 0
+
+
+def _kept(home: Home) -> AbstractAsyncContextManager[StateKeeping]:
+    """Whoever says which agents take messages: this process, or the one that owns the home."""
+
+    def own() -> AbstractAsyncContextManager[StateKeeping]:
+        return own_states(home)
+
+    def attached(connection: "Connection") -> StateKeeping:
+        from treadle.remote.upkeep import RemoteStates
+
+        return RemoteStates(connection)
+
+    return kept_up(own, attached)
+
+
+# ── Editing ──
+
+
+async def edit_agent(name: str) -> int:
+    note(_edit(Home.from_environment(os.environ), name))
+    return 0
+
+
+def _edit(home: Home, name: str) -> str:
+    """Have a copy edited, which counts only when it is right; what came of it. A wrong one is kept to try again."""
+    before = home.agent_file(name).read_bytes()
+    handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".yaml")
+    copy = Path(path)
+    with os.fdopen(handle, "wb") as file:
+        file.write(before)
+    _open_editor(copy)
+    if copy.read_bytes() == before:
+        copy.unlink()
+        return "nothing was changed"
+    try:
+        home.replace_agent(name, copy)
+    except ConfigError as error:
+        raise ConfigError(f"{error}. `{name}` is as it was; what you wrote is in {copy}") from None
+    copy.unlink()
+    return f"`{name}` is changed, from its next run on"
+
+
+def _open_editor(file: Path) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        done = subprocess.run([*shlex.split(editor), file], check=False)
+    except (OSError, ValueError) as error:
+        file.unlink()
+        raise UsageError(
+            f"The editor `{editor}` cannot be started: {error}. Set EDITOR to another. Nothing was changed."
+        ) from None
+    if done.returncode:
+        raise UsageError(
+            f"The editor `{editor}` ended with {done.returncode}. Nothing was changed; what you wrote is in {file}"
+        )
 
 
 def _model(agent: dict[str, Any]) -> str:

@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treadle import __version__
+from treadle.surfaces.cli import completing
+from treadle.surfaces.cli.agents_app import agents_app
+from treadle.surfaces.cli.hooks_app import hooks_app
+from treadle.surfaces.cli.house_app import house_app
 from treadle.surfaces.cli.memory_app import memory_app
+from treadle.surfaces.cli.schedules_app import schedules_app
+from treadle.surfaces.cli.serve_app import serve_app
 from treadle.surfaces.cli.sessions_app import sessions_app
 from treadle.surfaces.cli.skills_app import skills_app
+from treadle.surfaces.cli.tokens_app import tokens_app
+from treadle.surfaces.cli.usage_app import usage_app
 from treadle.surfaces.cli.vault_app import vault_app
+from treadle.surfaces.cli.webhooks_app import webhooks_app
 
 if TYPE_CHECKING:
     from treadle.domain.events import Decision
@@ -17,12 +26,10 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Treadle runs agents: durable, guarded, observable.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # plain help needs no rich, which takes longer to import than the rest
     pretty_exceptions_enable=False,
 )
 runs_app = typer.Typer(help="Look at runs, go on with them, stop them.", no_args_is_help=True)
-agents_app = typer.Typer(help="Look at the agents of the home.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
 models_app = typer.Typer(help="Look at models, and see whether they answer.", no_args_is_help=True)
 app.add_typer(agents_app, name="agents")
@@ -33,9 +40,18 @@ app.add_typer(vault_app, name="vault")
 app.add_typer(memory_app, name="memory")
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(skills_app, name="skills")
+app.add_typer(tokens_app, name="tokens")
+app.add_typer(schedules_app, name="schedules")
+app.add_typer(hooks_app, name="hooks")
+app.add_typer(webhooks_app, name="webhooks")
+app.add_typer(serve_app)
+app.add_typer(house_app)
+app.add_typer(usage_app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The id of a run: run_…")]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The id of a run: run_…", autocompletion=completing.run_ids)
+]
 ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="The id of an approval: apr_…")]
 Note = Annotated[str, typer.Option(metavar="TEXT", help="What the agent is told with it.")]
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="An alias, or provider/model-id.")]
@@ -80,14 +96,26 @@ def treadle(
 def run(
     message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What to say; - reads it from standard input.")],
     agent: Annotated[
-        str, typer.Option("-a", "--agent", metavar="NAME", help="The agent; without it the agent `default`.")
+        str,
+        typer.Option(
+            "-a",
+            "--agent",
+            metavar="NAME",
+            help="The agent; without it the agent `default`.",
+            autocompletion=completing.agent_names,
+        ),
     ] = "default",
     model: Annotated[
         str | None, typer.Option("-m", "--model", metavar="MODEL", help="Another model: provider/model-id.")
     ] = None,
     base_url: BaseUrl = None,
     session: Annotated[
-        str | None, typer.Option(metavar="SESSION", help="Go on in this session instead of a new one.")
+        str | None,
+        typer.Option(
+            metavar="SESSION",
+            help="Go on in this session instead of a new one.",
+            autocompletion=completing.session_ids,
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print every event as JSON, one per line.")] = False,
     yes: Yes = None,
@@ -145,6 +173,14 @@ def show_prompt(
     from treadle.surfaces.cli import process, seen
 
     process.perform(partial(seen.show_prompt, run_id, step, json))
+
+
+@runs_app.command("steps")
+def show_steps(run_id: RunArgument, json: Json = False) -> None:
+    """Print what a run did, step by step: the model, what it used, and its calls."""
+    from treadle.surfaces.cli import process, steps
+
+    process.perform(partial(steps.show_steps, run_id, json))
 
 
 @runs_app.command("resume")
@@ -235,24 +271,6 @@ def deny(
 
     answer = Answer("deny", None, note, "command line")
     process.perform(partial(approvals.decide, approval_id, answer, Going(json, base_url, _decision(yes))))
-
-
-@agents_app.command("list")
-def list_agents(json: Json = False) -> None:
-    """List the agents."""
-    from treadle.surfaces.cli import agents, process
-
-    process.perform(partial(agents.list_agents, json))
-
-
-@agents_app.command("show")
-def show_agent(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of an agent.")], json: Json = False
-) -> None:
-    """Show an agent with all its settings."""
-    from treadle.surfaces.cli import agents, process
-
-    process.perform(partial(agents.show_agent, name, json))
 
 
 @models_app.command("list")

@@ -73,17 +73,18 @@ async def decide(approval_id: str, answer: Answer, going: Going) -> int:
     """Decide it and go on with its run, which is followed to its end or to the next thing it waits for."""
     home = Home.from_environment(os.environ)
     with Stop() as stop:
-        async with going.engine(home) as engine:
-            record = await engine.service.approval(ApprovalId(approval_id))
+        async with going.reached(home) as home_of:
+            service = home_of.service
+            record = await service.approval(ApprovalId(approval_id))
             if answer.remember == "session" and record.pattern is None and record.decision is None:
                 raise UsageError(
                     f"Nothing can be remembered for {record.approval_id}: there is no rule that would match such "
                     f"calls of `{record.tool}` and no others. Approve it without --session."
                 )
-            since = await engine.service.decide(record.approval_id, answer)
+            since = await service.decide(record.approval_id, answer)
             if answer.remember == "session" and record.pattern is not None:
                 note(f"without asking in this session: {remembered(record.tool, record.pattern)}")
-            following = going.follow(engine, home, stop, "your decision")
+            following = going.follow(home_of, home, stop, "your decision")
             return await following.run(record.origin.run_id, after=since, since=since)
 
 

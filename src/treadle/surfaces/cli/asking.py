@@ -5,14 +5,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.app import Engine
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import ClarifyRequested, Decision
 from treadle.domain.identity import RunId
 from treadle.home import Home
 from treadle.ports.approvals import ApprovalRecord
-from treadle.service import Answer
+from treadle.service import Answer, Service
 from treadle.surfaces.cli.calls import quoted, readable_json, remembered, shown
 from treadle.surfaces.cli.printing import Printer, say
 from treadle.surfaces.cli.prompt import Prompt
@@ -33,7 +32,7 @@ VIEW_FIRST = "not all of it was shown: v shows it, then it can be approved"
 class Asking(Struct, frozen=True):
     """How the questions of a run are answered here."""
 
-    engine: Engine
+    service: Service
     home: Home
     printer: Printer
     prompt: Prompt | None
@@ -43,10 +42,10 @@ class Asking(Struct, frozen=True):
 
     async def settle(self, run_id: RunId) -> bool:
         """Have everything answered that the run waits for; whether all of it was."""
-        for approval in await self.engine.service.approvals(run_id):
+        for approval in await self.service.approvals(run_id):
             if not await self._approval(approval):
                 return False
-        for question in await self.engine.service.questions(run_id):
+        for question in await self.service.questions(run_id):
             if not await self._question(run_id, question):
                 return False
         return True
@@ -54,11 +53,11 @@ class Asking(Struct, frozen=True):
     async def _approval(self, approval: ApprovalRecord) -> bool:
         if self.always is not None:
             answer = Answer(self.always, by=f"{BY}, beforehand")
-            return await decide(self.engine, self.printer, approval, answer) != "refused"
+            return await decide(self.service, self.printer, approval, answer) != "refused"
         if self.prompt is None:
             return False
-        agent = await self.engine.service.agent_of(approval.origin.run_id)
-        return await ApprovalDialog(self.engine, self.home, self.printer, self.prompt, approval, agent).hold()
+        agent = await self.service.agent_of(approval.origin.run_id)
+        return await ApprovalDialog(self.service, self.home, self.printer, self.prompt, approval, agent).hold()
 
     async def _question(self, run_id: RunId, question: ClarifyRequested) -> bool:
         if self.prompt is None:
@@ -74,7 +73,7 @@ class Asking(Struct, frozen=True):
         chosen = int(typed) if typed.isdecimal() else 0
         text = question.options[chosen - 1] if 0 < chosen <= len(question.options) else typed
         try:
-            await self.engine.service.answer(run_id, question.call_id, text, by=BY)
+            await self.service.answer(run_id, question.call_id, text, by=BY)
         except InvalidState as error:
             self.printer.note(str(error))
         return True
@@ -85,14 +84,14 @@ class ApprovalDialog:
 
     def __init__(
         self,
-        engine: Engine,
+        service: Service,
         home: Home,
         printer: Printer,
         prompt: Prompt,
         approval: ApprovalRecord,
         agent: AgentSpec,
     ) -> None:
-        self._engine = engine
+        self._service = service
         self._home = home
         self._printer = printer
         self._prompt = prompt
@@ -174,7 +173,7 @@ class ApprovalDialog:
         pattern = self._call.pattern
         if choice == "y" or pattern is None:
             return await self._decide(Answer("approve", by=BY))
-        came = await decide(self._engine, self._printer, self._call, Answer("approve", by=BY, remember="session"))
+        came = await decide(self._service, self._printer, self._call, Answer("approve", by=BY, remember="session"))
         what = remembered(self._call.tool, pattern)
         if came == "taken" and choice == "a":
             where = self._home.allow(self._agent.name, self._call.tool, pattern)
@@ -191,13 +190,13 @@ class ApprovalDialog:
         return bool(arguments) and await self._decide(Answer("approve", arguments, by=BY))
 
     async def _decide(self, answer: Answer) -> bool:
-        return await decide(self._engine, self._printer, self._call, answer) != "refused"
+        return await decide(self._service, self._printer, self._call, answer) != "refused"
 
 
-async def decide(engine: Engine, printer: Printer, approval: ApprovalRecord, answer: Answer) -> Came:
+async def decide(service: Service, printer: Printer, approval: ApprovalRecord, answer: Answer) -> Came:
     """Give an answer, and say why it was not taken where it was not."""
     try:
-        await engine.service.decide(approval.approval_id, answer)
+        await service.decide(approval.approval_id, answer)
     except InvalidState as error:
         printer.note(str(error))
         return "too late"

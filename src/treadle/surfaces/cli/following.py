@@ -6,16 +6,18 @@ from contextlib import aclosing, suppress
 
 from msgspec import Struct
 
-from treadle.app import Engine
+from treadle.assembly import observe
 from treadle.domain.envelope import Event
-from treadle.domain.errors import InvalidState
+from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import RunEnd, RunWaiting
 from treadle.domain.identity import RunId
 from treadle.domain.runs import exit_code_of
 from treadle.ports.journal import RunRecord
+from treadle.service.following import without_resets
 from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.printing import Printer
 from treadle.surfaces.cli.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, Stop
+from treadle.surfaces.cli.reaching import Reached
 from treadle.surfaces.cli.waiting import FOR_AN_ANSWER, PARKED, questions_of
 
 LOOK_SECONDS = 0.05
@@ -24,7 +26,7 @@ LOOK_SECONDS = 0.05
 class Following(Struct, frozen=True):
     """What is needed to follow a run."""
 
-    engine: Engine
+    reached: Reached
     printer: Printer
     stop: Stop
     asking: Asking
@@ -36,20 +38,40 @@ class Following(Struct, frozen=True):
     async def run(self, run_id: RunId, after: int = 0, since: int = 0) -> int:
         """Show the events after `after` and return the exit code. A wait counts only if it began after `since`."""
         interrupting = asyncio.create_task(self._interrupt_when_asked(run_id))
-        code = None
+        code, last = None, after
         try:
             if not await self._settle(run_id):  # what it has asked before
                 return await self._left_waiting(run_id)
-            async with aclosing(self.engine.events(run_id, after)) as events:
-                async for event in events:
-                    code = self._show(event) or code
-                    if (ended := self._ended(event, since)) is not None:
-                        return code or ended
-                    if _asks(event) and event.sequence > since and not await self._settle(run_id):
-                        return code or await self._left_waiting(run_id)
-            return FAILED
+            with suppress(*self._losses):
+                async with aclosing(without_resets(self.reached.service, run_id, after)) as events:
+                    async for event in events:
+                        last = event.sequence if event.durable else last
+                        code = self._show(event) or code
+                        if (ended := self._ended(event, since)) is not None:
+                            return code or ended
+                        if _asks(event) and event.sequence > since and not await self._settle(run_id):
+                            return code or await self._left_waiting(run_id)
+            if (ended := await self._left_behind(run_id, last, since)) is not None:
+                return code or ended
+            resume = f"treadle runs resume {run_id}{self.resume_options}"
+            self.printer.note(f"treadle: the process that worked on {run_id} has stopped; go on with: {resume}")
+            return code or FAILED
         finally:
             interrupting.cancel()
+
+    @property
+    def _losses(self) -> tuple[type[Exception], ...]:
+        """What tells that another process has gone; of its own, one that works by itself is told as ever."""
+        return (StoreError,) if self.reached.engine is None else ()
+
+    async def _left_behind(self, run_id: RunId, last: int, since: int) -> int | None:
+        """Show what the process that has gone had written still; the exit code, if the run has ended or waits."""
+        async with observe(home=self.reached.home) as service:
+            async for event in service.stored(run_id, last):
+                self._show(event)
+                if (ended := self._ended(event, since)) is not None:
+                    return ended
+        return None
 
     async def _settle(self, run_id: RunId) -> bool:
         """Have answered what the run asks. Ctrl-C meanwhile leaves the question for later, and the run as it is."""
@@ -93,7 +115,7 @@ class Following(Struct, frozen=True):
 
     async def _left_waiting(self, run_id: RunId) -> int:
         """Say what the run waits for and how to answer it, and leave it."""
-        for line in await questions_of(self.engine.service, run_id, self.resume_options):
+        for line in await questions_of(self.reached.service, run_id, self.resume_options):
             self.printer.note(f"treadle: {run_id} waits for {line}")
         return self.stop.exit_code if self.stop.is_terminated else NEEDS_AN_ANSWER
 
@@ -101,26 +123,27 @@ class Following(Struct, frozen=True):
         await self.stop.asked.wait()
         self.printer.note("interrupting… (Ctrl-C once more leaves at once)")
         with suppress(InvalidState):  # it has just ended
-            await self.engine.interrupt(run_id)
+            await self.reached.service.interrupt(run_id)
 
     # ── The runs of earlier processes ──
 
     async def announce(self, run_id: RunId | None = None) -> None:
         """Say which runs beside this one are taken up again because the engine was opened."""
-        taken = [run for run in _taken_up(await self.engine.service.unfinished()) if run != run_id]
+        taken = [run for run in _taken_up(await self.reached.service.unfinished()) if run != run_id]
         if taken:
             runs = "run" if len(taken) == 1 else "runs"
             self.printer.note(f"taking up {len(taken)} unfinished {runs}: {', '.join(taken)}")
 
     async def see_off_others(self, run_id: RunId) -> None:
         """Wait while other runs are being worked on, unless asked to stop."""
-        others = [run for run in _taken_up(await self.engine.service.unfinished()) if run != run_id]
-        if others and self.engine.busy and not self.stop.is_heard:
+        others = [run for run in _taken_up(await self.reached.service.unfinished()) if run != run_id]
+        if others and self.reached.busy and not self.stop.is_heard:
             self.printer.note(f"waiting for {', '.join(others)} (Ctrl-C leaves it for later)")
-            await self._until_idle()
+        await self._until_idle()
 
     async def _until_idle(self) -> None:
-        while self.engine.busy and not self.stop.asked.is_set():
+        """Stay for runs that are worked on, and for commands that work through this process."""
+        while (self.reached.busy or self.reached.attended()) and not self.stop.is_heard:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.asked.wait(), LOOK_SECONDS)
 

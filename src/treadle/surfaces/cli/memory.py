@@ -3,9 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,8 +15,13 @@ from treadle.domain.memories import MemoryKind
 from treadle.home import DEFAULT_AGENT, Home
 from treadle.memory_assembly import look_at_memories, own_memories
 from treadle.service.memory import ALL, MemoryLine, MemoryService, line, refuse_unknown_agent
+from treadle.service.upkeep import MemoryKeeping
 from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from treadle.remote.connection import Connection
 
 
 async def list_memories(agent: str | None, kind: MemoryKind | None, limit: int, json: bool) -> int:
@@ -59,8 +65,8 @@ async def search_memories(agent: str, text: str, limit: int, json: bool) -> int:
 async def add_memory(agent: str, text: str, kind: MemoryKind, pinned: bool, json: bool) -> int:
     home = _home()
     text = _decoded(sys.stdin.buffer.read()) if text == "-" else text
-    async with own_memories(home) as service:
-        await _refuse_unknown(home, service, agent)
+    await _refuse_unknown_to(home, agent)
+    async with _kept(home) as service:
         added = await service.add(agent, text, kind, pinned)
     if json:
         _print_json({"new": added is not None, "memory_id": added.memory_id if added else None})
@@ -72,7 +78,7 @@ async def add_memory(agent: str, text: str, kind: MemoryKind, pinned: bool, json
 
 
 async def pin_memories(memory_ids: Sequence[str], pinned: bool, json: bool) -> int:
-    async with own_memories(_home()) as service:
+    async with _kept(_home()) as service:
         for memory_id in memory_ids:
             await service.find(memory_id)
         for memory_id in memory_ids:
@@ -85,7 +91,7 @@ async def pin_memories(memory_ids: Sequence[str], pinned: bool, json: bool) -> i
 
 
 async def forget_memories(memory_ids: Sequence[str], json: bool) -> int:
-    async with own_memories(_home()) as service:
+    async with _kept(_home()) as service:
         forgotten = await service.forget(memory_ids)
     runs = sorted({memory.run_id for memory in forgotten if memory.run_id is not None})
     if json:
@@ -113,8 +119,8 @@ async def import_memories(file: Path, agent: str | None, json: bool) -> int:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()  # noqa: ASYNC240 -- nothing else runs
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}. Nothing was imported.") from None
-    async with own_memories(home) as service:
-        await _refuse_unknown(home, service, agent)
+    await _refuse_unknown_to(home, agent)
+    async with _kept(home) as service:
         imported = await service.bring_in(data, agent, {DEFAULT_AGENT, *home.agents()})
     if json:
         _print_json(imported)
@@ -129,6 +135,25 @@ async def import_memories(file: Path, agent: str | None, json: bool) -> int:
 
 def _home() -> Home:
     return Home.from_environment(os.environ)
+
+
+def _kept(home: Home) -> AbstractAsyncContextManager[MemoryKeeping]:
+    """What is remembered, to be changed: by this process, or by the one that owns the home."""
+
+    def own() -> AbstractAsyncContextManager[MemoryKeeping]:
+        return own_memories(home)
+
+    def attached(connection: "Connection") -> MemoryKeeping:
+        from treadle.remote.upkeep import RemoteMemories
+
+        return RemoteMemories(connection)
+
+    return kept_up(own, attached)
+
+
+async def _refuse_unknown_to(home: Home, agent: str | None) -> None:
+    async with look_at_memories(home) as service:
+        await _refuse_unknown(home, service, agent)
 
 
 async def _refuse_unknown(home: Home, service: MemoryService, agent: str | None) -> None:

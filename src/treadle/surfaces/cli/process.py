@@ -18,11 +18,15 @@ FAILED, USAGE, NEEDS_AN_ANSWER, INTERRUPTED, PIPE_CLOSED = 1, 2, 4, 130, 141
 DEBUG = "TREADLE_DEBUG"
 
 
-def perform(command: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
+def perform(
+    command: Callable[[], Coroutine[Any, Any, int]],
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> NoReturn:
     """Run a command to its exit code. Whatever goes wrong is one line, unless TREADLE_DEBUG asks for more."""
     _set_up_output()
     try:
-        code = asyncio.run(command())
+        with asyncio.Runner(loop_factory=loop) as runner:
+            code = runner.run(command())
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED

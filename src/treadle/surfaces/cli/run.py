@@ -14,16 +14,20 @@ from treadle.app import Engine
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.domain.events import Decision
+from treadle.domain.identity import SessionId
+from treadle.domain.messages import user
 from treadle.home import Home
-from treadle.service import MESSAGE_LIMIT
+from treadle.library import overridden
+from treadle.ports.journal import RunFilter
+from treadle.service import MESSAGE_LIMIT, Service, Submission
 from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.following import Following
 from treadle.surfaces.cli.printing import JsonLines, Printer, Transcript, note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.prompt import Prompt
+from treadle.surfaces.cli.reaching import reached
 from treadle.surfaces.cli.waiting import endpoint_option
 
-_ALL = 2**31
 _MOST_BYTES = 4 * MESSAGE_LIMIT + 1  # of standard input: more cannot be a message
 
 
@@ -54,23 +58,26 @@ async def _run(request: Request, message: str) -> int:
         agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, request.base_url))
     engine.models.local.notice = note
     with Stop() as stop:
-        async with engine:
-            out, prompt = printer(request.json), prompt_for(stop, request.json)
-            following = Following(engine, out, stop, Asking(engine, home, out, prompt, request.decision), options)
+        async with reached(engine, home, request.base_url) as home_of:
+            service, out, prompt = home_of.service, printer(request.json), prompt_for(stop, request.json)
+            asking = Asking(service, home, out, prompt, request.decision)
+            following = Following(home_of, out, stop, asking, options)
             await following.announce()
             if stop.asked.is_set():
                 return stop.exit_code
-            known = {record.origin.run_id: record.sequence for record in await engine.service.unfinished()}
-            if request.session and not await _is_known(engine, request.session):
+            known = {record.origin.run_id: record.sequence for record in await service.unfinished()}
+            if request.session and not await _is_known(service, request.session):
                 out.note(f"a new session {request.session} begins")
             can_answer = prompt is not None or request.decision is not None
-            run_id = await engine.submit(
-                agent,
-                message,
-                session=request.session or None,
-                asker="terminal" if can_answer else None,
-                workspace=Path.cwd() if agent.workspace is None else None,
+            ticket = await service.submit(
+                Submission(
+                    agent if agent.workspace is not None else overridden(agent, {"workspace": Path.cwd()}),
+                    user(message),
+                    SessionId(request.session) if request.session else None,
+                    asker="terminal" if can_answer else None,
+                )
             )
+            run_id = ticket.run_id
             # A session whose run waits gives the message to that run: only what is new is shown.
             seen = known.get(run_id, 0)
             code = await following.run(run_id, after=seen, since=seen)
@@ -78,8 +85,8 @@ async def _run(request: Request, message: str) -> int:
             return code
 
 
-async def _is_known(engine: Engine, session: str) -> bool:
-    return any(record.origin.session_id == session for record in await engine.service.runs(_ALL))
+async def _is_known(service: Service, session: str) -> bool:
+    return bool(await service.runs(RunFilter(session_id=SessionId(session)), 1))
 
 
 def prompt_for(stop: Stop, json: bool) -> Prompt | None:

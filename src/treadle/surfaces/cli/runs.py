@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,6 +32,7 @@ from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.following import LOOK_SECONDS, Following
 from treadle.surfaces.cli.printing import EventLines, JsonLines, note
 from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.cli.reaching import Reached, reached
 from treadle.surfaces.cli.run import add_endpoint, printer, prompt_for
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import inert, one_line
@@ -39,6 +40,8 @@ from treadle.surfaces.cli.waiting import FOR_AN_ANSWER, PARKED, endpoint_option,
 
 FOLLOW_SECONDS = 0.25
 """How often the journal is looked at for a run that another process works on."""
+LOOKS_AT_ANOTHERS = 100
+"""How often a command looks whether another process has ended a run."""
 FIRST_EVENTS = 8
 """Among so many is the message of a run."""
 
@@ -62,7 +65,7 @@ class RunView(Struct, frozen=True):
 
 async def list_runs(limit: int, json: bool) -> int:
     async with observe() as service:
-        views = [await view_of(service, record) for record in await service.runs(limit)]
+        views = [await view_of(service, record) for record in await service.runs(limit=limit)]
     if json:
         for view in views:
             _print_json(view)
@@ -148,30 +151,31 @@ class Going(Struct, frozen=True):
     decision: Decision | None = None
     """The answer to every approval that is still to come."""
 
-    def engine(self, home: Home) -> Engine:
+    def reached(self, home: Home) -> AbstractAsyncContextManager[Reached]:
         engine = Engine(home=home)
         if self.base_url is not None:
             add_endpoint(engine, self.base_url)
-        return engine
+        return reached(engine, home, self.base_url)
 
-    def follow(self, engine: Engine, home: Home, stop: Stop, recorded: str = "") -> Following:
+    def follow(self, home_of: Reached, home: Home, stop: Stop, recorded: str = "") -> Following:
         """How a run is followed from here, and who answers what it asks."""
         out = printer(self.json)
-        asking = Asking(engine, home, out, prompt_for(stop, self.json), self.decision)
-        return Following(engine, out, stop, asking, endpoint_option(self.base_url), recorded)
+        asking = Asking(home_of.service, home, out, prompt_for(stop, self.json), self.decision)
+        return Following(home_of, out, stop, asking, endpoint_option(self.base_url), recorded)
 
 
 async def resume_run(run_id: str, going: Going) -> int:
     home = Home.from_environment(os.environ)
     with Stop() as stop:
-        async with going.engine(home) as engine:
-            record = await engine.service.run(RunId(run_id))
-            await _refuse_behind_parked(engine, record)
-            following = going.follow(engine, home, stop)
+        async with going.reached(home) as home_of:
+            service = home_of.service
+            record = await service.run(RunId(run_id))
+            await _refuse_behind_parked(service, record)
+            following = going.follow(home_of, home, stop)
             await following.announce(record.origin.run_id)
             since = record.sequence
-            if record.waiting_for not in FOR_AN_ANSWER and await _waits_for_somebody(engine, record):
-                since = await engine.service.resume(record.origin.run_id)
+            if record.waiting_for not in FOR_AN_ANSWER and await _waits_for_somebody(service, record):
+                since = await service.resume(record.origin.run_id)
             code = await following.run(record.origin.run_id, after=record.sequence, since=since)
             await following.see_off_others(record.origin.run_id)
             return code
@@ -181,20 +185,23 @@ async def answer_run(run_id: str, call_id: str, text: str, going: Going) -> int:
     """Answer a question, and go on with the run."""
     home = Home.from_environment(os.environ)
     with Stop() as stop:
-        async with going.engine(home) as engine:
-            since = await engine.answer(run_id, call_id, text)
-            following = going.follow(engine, home, stop, "your answer")
+        async with going.reached(home) as home_of:
+            since = await home_of.service.answer(RunId(run_id), call_id, text)
+            following = going.follow(home_of, home, stop, "your answer")
             return await following.run(RunId(run_id), after=since, since=since)
 
 
 async def cancel_run(run_id: str, json: bool) -> int:
-    async with Engine(home=Home.from_environment(os.environ)) as engine:
-        await engine.cancel(run_id)
-        record = await engine.service.run(RunId(run_id))
-        while record.outcome is None and engine.busy:
+    home = Home.from_environment(os.environ)
+    async with reached(Engine(home=home), home) as home_of:
+        service = home_of.service
+        await service.cancel(RunId(run_id))
+        record = await service.run(RunId(run_id))
+        looks = 0
+        while record.outcome is None and (home_of.busy if home_of.engine else looks < LOOKS_AT_ANOTHERS):
             await asyncio.sleep(LOOK_SECONDS)
-            record = await engine.service.run(RunId(run_id))
-        view = await view_of(engine.service, record)
+            record, looks = await service.run(RunId(run_id)), looks + 1
+        view = await view_of(service, record)
     if json:
         _print_json(view)
     elif record.outcome is None:
@@ -204,13 +211,13 @@ async def cancel_run(run_id: str, json: bool) -> int:
     return 0
 
 
-async def _waits_for_somebody(engine: Engine, record: RunRecord) -> bool:
+async def _waits_for_somebody(service: Service, record: RunRecord) -> bool:
     """Whether the run must be asked to go on: it has ended (which the answer will say), it is parked, or its
     process was gone before it could be."""
     if record.outcome is not None or record.waiting_for in PARKED:
         return True
     interrupted = False
-    async for event in engine.service.stored(record.origin.run_id):
+    async for event in service.stored(record.origin.run_id):
         match event.data:
             case RunInterrupted():
                 interrupted = True
@@ -221,9 +228,9 @@ async def _waits_for_somebody(engine: Engine, record: RunRecord) -> bool:
     return interrupted
 
 
-async def _refuse_behind_parked(engine: Engine, record: RunRecord) -> None:
+async def _refuse_behind_parked(service: Service, record: RunRecord) -> None:
     """A run behind one that waits for somebody would be followed for ever."""
-    for other in await engine.service.unfinished():
+    for other in await service.unfinished():
         if other.origin.run_id == record.origin.run_id:
             return
         if other.origin.session_id == record.origin.session_id and other.waiting_for in PARKED:

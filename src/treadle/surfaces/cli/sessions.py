@@ -1,5 +1,6 @@
 """`treadle sessions`: the sessions, their runs, and the lineage of what the model is shown."""
 
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,9 +11,12 @@ from msgspec import Struct
 
 from treadle.assembly import observe
 from treadle.domain.identity import SessionId, first_segment_id
+from treadle.home import Home
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.service import Service
+from treadle.surfaces.cli.confirming import is_wanted
 from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.prune import BY, kept_house
 from treadle.surfaces.cli.runs import RunView, view_of
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import one_line
@@ -64,6 +68,28 @@ async def show_session(session_id: str, json: bool) -> int:
         _print_json(msgspec.to_builtins(view) | {"run_list": msgspec.to_builtins(runs)})
     else:
         _print_session(view, runs)
+    return 0
+
+
+async def delete_session(session_id: str, yes: bool, json: bool) -> int:
+    home = Home.from_environment(os.environ)
+    if not yes:
+        async with observe(home=home) as service:
+            record = await service.session(SessionId(session_id))
+        question = f"Delete {session_id} with {record.runs} runs of `{record.agent}` for good?"
+        if not await is_wanted(question, f"Deleting {session_id}"):
+            note("nothing was deleted")
+            return 1
+    async with kept_house(home) as house:
+        done = await house.delete_session(SessionId(session_id), BY)
+    if json:
+        _print_json(done)
+        return 0
+    for buried in done.tombstones:
+        what = f"{buried.runs} runs, {buried.events} events, {buried.memories} memories"
+        note(f"{buried.session_id} is deleted: {what}")
+    for other in done.recalled_in:
+        note(f"{other} has recalled memories of it, and its journal still holds their text")
     return 0
 
 

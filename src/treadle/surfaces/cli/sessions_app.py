@@ -5,9 +5,15 @@ from typing import Annotated
 
 import typer
 
-sessions_app = typer.Typer(help="Look at sessions and what the model is shown of them.", no_args_is_help=True)
+from treadle.surfaces.cli import completing
+
+sessions_app = typer.Typer(help="Look at sessions and what models are shown of them.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
+SessionArgument = Annotated[
+    str,
+    typer.Argument(metavar="SESSION", help="The id of a session: ses_…", autocompletion=completing.session_ids),
+]
 
 
 @sessions_app.command("list")
@@ -20,10 +26,22 @@ def list_sessions(limit: Annotated[int, typer.Option(min=1, help="How many.")] =
 
 @sessions_app.command("show")
 def show_session(
-    session_id: Annotated[str, typer.Argument(metavar="SESSION", help="The id of a session: ses_…")],
+    session_id: SessionArgument,
     json: Json = False,
 ) -> None:
     """Show one session: its runs, and the lineage of its segments."""
     from treadle.surfaces.cli import process, sessions
 
     process.perform(partial(sessions.show_session, session_id, json))
+
+
+@sessions_app.command("delete")
+def delete_session(
+    session_id: SessionArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Delete a session for good: its runs, its events, its results, and the memories that came from it."""
+    from treadle.surfaces.cli import process, sessions
+
+    process.perform(partial(sessions.delete_session, session_id, yes, json))

@@ -44,7 +44,7 @@ async def a_submission_key_makes_one_run(harness: StoreHarness) -> None:
         assert await one.submit(key="other") != first
         assert await one.submit() != await one.submit()
         assert await two.types(first) == OPENING
-        assert len(await one.store.newest()) == 4
+        assert len(await one.store.find()) == 4
 
 
 async def what_was_submitted_is_read_back(harness: StoreHarness) -> None:

@@ -33,8 +33,8 @@ async def the_newest_come_first(harness: StoreHarness) -> None:
     async with one_process(harness) as process:
         runs = [await process.submit() for _ in range(4)]
         await process.end(await process.claim(runs[3]), 2)
-        assert [record.origin.run_id for record in await process.store.newest(3)] == runs[:0:-1]
-        assert len(await process.store.newest()) == 4
+        assert [record.origin.run_id for record in await process.store.find(limit=3)] == runs[:0:-1]
+        assert len(await process.store.find()) == 4
 
 
 async def the_unfinished_come_oldest_first(harness: StoreHarness) -> None:

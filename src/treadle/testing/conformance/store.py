@@ -11,6 +11,7 @@ from treadle.domain.events import EventData, MessageSteered, RunEnd, RunQueued, 
 from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
 from treadle.domain.messages import Message, Text, user
 from treadle.domain.runs import Metrics
+from treadle.ports.accounts import Reserve
 from treadle.ports.clock import Clock
 from treadle.ports.journal import Advance, Advanced, Claim, Journal, Publisher, Release, Runs, Wakes
 from treadle.testing.time import CountingIds, FakeClock
@@ -107,6 +108,7 @@ class Process:
         facts: Sequence[EventData] = (),
         intents: Sequence[EventData] = (),
         release: Release | None = None,
+        reserve: Reserve | None = None,
     ) -> Advanced:
         """Append as the owner that the claim has made."""
         return await self.store.advance(
@@ -117,6 +119,7 @@ class Process:
                 tuple(self.draft(data) for data in facts),
                 tuple(self.draft(data) for data in intents),
                 release,
+                reserve,
             )
         )
 

@@ -24,6 +24,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import RunId
 from treadle.domain.messages import Message, ToolUse
+from treadle.testing.simulation.spending import check_spending
 from treadle.testing.simulation.world import Violation, World
 
 REPEATABLE = ("look",)
@@ -41,9 +42,11 @@ def check_journals(
     outcomes: list[str] = []
     conversation: dict[RunId, tuple[Message, ...]] = {}
     folded: set[RunId] = set()
+    journals: list[list[Event]] = []
     for id_, run_id, session_id, agent_id in runs:
         origin = Origin(run_id, session_id, agent_id)
         events = _events(world, id_, origin)
+        journals.append(events)
         before = history.get(session_id, ())
         check_sequence(run_id, events)
         check_calls(run_id, events)
@@ -59,11 +62,14 @@ def check_journals(
         possible = POSSIBLE if state.command is None else (*POSSIBLE, "failed")
         if state.agent.limits.context_window is not None:
             possible = (*possible, "context_overflow")
+        if state.accounts:
+            possible = (*possible, "budget_exhausted", "quota_exceeded")
         if state.outcome not in possible and (sole or state.outcome != "quarantined"):
             raise Violation(f"{run_id} ended {state.outcome}, which nothing in the scenario leads to")
         if run_id in cancelled and state.outcome != "cancelled":
             raise Violation(f"{run_id}: a cancel was acknowledged and the run ended {state.outcome}")
     check_session_order(world)
+    check_spending(world, journals)
     for run_id, text in steered:
         found = sum(message.text.count(text) for message in conversation[run_id])
         if found != 1 and (run_id not in folded or not found):  # who writes a summary may say a thing twice

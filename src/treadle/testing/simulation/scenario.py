@@ -12,16 +12,17 @@ import msgspec
 from msgspec import Struct
 
 from treadle.core.compaction import INSTRUCTIONS
-from treadle.domain.agents import AgentSpec, Limits, Retry
+from treadle.domain.agents import AgentSpec, Limits, ModelSettings, Retry
 from treadle.domain.errors import InvalidState
 from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import Message, ToolUse, user
 from treadle.domain.permissions import ApprovalRule, Approvals
+from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Usage
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.model import ModelRequest
 from treadle.service import Answer as Verdict
-from treadle.service import Service, Submission
+from treadle.service import LocalService, Submission
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import Failure, Reply, ScriptStep, ask, call, say
 from treadle.testing.simulation.invariants import check_journals
@@ -41,8 +42,15 @@ AGENT = AgentSpec(
 
 CRAMPED = msgspec.structs.replace(AGENT, limits=Limits(context_window=700))
 """Its conversations grow too long: they are cut and summed up."""
+BOUND = msgspec.structs.replace(
+    AGENT,
+    limits=Limits(cost=0.006, context_window=700),
+    model_settings=ModelSettings(max_tokens=200),
+    quotas=Quotas(max_llm_tokens_per_hour=3000, max_tool_calls_per_minute=6),
+)
+"""It comes to the end of what it may use, and pays for its summaries too."""
 COMMANDS = ("/compact", "/compact the numbers", "/undo", "/reset", "/pin", "/pin a fact", "/usage")
-UNCOUNTED = Usage(estimated=True)
+UNCOUNTED = Usage(400, 60, estimated=True)
 _TOLD = re.compile(r"steered \d+-\d+")
 
 Answer = TypeVar("Answer")
@@ -159,7 +167,7 @@ class _Simulation:
             elif self._schedule.workers > 1 and self._chance.random() < 0.05:
                 self._chance.choice(alive).journal.stall(10 + 20 * self._chance.random())
 
-    async def _at(self, work: Callable[[Service], Coroutine[Any, Any, Answer]]) -> Answer:
+    async def _at(self, work: Callable[[LocalService], Coroutine[Any, Any, Answer]]) -> Answer:
         """Have a process do something; when it dies meanwhile, ask another, as a person would."""
         while True:
             alive = self._world.alive()
@@ -180,7 +188,7 @@ class _Simulation:
         await asyncio.sleep(self._world.delay())
         session = SessionId(f"ses_{number % 2}")
         message = user(f"task {number} in {self._chance.randint(0, 3)} rounds{self._chance.choice(('', PADDING))}")
-        agent = self._chance.choice((AGENT, CRAMPED))
+        agent = self._chance.choice((AGENT, CRAMPED, BOUND))
         submission = Submission(agent, message, session, key=f"person-{number}", asker="terminal")
         ticket = await self._at(lambda service: service.submit(submission))
         if ticket.run_id not in self._streams:

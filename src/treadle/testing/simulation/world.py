@@ -13,6 +13,7 @@ import msgspec
 from treadle.core.repair import repair
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.identity import Instant, RunId
+from treadle.domain.models import Prices, Profile
 from treadle.domain.tools import ToolSpec
 from treadle.engine.absent import NoVault
 from treadle.engine.deps import Deps
@@ -21,7 +22,8 @@ from treadle.engine.loop import advance
 from treadle.models.breaker import CircuitBreaker
 from treadle.ports.model import Completed, Failed, Model, ModelRequest, Resolved, Show
 from treadle.ports.tool import InvalidArguments, Subjects, Tool, ToolContext
-from treadle.service import Service
+from treadle.service import LocalService
+from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.connection import Database, open_database
 from treadle.stores.sqlite.journal import SqliteJournal
@@ -32,6 +34,7 @@ from treadle.testing.faults import FaultyJournal, Plan
 from treadle.testing.models import ScriptStep, perform
 from treadle.testing.time import CountingIds, LoopClock
 
+PROFILE = Profile(prices=Prices(input=1.0, output=10.0))
 PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
 
 
@@ -86,7 +89,7 @@ class Process:
         models = SimulatedModels(self)
         tools = SimulatedTools(self)
         sessions = SqliteSessions(writer)
-        self.service = Service(
+        self.service = LocalService(
             self.journal,
             self.store,
             approvals,
@@ -97,6 +100,7 @@ class Process:
             NoVault(),
             world.clock,
             world.ids,
+            SqliteAccounts(writer, world.clock),
         )
         self.deps = Deps(
             self.journal,
@@ -170,7 +174,7 @@ class SimulatedModels:
 
     def resolve(self, model: str, provider: str | None) -> Resolved:
         client: Model = self._client
-        return Resolved("simulated", model, "simulated", "there is no other", client, self._breaker)
+        return Resolved("simulated", model, "simulated", "there is no other", client, self._breaker, PROFILE)
 
 
 class SimulatedModel:

@@ -1,0 +1,75 @@
+"""Programs that `bench.service` starts: a tool, a server whose commits can be asked for, and a bare one."""
+
+PLUGIN = """
+import treadle
+from bench.contest import lookup as bare
+
+lookup = treadle.tool(effect="read", repeatable=True)(bare)
+"""
+"""The tool of the contest, as an installed package would bring it."""
+
+SERVER = """
+import asyncio, json, os, sys, time
+import uvloop
+from treadle.app import Engine
+from treadle.domain.access import SCOPES
+from treadle.home import Home
+from treadle.service.access import NewToken
+from treadle.surfaces.http.server import bound
+from treadle.surfaces.http.serving import application, to_anyone
+from treadle.telemetry_assembly import Telemetry
+
+async def main():
+    home = Home.from_environment(os.environ)
+    engine = Engine(home=home, telemetry=Telemetry(metrics=True))
+    commits = {}
+
+    def note(origin, first, drafts):
+        now = time.monotonic_ns()
+        for draft in drafts:
+            commits[draft.event_id] = now
+
+    async with engine:
+        engine.service._hub.observers.insert(0, note)
+        token = (await engine.front.access.create(NewToken("bench", SCOPES))).secret
+        app, listener = application(engine, home), bound("127.0.0.1", 0)
+        inner = app.asgi
+
+        async def asgi(scope, receive, send):
+            if scope["path"] != "/commits":
+                return await inner(scope, receive, send)
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": json.dumps(commits).encode()})
+
+        app.asgi = asgi
+        async with to_anyone(app, listener, (), ()):
+            told = {"url": f"http://127.0.0.1:{listener.getsockname()[1]}", "token": token}
+            print(json.dumps(told), flush=True)
+            await asyncio.Event().wait()
+
+uvloop.run(main())
+"""
+"""Our server, with one route more: when each event was committed."""
+
+ECHO = """
+import asyncio, socket, time
+import uvicorn
+
+async def app(scope, receive, send):
+    events = int(scope["query_string"].partition(b"=")[2])
+    headers = [(b"content-type", b"text/event-stream")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for _ in range(events):
+        ready = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.002, ready.set)
+        await ready.wait()
+        body = b"data: %d\\n\\n" % time.monotonic_ns()
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+server = uvicorn.Server(uvicorn.Config(app, loop="uvloop", http="httptools", lifespan="off", log_level="error"))
+asyncio.run(server.serve([listener]))
+"""
+"""A server that sends an event now and then, and nothing else."""

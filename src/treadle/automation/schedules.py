@@ -1,0 +1,101 @@
+"""Schedules, as they are kept up."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import UnknownSchedule, UsageError
+from treadle.domain.identity import SessionId
+from treadle.domain.schedules import Schedule, ScheduleId, Timing
+from treadle.ports.automation import Schedules
+from treadle.ports.clock import Clock, Ids
+from treadle.service.automating import NewSchedule, ScheduleView
+from treadle.service.shapes import maybe, moment
+
+Tell = Callable[[], None]
+"""Something was changed: whoever acts on it should look now."""
+
+
+class ScheduleBook:
+    """Implements `service.automating.ScheduleKeeping`."""
+
+    def __init__(
+        self, schedules: Schedules, agents: Callable[[str], AgentSpec], clock: Clock, ids: Ids, tell: Tell
+    ) -> None:
+        self._schedules = schedules
+        self._agents = agents
+        self._clock = clock
+        self._ids = ids
+        self._tell = tell
+
+    async def add(self, wanted: NewSchedule) -> ScheduleView:
+        """Raises UsageError for one that would never fire."""
+        self._agents(wanted.agent)
+        if not wanted.message.strip():
+            raise UsageError("The message is empty. Say what the agent is to do at every tick.")
+        now = self._clock.now()
+        try:
+            timing = Timing(wanted.every, wanted.zone, now)
+        except ValueError as error:
+            raise UsageError(f"The schedule cannot be kept: {error}.") from None
+        session = None if wanted.session_id is None else SessionId(wanted.session_id)
+        schedule_id = ScheduleId(self._ids("sch"))
+        schedule = Schedule(schedule_id, wanted.agent, wanted.message, timing, timing.after(now), session)
+        await self._schedules.keep(schedule)
+        self._tell()
+        return view(schedule)
+
+    async def list(self) -> Sequence[ScheduleView]:
+        return [view(schedule) for schedule in await self._schedules.list()]
+
+    async def remove(self, schedule_id: ScheduleId) -> None:
+        self._refuse_heartbeat(await self._find(schedule_id), "remove")
+        await self._schedules.remove(schedule_id)
+
+    async def pause(self, schedule_id: ScheduleId) -> ScheduleView:
+        return await self._keep(replace(await self._find(schedule_id), paused=True))
+
+    async def resume(self, schedule_id: ScheduleId) -> ScheduleView:
+        schedule = await self._find(schedule_id)
+        following = schedule.timing.after(self._clock.now())
+        return await self._keep(replace(schedule, paused=False, next_at=following))
+
+    async def _keep(self, schedule: Schedule) -> ScheduleView:
+        await self._schedules.keep(schedule)
+        self._tell()
+        return view(schedule)
+
+    async def _find(self, schedule_id: ScheduleId) -> Schedule:
+        for schedule in await self._schedules.list():
+            if schedule.schedule_id == schedule_id:
+                return schedule
+        raise UnknownSchedule(
+            f"There is no schedule {schedule_id}. `treadle schedules list` shows those there are."
+        )
+
+    def _refuse_heartbeat(self, schedule: Schedule, what: str) -> None:
+        if schedule.is_heartbeat:
+            raise UsageError(
+                f"{schedule.schedule_id} stands in the file of the agent `{schedule.agent}`: {what} `heartbeat` "
+                f"there (treadle agents edit {schedule.agent}), or pause it."
+            )
+
+
+def view(schedule: Schedule) -> ScheduleView:
+    timing = schedule.timing
+    return ScheduleView(
+        schedule.schedule_id,
+        schedule.agent,
+        schedule.message,
+        timing.every,
+        timing.zone,
+        moment(timing.anchor),
+        schedule.session_id,
+        schedule.is_heartbeat,
+        schedule.paused,
+        None if schedule.paused else maybe(schedule.next_at),
+        maybe(schedule.fired_at),
+        schedule.run_id,
+        schedule.problem,
+    )

@@ -1,0 +1,132 @@
+"""Webhooks that events are sent to, as they are kept up."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from treadle.automation.hooks import secret_name
+from treadle.automation.schedules import Tell
+from treadle.automation.signing import new_secret
+from treadle.domain.errors import UnknownWebhook, UsageError
+from treadle.domain.events import VOCABULARY
+from treadle.domain.identity import EventId
+from treadle.domain.webhooks import DeadLetter, Webhook, WebhookId
+from treadle.ports.automation import DeadLetters, Secrets, Webhooks
+from treadle.ports.clock import Clock, Ids
+from treadle.ports.journal import Feed
+from treadle.service.automating import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
+from treadle.service.shapes import maybe, moment
+
+
+class WebhookBook:
+    """Implements `service.automating.WebhookKeeping`."""
+
+    def __init__(
+        self,
+        webhooks: Webhooks,
+        letters: DeadLetters,
+        feed: Feed,
+        secrets: Secrets,
+        clock: Clock,
+        ids: Ids,
+        tell: Tell,
+    ) -> None:
+        self._webhooks = webhooks
+        self._letters = letters
+        self._feed = feed
+        self._secrets = secrets
+        self._clock = clock
+        self._ids = ids
+        self._tell = tell
+
+    async def add(self, wanted: NewWebhook) -> NewWebhookView:
+        """From now on. Raises UsageError for one that could never be sent to, or wants nothing that there is."""
+        _check_url(wanted.url)
+        webhook = Webhook(
+            WebhookId(self._ids("whk")),
+            wanted.url,
+            wanted.events,
+            wanted.agents,
+            self._clock.now(),
+            await self._feed.position(),
+            wanted.most_attempts,
+        )
+        if not any(kind.durable and webhook.wants(name) for name, kind in VOCABULARY.items()):
+            raise UsageError(
+                f"No event that is kept is called {' or '.join(wanted.events)}. Try run_end, tool_call_* or *."
+            )
+        secret = new_secret()
+        await self._secrets.put(secret_name(webhook.webhook_id), secret)
+        await self._webhooks.add(webhook)
+        self._tell()
+        return NewWebhookView(**_of(webhook), secret=secret)
+
+    async def list(self) -> Sequence[WebhookView]:
+        return [WebhookView(**_of(webhook)) for webhook in await self._webhooks.list()]
+
+    async def remove(self, webhook_id: WebhookId) -> None:
+        if not await self._webhooks.remove(webhook_id):
+            raise _unknown(webhook_id)
+        await self._secrets.remove(secret_name(webhook_id))
+        self._tell()
+
+    async def dead(self, webhook_id: WebhookId) -> Sequence[DeadLetterView]:
+        await self._refuse_unknown(webhook_id)
+        return [_letter_view(letter) for letter in await self._letters.of(webhook_id)]
+
+    async def retry(self, webhook_id: WebhookId, event_id: EventId | None = None) -> int:
+        await self._refuse_unknown(webhook_id)
+        count = await self._letters.queue(webhook_id, event_id)
+        if event_id is not None and not count:
+            raise UsageError(
+                f"{webhook_id} has given up no event {event_id}. `treadle webhooks dead {webhook_id}` shows those."
+            )
+        self._tell()
+        return count
+
+    async def _refuse_unknown(self, webhook_id: WebhookId) -> None:
+        if all(webhook.webhook_id != webhook_id for webhook in await self._webhooks.list()):
+            raise _unknown(webhook_id)
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound or not url.isprintable() or " " in url:
+        raise UsageError(f"`{url[:200]}` cannot be sent to; accepted: https://HOST/PATH, or http:// for your own.")
+
+
+def _unknown(webhook_id: WebhookId) -> UnknownWebhook:
+    return UnknownWebhook(f"There is no webhook {webhook_id}. `treadle webhooks list` shows those there are.")
+
+
+def _of(webhook: Webhook) -> dict[str, Any]:
+    return {
+        "webhook_id": webhook.webhook_id,
+        "url": webhook.url,
+        "events": webhook.events,
+        "agents": webhook.agents,
+        "most_attempts": webhook.most_attempts,
+        "created_at": moment(webhook.created_at),
+        "delivered_at": maybe(webhook.delivered_at),
+        "attempts": webhook.attempts,
+        "retry_at": maybe(webhook.retry_at),
+        "problem": webhook.problem,
+        "disabled": webhook.disabled,
+    }
+
+
+def _letter_view(letter: DeadLetter) -> DeadLetterView:
+    return DeadLetterView(
+        letter.event_id,
+        letter.run_id,
+        letter.sequence,
+        letter.type,
+        letter.attempts,
+        letter.reason,
+        moment(letter.died_at),
+        letter.queued,
+    )

@@ -1,0 +1,178 @@
+"""How schedules, hooks and webhooks are put together over an open engine, and over a home that nobody has open."""
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.automation.hooks import HookBook, HookReceiver
+from treadle.automation.scheduler import Scheduler
+from treadle.automation.schedules import ScheduleBook
+from treadle.automation.sender import Sender
+from treadle.automation.webhooks import WebhookBook
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import UsageError
+from treadle.engine.hub import Hub
+from treadle.home import Home
+from treadle.keeping_assembly import database_of, owned
+from treadle.ports.journal import Runs
+from treadle.service import LocalService
+from treadle.service.automating import Automation, HookKeeping, ScheduleKeeping, WebhookKeeping
+from treadle.stores.sqlite.automation import SqliteHooks, SqliteSchedules, SqliteWebhooks
+from treadle.stores.sqlite.connection import Database, open_database, open_to_look
+from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.stores.sqlite.writer import InlineWriter, Writer
+from treadle.system import SystemClock, TimeOrderedIds
+from treadle.vault.store import VaultStore
+from treadle.vault.vault import HomeVault
+
+if TYPE_CHECKING:
+    from treadle.assembly import Known
+
+logger = logging.getLogger(__name__)
+
+
+class VaultSecrets:
+    """Implements `ports.automation.Secrets` with the vault of a home."""
+
+    def __init__(self, home: Home, value: Callable[[str], str | None]) -> None:
+        self._home = home
+        self._value = value
+
+    async def put(self, name: str, value: str) -> None:
+        await asyncio.to_thread(self._put, name, value)
+
+    def value(self, name: str) -> str | None:
+        return self._value(name)
+
+    async def remove(self, name: str) -> None:
+        await asyncio.to_thread(self._remove, name)
+
+    def _put(self, name: str, value: str) -> None:
+        self._home.ensure()
+        with closing(VaultStore(self._home.path, os.environ)) as store:
+            store.put(name, value)
+
+    def _remove(self, name: str) -> None:
+        with closing(VaultStore(self._home.path, os.environ)) as store:
+            if any(secret.name == name for secret in store.inventory()):
+                store.remove(name)
+
+
+class HomeAgents:
+    """The agents of a home. Their files are read again when they have changed."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._known: dict[str, tuple[object, AgentSpec | None]] = {}
+
+    def find(self, name: str) -> AgentSpec:
+        """Raises UsageError where there is none of that name, or its file is wrong."""
+        return self._home.agent(name)
+
+    def all(self) -> dict[str, AgentSpec | None]:
+        """By name; None: its file is wrong."""
+        self._known = {name: self._read(name) for name in self._home.agents()}
+        return {name: spec for name, (_, spec) in self._known.items()}
+
+    def _read(self, name: str) -> tuple[object, AgentSpec | None]:
+        state = [_seen(path) for path in self._home.files_of_agent(name)]
+        if name in self._known and self._known[name][0] == state:
+            return self._known[name]
+        try:
+            return state, self._home.agent(name)
+        except UsageError as error:
+            logger.warning("the agent %s is left as it was: %s", name, error)
+            return state, None
+
+
+def _seen(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def automation(known: "Known", writer: Writer, service: LocalService, runs: Runs, hub: Hub) -> Automation:
+    """Over an open engine."""
+    schedules, hooks, webhooks = SqliteSchedules(writer), SqliteHooks(writer), SqliteWebhooks(writer)
+    home, clock, ids = known.home, known.clock, known.ids
+    secrets, agents = VaultSecrets(home, known.vault.value), HomeAgents(home)
+    scheduler = Scheduler(schedules, service, agents.all, clock, ids)
+    sender = Sender(webhooks, webhooks, service, secrets, hub.live, clock, random.random)
+
+    @asynccontextmanager
+    async def at_work() -> AsyncGenerator[None, None]:
+        tasks = [
+            asyncio.create_task(scheduler.work(), name="treadle-schedules"),
+            asyncio.create_task(sender.work(), name="treadle-webhooks"),
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    return Automation(
+        ScheduleBook(schedules, agents.find, clock, ids, scheduler.look_now),
+        HookBook(hooks, secrets, agents.find, clock, ids),
+        HookReceiver(hooks, secrets, service, runs, agents.find, clock),
+        WebhookBook(webhooks, webhooks, runs, secrets, clock, ids, sender.look_now),
+        at_work,
+    )
+
+
+# ── Without an engine ──
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What is kept in the database of a home, for whoever changes it or looks at it."""
+
+    schedules: ScheduleKeeping
+    hooks: HookKeeping
+    webhooks: WebhookKeeping
+
+
+@asynccontextmanager
+async def look_at_automation(home: Home) -> AsyncGenerator[Books, None]:
+    """The owner of the database, if it has one, goes on."""
+    async with _books(home, open_to_look(str(database_of(home)))) as books:
+        yield books
+
+
+@asynccontextmanager
+async def own_automation(home: Home) -> AsyncGenerator[Books, None]:
+    """Raises StoreOwned while another process owns the database."""
+    with owned(home, "Nothing was changed."):
+        async with _books(home, open_database(str(database_of(home)))) as books:
+            yield books
+
+
+@asynccontextmanager
+async def _books(home: Home, connection: Database) -> AsyncGenerator[Books, None]:
+    writer, clock, ids = InlineWriter(connection), SystemClock(), TimeOrderedIds()
+    vault = HomeVault(home.path, os.environ)
+    secrets, agents = VaultSecrets(home, vault.value), HomeAgents(home)
+    webhooks = SqliteWebhooks(writer)
+    runs = SqliteJournal(writer, Hub(clock, ids, lambda _run, _at: None), clock)
+    try:
+        yield Books(
+            ScheduleBook(SqliteSchedules(writer), agents.find, clock, ids, _nobody_to_tell),
+            HookBook(SqliteHooks(writer), secrets, agents.find, clock, ids),
+            WebhookBook(webhooks, webhooks, runs, secrets, clock, ids, _nobody_to_tell),
+        )
+    finally:
+        vault.close()
+        await writer.close()
+
+
+def _nobody_to_tell() -> None:
+    """Whoever opens the engine next finds it."""

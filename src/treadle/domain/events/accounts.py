@@ -1,0 +1,54 @@
+"""What a run has reserved, and where it has met the end of an account."""
+
+from treadle.domain.events.vocabulary import EventData, durable
+from treadle.domain.identity import Instant
+from treadle.domain.quotas import QuotaKind
+
+
+@durable("budget_reserved")
+class BudgetReserved(EventData, frozen=True):
+    """The most that the model call may use which comes next, set aside in these accounts until it has ended. One
+    whose end is never on record has used all of it."""
+
+    step: int
+    attempt: int
+    accounts: tuple[str, ...]
+    tokens: int
+    cost: float = 0.0
+    """Dollars; 0 where no price is known and none need be."""
+    credits: float = 0.0
+
+
+@durable("budget_exhausted")
+class BudgetExhausted(EventData, frozen=True):
+    """The run may not cost what its next model call may cost. Dollars."""
+
+    account: str
+    ceiling: float
+    used: float
+    wanted: float
+
+
+@durable("quota_warning")
+class QuotaWarning(EventData, frozen=True):
+    """Most of a quota is used. It is said once in a window, and once of what has none."""
+
+    account: str
+    kind: QuotaKind
+    ceiling: float
+    used: float
+    resets_at: Instant | None = None
+    """When the first of it is free again; None: never, by itself."""
+
+
+@durable("quota_exceeded")
+class QuotaExceeded(EventData, frozen=True):
+    """An account does not have what the next model call may use."""
+
+    account: str
+    kind: QuotaKind
+    ceiling: float
+    used: float
+    wanted: float
+    resets_at: Instant | None = None
+    """When it has; None: never, by itself."""

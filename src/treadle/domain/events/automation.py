@@ -1,0 +1,55 @@
+"""What starts runs by itself, and what is sent out of them."""
+
+from treadle.domain.events.vocabulary import EventData, durable, live
+from treadle.domain.identity import Instant
+
+
+@durable("heartbeat_fired")
+class HeartbeatFired(EventData, frozen=True):
+    """The run was started by a schedule, or by the heartbeat of its agent."""
+
+    schedule_id: str
+    due_at: Instant
+    """The tick that it was started for."""
+    missed_since: Instant | None = None
+    """The first of the ticks that nobody was there for, and for which it stands too."""
+
+
+@durable("schedule_skipped")
+class ScheduleSkipped(EventData, frozen=True):
+    """A tick came while this run, which the schedule had started before, was not at its end: it starts no other."""
+
+    schedule_id: str
+    due_at: Instant
+
+
+@durable("webhook_received")
+class WebhookReceived(EventData, frozen=True):
+    """The run was started by what somebody has sent to a hook."""
+
+    hook_id: str
+    webhook_id: str
+    """As the sender calls the message: it is taken once."""
+    size: int
+    """Bytes of its body."""
+
+
+@live("webhook_delivered", stream="system")
+class WebhookDelivered(EventData, frozen=True):
+    """An event was sent to a webhook, and taken."""
+
+    webhook_id: str
+    event_id: str
+    attempt: int
+
+
+@live("webhook_failed", stream="system")
+class WebhookFailed(EventData, frozen=True):
+    """An event could not be sent to a webhook."""
+
+    webhook_id: str
+    event_id: str
+    attempt: int
+    reason: str
+    retry_at: Instant | None = None
+    """When it is tried again; None: it is given up."""

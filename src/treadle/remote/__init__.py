@@ -1,0 +1,1 @@
+"""Asking another process: the mirror of `surfaces/http`, and an adapter of `service.Service`."""

@@ -1,0 +1,87 @@
+"""Keeping up a home through the process that owns it."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from treadle.domain.identity import SessionId, TokenId
+from treadle.domain.memories import Memory, MemoryId, MemoryKind
+from treadle.ports.access import TokenRecord
+from treadle.ports.accounts import AgentState
+from treadle.remote.connection import Connection
+from treadle.service.access import Minted, NewToken
+from treadle.service.keeping import Deleted, Pruned
+from treadle.service.memory import Imported
+from treadle.service.shapes import Brought, Page, Pinning, Prune, Remembered
+from treadle.service.token_shapes import NewTokenView, TokenView, token_body, token_record
+
+
+class RemoteTokens:
+    """Implements `service.upkeep.TokenKeeping` over a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._ask = connection
+
+    async def create(self, wanted: NewToken) -> Minted:
+        made = await self._ask.post("/v1/tokens", NewTokenView, token_body(wanted))
+        return Minted(token_record(made), made.token)
+
+    async def list(self) -> Sequence[TokenRecord]:
+        return [token_record(view) for view in (await self._ask.get("/v1/tokens", Page[TokenView])).items]
+
+    async def revoke(self, token_id: TokenId) -> None:
+        await self._ask.delete(f"/v1/tokens/{token_id}", object)
+
+
+class RemoteMemories:
+    """Implements `service.upkeep.MemoryKeeping` over a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._ask = connection
+
+    async def add(
+        self, agent: str, text: str, kind: MemoryKind = "long_term", pinned: bool = False
+    ) -> Memory | None:
+        found = await self._ask.post("/v1/attached/memory", list[Memory], Remembered(agent, text, kind, pinned))
+        return found[0] if found else None
+
+    async def find(self, memory_id: MemoryId) -> Memory:
+        return await self._ask.get(f"/v1/attached/memory/{memory_id}", Memory)
+
+    async def pin(self, memory_id: MemoryId, pinned: bool) -> None:
+        await self._ask.post(f"/v1/memory/{memory_id}/pin", object, Pinning(pinned))
+
+    async def forget(self, memory_ids: Sequence[MemoryId]) -> Sequence[Memory]:
+        return await self._ask.post("/v1/attached/memory/forget", list[Memory], list(memory_ids))
+
+    async def bring_in(self, data: bytes, agent: str | None = None, known_agents: Collection[str] = ()) -> Imported:
+        return await self._ask.post(
+            "/v1/attached/memory/import", Imported, Brought(data, agent, tuple(known_agents))
+        )
+
+
+class RemoteHouse:
+    """Implements `service.upkeep.HouseKeeping` over a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._ask = connection
+
+    async def delete_session(self, session_id: SessionId, by: str) -> Deleted:
+        return await self._ask.delete(f"/v1/sessions/{session_id}", Deleted)
+
+    async def prune(
+        self,
+        older_than: float,
+        agent: str | None,
+        by: str,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Pruned:
+        return await self._ask.post("/v1/prune", Pruned, Prune(older_than, agent))
+
+
+class RemoteStates:
+    """Implements `service.upkeep.StateKeeping` over a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._ask = connection
+
+    async def set_state(self, agent: str, state: AgentState, /) -> None:
+        await self._ask.post(f"/v1/agents/{agent}/state", object, {"state": state})

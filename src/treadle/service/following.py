@@ -1,0 +1,88 @@
+"""Following a run: what is in its journal, what is being said now, and then all that comes, without a gap."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from treadle.core.fold import SILENT_TEXTS
+from treadle.domain.envelope import Event
+from treadle.domain.events import RunEnd, StreamReset, Token
+from treadle.domain.identity import RunId
+from treadle.engine.hub import Hub, reset
+from treadle.ports.journal import Journal, Runs
+from treadle.service.interface import Watching
+from treadle.service.reading import PAGE
+
+
+async def followed(
+    run_id: RunId, after: int, backlog: int, hub: Hub, journal: Journal, runs: Runs
+) -> AsyncGenerator[Sequence[Event], None]:
+    """The events of a run after a sequence, those that are there at once in one piece. It ends after `run_end`, or
+    after a `stream_reset` when the reader was too slow."""
+    with hub.subscribe(run_id, backlog) as live:
+        record = await runs.record(run_id)
+        origin, last, ended = record.origin, after, record.outcome is not None
+        while page := await journal.read(run_id, last, PAGE):
+            last, ended = page[-1].sequence, ended or isinstance(page[-1].data, RunEnd)
+            yield page
+        caught_up = hub.text_in_flight(run_id)
+        if caught_up is not None and (caught_up.request > last or not caught_up.text):
+            caught_up = None  # its request is still to come, and all of its text behind it
+        if caught_up is not None:
+            yield (hub.event(origin, caught_up.request, caught_up),)
+        if ended:
+            return
+        async for batch in live:
+            if batch is None:
+                yield (hub.event(origin, last, reset(last)),)
+                return
+            news: list[Event] = []
+            for event in batch:
+                if not event.durable:
+                    if caught_up is None or not _already_shown(event, caught_up):
+                        news.append(event)
+                elif event.sequence > last:
+                    if event.sequence > last + 1:  # what another process committed is not told here
+                        news += await journal.read(run_id, last, event.sequence - last - 1)
+                    last = event.sequence
+                    news.append(event)
+                else:
+                    news.clear()  # said before what the reader has from the journal already
+            if news:
+                yield news
+            if isinstance(batch[-1].data, RunEnd):
+                return
+
+
+async def without_resets(service: Watching, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+    """The events of a run up to its end, for a reader who goes on by itself when it was cut off."""
+    last = after
+    while True:
+        cut_off = False
+        async with aclosing(service.events(run_id, last)) as events:
+            async for event in events:
+                last = event.sequence if event.durable else last
+                cut_off = isinstance(event.data, StreamReset)
+                yield event
+        if not cut_off:
+            return
+
+
+def _already_shown(event: Event, caught_up: Token) -> bool:
+    """Whether a token is part of the text that a late reader was given at once."""
+    data = event.data
+    return (
+        isinstance(data, Token)
+        and (data.request, data.attempt) == (caught_up.request, caught_up.attempt)
+        and data.offset < len(caught_up.text)
+    )
+
+
+def is_silence(text: str) -> bool:
+    """Whether that is all that an agent says which has nothing to say."""
+    return text.strip() in SILENT_TEXTS
+
+
+def may_be_silence(text: str) -> bool:
+    """Whether what was said so far may still turn out to be the mark of an agent that has nothing to say."""
+    said = text.strip()
+    return any(mark.startswith(said) for mark in SILENT_TEXTS)

@@ -1,0 +1,79 @@
+"""Access tokens as they go over the wire, and back."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from treadle.domain.access import Scope
+from treadle.domain.identity import TokenId
+from treadle.domain.quotas import Quotas
+from treadle.ports.access import TokenRecord
+from treadle.service.access import LONGEST_NAME, Minted, NewToken
+from treadle.service.shapes import instant, maybe, moment
+
+
+class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=4)] = ("read", "run")
+    agents: Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)] | None = None
+    expires_at: datetime | None = None
+    quotas: Quotas | None = None
+
+
+class TokenView(Struct, frozen=True):
+    token_id: TokenId
+    name: str
+    scopes: tuple[Scope, ...]
+    agents: tuple[str, ...] | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    quotas: Quotas | None
+
+
+class NewTokenView(TokenView, frozen=True, kw_only=True):
+    token: str
+    """The token itself, this once."""
+
+
+def token_body(wanted: NewToken) -> TokenBody:
+    return TokenBody(wanted.name, wanted.scopes, wanted.agents, maybe(wanted.expires_at), wanted.quotas)
+
+
+def new_token(body: TokenBody) -> NewToken:
+    return NewToken(body.name, body.scopes, body.agents, instant(body.expires_at), body.quotas)
+
+
+def token_view(record: TokenRecord) -> TokenView:
+    return TokenView(**_of(record))
+
+
+def new_token_view(minted: Minted) -> NewTokenView:
+    return NewTokenView(**_of(minted.record), token=minted.secret)
+
+
+def token_record(view: TokenView) -> TokenRecord:
+    return TokenRecord(
+        view.token_id,
+        view.name,
+        view.scopes,
+        view.agents,
+        view.created_at.timestamp(),
+        instant(view.expires_at),
+        instant(view.revoked_at),
+        view.quotas,
+    )
+
+
+def _of(record: TokenRecord) -> dict[str, Any]:
+    return {
+        "token_id": record.token_id,
+        "name": record.name,
+        "scopes": record.scopes,
+        "agents": record.agents,
+        "created_at": moment(record.created_at),
+        "expires_at": maybe(record.expires_at),
+        "revoked_at": maybe(record.revoked_at),
+        "quotas": record.quotas,
+    }

@@ -1,0 +1,48 @@
+"""What is kept up in a home beside its runs, whoever does it: this process, or the one that owns the home."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from treadle.domain.identity import SessionId, TokenId
+from treadle.domain.memories import Memory, MemoryId, MemoryKind
+from treadle.ports.access import TokenRecord
+from treadle.ports.accounts import AgentState
+from treadle.service.access import Minted, NewToken
+from treadle.service.keeping import Deleted, Pruned
+from treadle.service.memory import Imported
+
+
+class TokenKeeping(Protocol):
+    async def create(self, wanted: NewToken) -> Minted: ...
+
+    async def list(self) -> Sequence[TokenRecord]: ...
+
+    async def revoke(self, token_id: TokenId) -> None: ...
+
+
+class MemoryKeeping(Protocol):
+    async def add(
+        self, agent: str, text: str, kind: MemoryKind = "long_term", pinned: bool = False
+    ) -> Memory | None: ...
+
+    async def find(self, memory_id: MemoryId) -> Memory: ...
+
+    async def pin(self, memory_id: MemoryId, pinned: bool) -> None: ...
+
+    async def forget(self, memory_ids: Sequence[MemoryId]) -> Sequence[Memory]: ...
+
+    async def bring_in(
+        self, data: bytes, agent: str | None = None, known_agents: Collection[str] = ()
+    ) -> Imported: ...
+
+
+class HouseKeeping(Protocol):
+    async def delete_session(self, session_id: SessionId, by: str) -> Deleted: ...
+
+    async def prune(
+        self, older_than: float, agent: str | None, by: str, progress: Callable[[int, int], None] = ...
+    ) -> Pruned: ...
+
+
+class StateKeeping(Protocol):
+    async def set_state(self, agent: str, state: AgentState, /) -> object: ...

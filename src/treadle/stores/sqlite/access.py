@@ -1,0 +1,111 @@
+"""Tokens, and the answers to requests that must not be done twice, on SQLite."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.domain.identity import Instant, TokenId
+from treadle.domain.quotas import Quotas
+from treadle.ports.access import Answered, Asked, TokenRecord
+from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.group import Group
+from treadle.stores.sqlite.writer import Writer
+
+_encode = msgspec.json.Encoder().encode
+
+
+class SqliteTokens:
+    """Implements `ports.access.Tokens`."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def add(self, record: TokenRecord, digest: bytes) -> None:
+        values = (
+            record.token_id,
+            record.name,
+            digest,
+            _text(record.scopes),
+            _text(record.agents),
+            _text(record.quotas),
+            record.created_at,
+            record.expires_at,
+        )
+
+        def work(group: Group) -> None:
+            group.db.execute(SQL["insert_token"], values)
+
+        await self._writer.write(work, _nothing, patient=False)
+
+    async def find(self, digest: bytes) -> TokenRecord | None:
+        found = await self._writer.read(lambda db: db.execute(SQL["token_by_digest"], (digest,)).fetchone())
+        return None if found is None else _record(found)
+
+    async def list(self) -> Sequence[TokenRecord]:
+        return await self._writer.read(lambda db: [_record(row) for row in db.execute(SQL["tokens"])])
+
+    async def revoke(self, token_id: TokenId, at: Instant) -> bool:
+        def work(group: Group) -> bool:
+            return group.db.execute(SQL["revoke_token"], (at, token_id)).fetchone() is not None
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+
+class SqliteRequests:
+    """Implements `ports.access.Requests`."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def begin(self, asked: Asked, digest: bytes, at: Instant) -> Answered:
+        def work(group: Group) -> Answered:
+            if (found := _answered(group.db, asked)) is not None:
+                return found
+            group.db.execute(SQL["insert_request"], (*_key(asked), digest, at))
+            return Answered(digest)
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def answer(self, asked: Asked, answered: Answered) -> None:
+        def work(group: Group) -> None:
+            group.db.execute(SQL["answer_request"], (answered.status, answered.body, *_key(asked)))
+
+        await self._writer.write(work, _nothing, patient=False)
+
+    async def forget(self, before: Instant) -> None:
+        def work(group: Group) -> None:
+            group.db.execute(SQL["delete_old_requests"], (before,)).fetchall()
+
+        await self._writer.write(work, _nothing, patient=False)
+
+
+def _answered(db: Database, asked: Asked) -> Answered | None:
+    found = db.execute(SQL["request"], _key(asked)).fetchone()
+    return None if found is None else Answered(found[0], found[1], found[2] or b"")
+
+
+def _key(asked: Asked) -> tuple[str, str, str]:
+    return asked.token_id or "", asked.route, asked.key
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else _encode(value).decode()
+
+
+def _record(row: Any) -> TokenRecord:
+    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas = row
+    return TokenRecord(
+        token_id,
+        name,
+        tuple(msgspec.json.decode(scopes)),
+        None if agents is None else tuple(msgspec.json.decode(agents)),
+        created_at,
+        expires_at,
+        revoked_at,
+        None if quotas is None else msgspec.json.decode(quotas, type=Quotas),
+    )
+
+
+def _nothing(_: object) -> None:
+    """Nobody need be told."""

@@ -1,0 +1,79 @@
+"""What was used, on SQLite: by account, and by agent, token, model and day; and which agents may be used."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.domain.identity import TokenId
+from treadle.ports.accounts import (
+    ALL_USAGE,
+    HOUR,
+    AgentState,
+    Balance,
+    Ceilings,
+    Reserve,
+    Short,
+    UsageFilter,
+    Used,
+)
+from treadle.ports.clock import Clock
+from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.group import Group
+from treadle.stores.sqlite.reserving import TOKEN_BUCKET, oldest, standing
+from treadle.stores.sqlite.writer import Writer
+
+ANY_CALL = Reserve((), tokens=1)
+"""Of which it is only asked where it would count."""
+
+
+class SqliteAccounts:
+    """Implements `Accounts` and `AgentStates`."""
+
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
+        def work(db: Database) -> Short | None:
+            for ceilings in accounts:
+                for short in standing(db, ceilings, ANY_CALL, self._clock.now()):
+                    if short.used >= short.ceiling:
+                        return short
+            return None
+
+        return await self._writer.read(work)
+
+    async def balance(self, account: str) -> Balance:
+        def work(db: Database) -> Balance:
+            cost, credits, tokens, reserved_cost, reserved_credits = db.execute(
+                SQL["account"], (account,)
+            ).fetchall()[0]
+            since = oldest(self._clock.now(), TOKEN_BUCKET, HOUR)
+            used = sum(amount for _, amount in db.execute(SQL["window"], (account, "tokens", since)))
+            return Balance(account, cost, credits, used, reserved_cost, reserved_credits, tokens)
+
+        return await self._writer.read(work)
+
+    async def usage(self, wanted: UsageFilter = ALL_USAGE) -> Sequence[Used]:
+        agents = None if wanted.agents is None else msgspec.json.encode(wanted.agents).decode()
+        values = (agents, wanted.since, wanted.until)
+        return await self._writer.read(lambda db: [_used(*row) for row in db.execute(SQL["usage"], values)])
+
+    async def state(self, agent: str) -> AgentState:
+        found = await self._writer.read(lambda db: db.execute(SQL["agent_state"], (agent,)).fetchone())
+        return "running" if found is None else found[0]
+
+    async def set_state(self, agent: str, state: AgentState) -> bool:
+        def work(group: Group) -> bool:
+            return group.db.execute(SQL["set_agent_state"], (state, agent)).fetchone() is not None
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+
+def _used(agent: str, token: str, model: str, day: int, *sums: Any) -> Used:
+    return Used(agent, TokenId(token) if token else None, model, day, *sums)
+
+
+def _nothing(_: object) -> None:
+    """Nobody need be told."""

@@ -1,0 +1,201 @@
+"""Schedules and webhooks on SQLite."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.domain.identity import EventId, Instant
+from treadle.domain.schedules import Schedule, ScheduleId, Timing
+from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
+from treadle.ports.automation import Fired
+from treadle.stores.sqlite.connection import SQL, Value
+from treadle.stores.sqlite.group import Group
+from treadle.stores.sqlite.writer import Writer
+
+_encode = msgspec.json.Encoder().encode
+
+
+class SqliteSchedules:
+    """Implements `ports.automation.Schedules`."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def keep(self, schedule: Schedule) -> None:
+        timing = schedule.timing
+        values = (
+            schedule.schedule_id,
+            schedule.agent,
+            schedule.message,
+            _text(timing.every),
+            timing.zone,
+            timing.anchor,
+            schedule.next_at,
+            schedule.session_id,
+            schedule.is_heartbeat,
+            schedule.paused,
+        )
+        await _execute(self._writer, "keep_schedule", values)
+
+    async def list(self) -> Sequence[Schedule]:
+        return await self._writer.read(lambda db: [_schedule(row) for row in db.execute(SQL["schedules"])])
+
+    async def remove(self, schedule_id: ScheduleId) -> bool:
+        return await _execute(self._writer, "remove_schedule", (schedule_id,))
+
+    async def begin(self, schedule: Schedule, due_at: Instant, next_at: Instant | None) -> Schedule | None:
+        since = None if schedule.next_at == due_at else schedule.next_at
+        values = (due_at, since, next_at, schedule.schedule_id, schedule.next_at)
+        if not await _execute(self._writer, "begin_tick", values):
+            return None
+        return replace(schedule, firing_at=due_at, firing_since=since, next_at=next_at)
+
+    async def finish(self, schedule_id: ScheduleId, fired: Fired) -> None:
+        await _execute(self._writer, "finish_tick", (fired.due_at, fired.run_id, fired.problem, schedule_id))
+
+
+class SqliteHooks:
+    """Implements `ports.automation.Hooks`."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def add(self, hook: Hook) -> None:
+        await _execute(self._writer, "insert_hook", msgspec.structs.astuple(hook))
+
+    async def find(self, hook_id: HookId) -> Hook | None:
+        row = await self._writer.read(lambda db: db.execute(SQL["hook"], (hook_id,)).fetchone())
+        return None if row is None else Hook(*row)
+
+    async def list(self) -> Sequence[Hook]:
+        return await self._writer.read(lambda db: [Hook(*row) for row in db.execute(SQL["hooks"])])
+
+    async def remove(self, hook_id: HookId) -> bool:
+        return await _execute(self._writer, "remove_hook", (hook_id,))
+
+
+class SqliteWebhooks:
+    """Implements `ports.automation.Webhooks` and `DeadLetters`."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def add(self, webhook: Webhook) -> None:
+        values = (
+            webhook.webhook_id,
+            webhook.url,
+            _text(webhook.events),
+            None if webhook.agents is None else _text(webhook.agents),
+            webhook.created_at,
+            webhook.position,
+            webhook.most_attempts,
+        )
+        await _execute(self._writer, "insert_webhook", values)
+
+    async def list(self) -> Sequence[Webhook]:
+        return await self._writer.read(lambda db: [_webhook(row) for row in db.execute(SQL["webhooks"])])
+
+    async def remove(self, webhook_id: WebhookId) -> bool:
+        def work(group: Group) -> bool:
+            group.db.execute(SQL["remove_dead_letters"], (webhook_id,))
+            return group.db.execute(SQL["remove_webhook"], (webhook_id,)).fetchone() is not None
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def move(self, webhook: Webhook, letter: DeadLetter | None = None) -> None:
+        values = (
+            webhook.position,
+            webhook.attempts,
+            webhook.first_failed_at,
+            webhook.retry_at,
+            webhook.delivered_at,
+            webhook.problem,
+            webhook.disabled,
+            webhook.webhook_id,
+        )
+
+        def work(group: Group) -> None:
+            is_there = group.db.execute(SQL["move_webhook"], values).fetchone() is not None
+            if letter is not None and is_there:
+                group.db.execute(SQL["insert_dead_letter"], msgspec.structs.astuple(letter)[:8])
+
+        await self._writer.write(work, _nothing, patient=True)
+
+    # ── Dead letters ──
+
+    async def of(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
+        return await self._writer.read(
+            lambda db: [_letter(row) for row in db.execute(SQL["dead_letters"], (webhook_id,))]
+        )
+
+    async def queue(self, webhook_id: WebhookId, event_id: EventId | None) -> int:
+        def work(group: Group) -> int:
+            group.db.execute(SQL["enable_webhook"], (webhook_id,))
+            return len(group.db.execute(SQL["queue_dead_letters"], (webhook_id, event_id)).fetchall())
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def settle(self, letter: DeadLetter, reason: str | None) -> None:
+        if reason is None:
+            await _execute(self._writer, "bury_dead_letter", (letter.webhook_id, letter.event_id))
+        else:
+            await _execute(self._writer, "kill_dead_letter", (reason, letter.webhook_id, letter.event_id))
+
+
+async def _execute(writer: Writer, name: str, values: Sequence[Value]) -> bool:
+    """One statement as one transaction; whether it has answered with a row."""
+
+    def work(group: Group) -> bool:
+        return group.db.execute(SQL[name], values).fetchone() is not None
+
+    return await writer.write(work, _nothing, patient=False)
+
+
+def _text(value: object) -> str:
+    return _encode(value).decode()
+
+
+def _schedule(row: Any) -> Schedule:
+    schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused, *rest = row
+    return Schedule(
+        ScheduleId(schedule_id),
+        agent,
+        message,
+        Timing(msgspec.json.decode(every), zone, anchor),
+        next_at,
+        session_id,
+        bool(is_heartbeat),
+        bool(paused),
+        *rest,
+    )
+
+
+def _webhook(row: Any) -> Webhook:
+    webhook_id, url, events, agents, *rest = row
+    created_at, position, most_attempts, attempts, first_failed_at, retry_at, delivered_at, problem, disabled = rest
+    return Webhook(
+        WebhookId(webhook_id),
+        url,
+        tuple(msgspec.json.decode(events)),
+        None if agents is None else tuple(msgspec.json.decode(agents)),
+        created_at,
+        position,
+        most_attempts,
+        attempts,
+        first_failed_at,
+        retry_at,
+        delivered_at,
+        problem,
+        bool(disabled),
+    )
+
+
+def _letter(row: Any) -> DeadLetter:
+    *values, queued = row
+    return replace(DeadLetter(*values), queued=bool(queued))
+
+
+def _nothing(_: object) -> None:
+    """Nobody need be told."""

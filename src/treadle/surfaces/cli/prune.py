@@ -1,0 +1,119 @@
+"""`treadle prune`: sessions that nobody has touched for long are deleted for good."""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.domain.durations import seconds
+from treadle.domain.errors import UsageError
+from treadle.home import Home
+from treadle.keeping_assembly import look_at_house, own_house
+from treadle.ports.keeping import IdleSession
+from treadle.service.upkeep import HouseKeeping
+from treadle.surfaces.cli.confirming import is_wanted
+from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.reaching import kept_up
+from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import is_terminal
+
+if TYPE_CHECKING:
+    from treadle.remote.connection import Connection
+
+BY = "the command line"
+
+
+async def prune(older_than: str, agent: str | None, dry_run: bool, yes: bool, json: bool) -> int:
+    span, home = _span(older_than), Home.from_environment(os.environ)
+    if dry_run or not yes:
+        async with look_at_house(home) as house:
+            idle = await house.idle(span, agent)
+        if dry_run:
+            return _show(idle, json)
+        if idle and not await is_wanted(_question(idle), f"Deleting {_sessions(len(idle))}"):
+            note("nothing was deleted")
+            return 1
+    async with kept_house(home) as house:
+        done = await house.prune(span, agent, BY, _progress)
+    if json:
+        _print_json(done)
+    else:
+        what = f"{done.runs} runs, {done.events} events, {done.memories} memories"
+        note(f"{_sessions(done.sessions)} deleted ({what}); {done.requests} answers to old requests forgotten")
+    return 0
+
+
+def kept_house(home: Home) -> AbstractAsyncContextManager[HouseKeeping]:
+    """Whoever deletes: this process, or the one that owns the home."""
+
+    def own() -> AbstractAsyncContextManager[HouseKeeping]:
+        return own_house(home)
+
+    def attached(connection: "Connection") -> HouseKeeping:
+        from treadle.remote.upkeep import RemoteHouse
+
+        return RemoteHouse(connection)
+
+    return kept_up(own, attached)
+
+
+def _span(older_than: str) -> float:
+    try:
+        span = seconds(older_than)
+    except ValueError as error:
+        raise UsageError(f"--older-than: {error}.") from None
+    if span <= 0:
+        raise UsageError("--older-than must be above 0, for example 90d.")
+    return span
+
+
+def _show(idle: Sequence[IdleSession], json: bool) -> int:
+    if json:
+        for session in idle:
+            times = {"first_at": _moment(session.first_at), "latest_at": _moment(session.latest_at)}
+            _print_json(msgspec.structs.asdict(session) | times)
+    elif idle:
+        rows = [
+            (
+                session.session_id,
+                _moment(session.latest_at).astimezone().strftime("%Y-%m-%d %H:%M"),
+                str(session.runs),
+                str(session.events),
+                session.agent,
+            )
+            for session in idle
+        ]
+        print_table(("SESSION", "LATEST", "RUNS", "EVENTS", "AGENT"), rows)
+        note(f"{_sessions(len(idle))} would be deleted; nothing was")
+    else:
+        note("nothing is that old")
+    return 0
+
+
+def _question(idle: Sequence[IdleSession]) -> str:
+    runs, latest = sum(session.runs for session in idle), _moment(max(session.latest_at for session in idle))
+    return (
+        f"Delete {_sessions(len(idle))} with {runs} runs for good, the youngest last used on "
+        f"{latest.astimezone():%Y-%m-%d %H:%M}?"
+    )
+
+
+def _progress(done: int, total: int) -> None:
+    if is_terminal():
+        note(f"deleting: {done} of {total} sessions")
+
+
+def _sessions(count: int) -> str:
+    return f"{count} session{'' if count == 1 else 's'}"
+
+
+def _moment(instant: float) -> datetime:
+    return datetime.fromtimestamp(instant, UTC)
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")

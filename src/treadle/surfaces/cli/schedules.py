@@ -1,0 +1,169 @@
+"""`treadle schedules`: messages that are sent to agents by themselves."""
+
+import heapq
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.automation_assembly import look_at_automation, own_automation
+from treadle.domain.identity import Instant
+from treadle.domain.schedules import ScheduleId, Timing
+from treadle.home import Home
+from treadle.service.automating import NewSchedule, ScheduleKeeping, ScheduleView
+from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.reaching import kept_up
+from treadle.surfaces.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from treadle.remote.connection import Connection
+
+LONGEST_MESSAGE = 40
+
+
+class Wanted(Struct, frozen=True):
+    """What was asked for on the command line."""
+
+    every: str
+    message: str
+    agent: str
+    zone: str
+    session: str | None
+
+
+async def list_schedules(json: bool) -> int:
+    async with look_at_automation(_home()) as books:
+        views = await books.schedules.list()
+    if json:
+        for view in views:
+            _print_json(view)
+    elif views:
+        head = ("SCHEDULE", "AGENT", "EVERY", "NEXT", "LATEST RUN", "MESSAGE")
+        print_table(head, [_row(view) for view in views])
+        for view in views:
+            if view.problem:
+                note(f"{view.schedule_id}: {view.problem}")
+    else:
+        note('no schedules yet; make one with: treadle schedules add 15m "MESSAGE" --agent NAME')
+    return 0
+
+
+async def add_schedule(wanted: Wanted, json: bool) -> int:
+    new = NewSchedule(wanted.agent, wanted.message, _every(wanted.every), wanted.zone, wanted.session)
+    async with _schedules(_home()) as schedules:
+        view = await schedules.add(new)
+    return _told(view, f"{view.schedule_id} comes next {_when(view.next_at)}; `treadle serve` fires it", json)
+
+
+async def remove_schedule(schedule_id: str, json: bool) -> int:
+    async with _schedules(_home()) as schedules:
+        await schedules.remove(ScheduleId(schedule_id))
+    if json:
+        _print_json({"schedule_id": schedule_id, "removed": True})
+    else:
+        note(f"{schedule_id} is removed")
+    return 0
+
+
+async def pause_schedule(schedule_id: str, json: bool) -> int:
+    async with _schedules(_home()) as schedules:
+        view = await schedules.pause(ScheduleId(schedule_id))
+    return _told(view, f"{schedule_id} is paused; go on with: treadle schedules resume {schedule_id}", json)
+
+
+async def resume_schedule(schedule_id: str, json: bool) -> int:
+    async with _schedules(_home()) as schedules:
+        view = await schedules.resume(ScheduleId(schedule_id))
+    return _told(view, f"{schedule_id} comes next {_when(view.next_at)}", json)
+
+
+async def show_next(count: int, json: bool) -> int:
+    async with look_at_automation(_home()) as books:
+        views = [view for view in await books.schedules.list() if not view.paused]
+    coming = heapq.merge(*(_ticks(view, count) for view in views), key=lambda tick: tick[0])
+    ticks = [tick for tick, _ in zip(coming, range(count), strict=False)]
+    if json:
+        for at, view in ticks:
+            _print_json({"at": datetime.fromtimestamp(at).astimezone(), "schedule_id": view.schedule_id})
+    elif ticks:
+        rows = [(_date(at), view.schedule_id, view.agent, _short(view.message)) for at, view in ticks]
+        print_table(("WHEN", "SCHEDULE", "AGENT", "MESSAGE"), rows)
+    else:
+        note("nothing is going to happen by itself; see: treadle schedules list")
+    return 0
+
+
+def _schedules(home: Home) -> AbstractAsyncContextManager[ScheduleKeeping]:
+    def attached(connection: "Connection") -> ScheduleKeeping:
+        from treadle.remote.automation import RemoteSchedules
+
+        return RemoteSchedules(connection)
+
+    @asynccontextmanager
+    async def own() -> "AsyncGenerator[ScheduleKeeping, None]":
+        async with own_automation(home) as books:
+            yield books.schedules
+
+    return kept_up(own, attached)
+
+
+def _every(given: str) -> float | str:
+    """Seconds where it is a number."""
+    try:
+        return float(given)
+    except ValueError:
+        return given
+
+
+def _ticks(view: ScheduleView, count: int) -> Iterator[tuple[Instant, ScheduleView]]:
+    timing = Timing(view.every, view.zone, view.anchor.timestamp())
+    tick = None if view.next_at is None else view.next_at.timestamp()
+    for _ in range(count):
+        if tick is None:
+            return
+        yield tick, view
+        tick = timing.after(tick)
+
+
+def _told(view: ScheduleView, words: str, json: bool) -> int:
+    if json:
+        _print_json(view)
+    else:
+        note(words)
+    return 0
+
+
+def _row(view: ScheduleView) -> tuple[str, ...]:
+    every = f"{view.every:g} s" if isinstance(view.every, float) else view.every
+    zone = f" {view.zone}" if view.zone != "UTC" else ""
+    following = "paused" if view.paused else _when(view.next_at)
+    return view.schedule_id, view.agent, f"{every}{zone}", following, view.run_id or "", _short(view.message)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_MESSAGE else f"{line[: LONGEST_MESSAGE - 1]}…"
+
+
+def _when(at: datetime | None) -> str:
+    return "never" if at is None else _date(at.timestamp())
+
+
+def _date(at: Instant) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def _home() -> Home:
+    return Home.from_environment(os.environ)
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")

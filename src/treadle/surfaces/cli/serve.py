@@ -1,0 +1,111 @@
+"""`treadle serve`: the agents of the home behind an API."""
+
+import os
+import sys
+from contextlib import AsyncExitStack
+from ipaddress import ip_address
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from treadle import __version__
+from treadle.app import Engine
+from treadle.domain.access import SCOPES
+from treadle.domain.errors import UsageError
+from treadle.domain.identity import Instant
+from treadle.home import Home
+from treadle.service.access import Access, NewToken
+from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.http.doorway import attachable
+from treadle.surfaces.http.server import bound, make_room
+from treadle.surfaces.http.serving import application, to_anyone
+from treadle.telemetry_assembly import Telemetry
+
+FIRST_TOKEN = "first start"
+LogFormat = Literal["text", "json"]
+
+
+class Wanted(Struct, frozen=True):
+    """What was asked for on the command line; None: as config.yaml says."""
+
+    host: str | None = None
+    port: int | None = None
+    log_format: LogFormat = "text"
+    json: bool = False
+
+
+async def serve(wanted: Wanted) -> int:
+    home = Home.from_environment(os.environ)
+    settings = home.config().server
+    host = settings.host if wanted.host is None else wanted.host
+    port = settings.port if wanted.port is None else wanted.port
+    telemetry = Telemetry.from_environment(
+        os.environ, metrics=True, log_file=True, log_json=wanted.log_format == "json"
+    )
+    engine = Engine(home=home, telemetry=telemetry)
+    engine.models.local.notice = note
+    with Stop() as stop:
+        async with AsyncExitStack() as opened:
+            await opened.enter_async_context(engine)
+            token = await _first_token(engine.front.access, host, engine.clock.now())
+            make_room()
+            try:
+                listener = bound(host, port)
+            except OSError as error:
+                what = f"{host} port {port} cannot be listened on: {error.strerror or error}."
+                raise UsageError(f"{what} Choose another with --port.") from None
+            opened.callback(listener.close)
+            app = application(engine, home)
+            hosts = settings.hosts if _is_any(host) else (*settings.hosts, _in_url(host))
+            await opened.enter_async_context(to_anyone(app, listener, hosts, settings.origins))
+            await opened.enter_async_context(attachable(engine, home, app))
+            await opened.enter_async_context(engine.front.automation().at_work())
+            _announce(f"http://{_in_url(host)}:{listener.getsockname()[1]}", token, home, wanted.json)
+            await stop.asked.wait()
+            note("stopping: what is under way goes on at the next start")
+    return 0
+
+
+async def _first_token(access: Access, host: str, now: Instant) -> str | None:
+    """A token for whoever starts the server for the first time; where a stranger might be first, UsageError."""
+    known = await access.list()
+    if not is_loopback(host) and not any(record.is_valid(now) for record in known):
+        raise UsageError(
+            f"There is no access token that is valid, and {host} can be reached from other machines. Make one "
+            "first: treadle tokens create NAME --scope admin"
+        )
+    return None if known else (await access.create(NewToken(FIRST_TOKEN, SCOPES))).secret
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it. A name other than localhost may point anywhere."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_any(host: str) -> bool:
+    """Whether it stands for all addresses of the machine: then nobody is called so."""
+    try:
+        return ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return not host
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _announce(url: str, token: str | None, home: Home, json: bool) -> None:
+    if json:
+        sys.stdout.buffer.write(msgspec.json.encode({"url": url, "token": token, "home": str(home.path)}) + b"\n")
+        sys.stdout.flush()
+        return
+    print(f"treadle {__version__} serves {home.path} at {url}")
+    if token is not None:
+        print(f"your token, shown this once: {token}")
+        print(f"try it: curl -H 'Authorization: Bearer {token}' {url}/v1/agents")
+    print("stop with Ctrl-C", flush=True)

@@ -1,0 +1,95 @@
+"""`treadle runs steps`: what a run did, step by step, and what each took."""
+
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from treadle.assembly import observe
+from treadle.domain.identity import RunId
+from treadle.service.records import CallRecord, RunSteps, StepRecord, SummaryRecord, records_of
+from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.terminal import columns, cut, one_line
+
+
+async def show_steps(run_id: str, json: bool) -> int:
+    async with observe() as service:
+        record = await service.run(RunId(run_id))
+        records = records_of([event async for event in service.stored(record.origin.run_id)])
+    if json:
+        for line in (*records.steps, *records.summaries, _sum(records)):
+            sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    elif records.steps or records.summaries:
+        width = columns() if sys.stdout.isatty() else None
+        for line in _lines(records):
+            print(cut(line, width))
+    else:
+        note("no steps yet")
+    return 0
+
+
+def _sum(records: RunSteps) -> dict[str, object]:
+    """The last line: what all of it adds up to."""
+    metrics = msgspec.to_builtins(records.metrics)
+    return {
+        "record": "run",
+        "metrics": metrics,
+        "cache_hit_rate": records.cache_hit_rate,
+        "overhead_ms": records.overhead_ms,
+    }
+
+
+def _lines(records: RunSteps) -> Iterator[str]:
+    left = list(records.summaries)
+    for step in records.steps:
+        while left and left[0].before_step <= step.number:
+            yield _summary(left.pop(0))
+        yield from _step(step)
+    yield from map(_summary, left)
+    used = records.metrics
+    rate = f", {records.cache_hit_rate:.0%} of the prompts from the cache" if used.cache_read_tokens else ""
+    yield (
+        f"{used.steps} steps, {used.model_calls} model calls, {used.actions} tool calls, "
+        f"{used.input_tokens} tokens in, {used.output_tokens} out{rate}"
+    )
+    cost = f", ${used.cost:.4f}" if used.cost else ""
+    yield (
+        f"{_seconds(used.duration_ms)}: {_seconds(used.model_ms)} in the model, {_seconds(used.tool_ms)} in tools, "
+        f"{_seconds(records.overhead_ms)} besides{cost}"
+    )
+
+
+def _step(step: StepRecord) -> Iterator[str]:
+    used = step.used
+    attempts = f", {step.attempts} attempts" if step.attempts > 1 else ""
+    first = f", first token after {_seconds(step.first_token_ms)}" if step.first_token_ms is not None else ""
+    going = "" if step.is_over else ", not over"
+    yield (
+        f"step {step.number}  {one_line(f'{step.provider}/{step.model}')}  {_seconds(step.duration_ms)}"
+        f"{attempts}{first}  {used.input_tokens} in, {used.output_tokens} out{going}"
+    )
+    for failure in step.failures:
+        yield f"    attempt {failure.attempt} failed ({failure.kind}): {one_line(failure.message)}"
+    if step.reasoning:
+        yield f"    thought: {one_line(step.reasoning)}"
+    if step.text:
+        yield f"    said: {one_line(step.text)}"
+    yield from map(_call, step.calls)
+
+
+def _call(call: CallRecord) -> str:
+    told = f" → {one_line(call.output)}" if call.output else ""
+    return f"    {one_line(call.tool)} {one_line(call.input)}  {call.status} {_seconds(call.duration_ms)}{told}"
+
+
+def _summary(summary: SummaryRecord) -> str:
+    ended = "" if summary.is_done else ", without one"
+    used = summary.used
+    return (
+        f"summary  {one_line(f'{summary.provider}/{summary.model}')}  {_seconds(used.model_ms)}  "
+        f"{used.input_tokens} in, {used.output_tokens} out{ended}"
+    )
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f"{milliseconds} ms"

@@ -1,0 +1,54 @@
+"""`treadle usage`: what was used, by agent, model, day or token."""
+
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.assembly import observe
+from treadle.ports.accounts import UsageKey
+from treadle.service.usage import UsageLine, UsageQuery, total
+from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.tables import print_table
+
+NONE = "-"
+
+
+async def show_usage(agents: tuple[str, ...] | None, since: str | None, by: UsageKey, json: bool) -> int:
+    async with observe() as service:
+        lines = await service.usage(UsageQuery(by, agents, since))
+    if json:
+        for line in lines:
+            sys.stdout.buffer.write(msgspec.json.encode({by: line.key} | _sums(line)) + b"\n")
+    elif lines:
+        _print(lines, by)
+    else:
+        note("nothing was used yet" if since is None and agents is None else "nothing was used there")
+    return 0
+
+
+def _sums(line: UsageLine) -> dict[str, object]:
+    return {name: getattr(line, name) for name in UsageLine.__struct_fields__[1:]}
+
+
+def _print(lines: Sequence[UsageLine], by: UsageKey) -> None:
+    head = (by.upper(), "RUNS", "CALLS", "IN", "CACHED", "OUT", "TOOLS", "COST", "CREDITS")
+    summed = (*lines, total(lines)) if len(lines) > 1 else lines
+    print_table(head, [_row(line) for line in summed])
+    unpriced = sum(line.unpriced_calls for line in lines)
+    if unpriced:
+        note(f"what {unpriced} calls cost is not known: give the prices of their models in config.yaml")
+
+
+def _row(line: UsageLine) -> tuple[str, ...]:
+    return (
+        line.key or NONE,
+        f"{line.runs:,}",
+        f"{line.model_calls:,}",
+        f"{line.input_tokens:,}",
+        f"{line.cache_read_tokens:,}",
+        f"{line.output_tokens:,}",
+        f"{line.tool_calls:,}",
+        f"${line.cost:.4f}",
+        f"{line.credits:.4f}",
+    )

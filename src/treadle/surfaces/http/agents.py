@@ -1,0 +1,84 @@
+"""Agents, and whether they take messages."""
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from litestar import Router, delete, get, post, put
+from litestar.params import FromPath, JSONBody
+from msgspec import Struct
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import ConfigError, UsageError
+from treadle.ports.accounts import AgentState
+from treadle.service.shapes import AgentView, Page
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.served import Asked, seen_agent, served_of
+
+
+class StateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    state: AgentState
+
+
+@get("/v1/agents", **asks("read", "List agents"))
+async def list_agents(request: Asked) -> Page[AgentView]:
+    """Those whose files can be read."""
+    served, principal = served_of(request), principal_of(request)
+    views: list[AgentView] = []
+    for name in served.home.agents():
+        if principal.sees(name):
+            with suppress(ConfigError):
+                views.append(await _view(served.agents.find(name), request))
+    return Page(tuple(views))
+
+
+@get("/v1/agents/{name:str}", **asks("read", "One agent, with its settings", 404))
+async def show(name: FromPath[str], request: Asked) -> AgentView:
+    """With the rules that were added by approving for good."""
+    return await _view(seen_agent(name, request), request)
+
+
+@post("/v1/agents", status_code=201, **asks("admin", "Make an agent", 409, 422))
+async def create(data: JSONBody[AgentSpec], request: Asked) -> AgentView:
+    return await _view(served_of(request).home.put_agent(await _settings(request), new=True), request)
+
+
+@put("/v1/agents/{name:str}", **asks("admin", "Change an agent", 404, 409))
+async def change(name: FromPath[str], data: JSONBody[AgentSpec], request: Asked) -> AgentView:
+    """Its whole settings; from its next run on."""
+    if data.name != name:
+        raise UsageError(
+            f"The agent is called `{name}`, and its settings say `{data.name}`: they must be the same."
+        )
+    return await _view(served_of(request).home.put_agent(await _settings(request), new=False), request)
+
+
+@delete("/v1/agents/{name:str}", **asks("admin", "Remove an agent", 404))
+async def remove(name: FromPath[str], request: Asked) -> None:
+    """Its settings alone: what it has done stays in the journal."""
+    served_of(request).home.delete_agent(name)
+
+
+@post(
+    "/v1/agents/{name:str}/state",
+    status_code=200,
+    **asks("admin", "Start, pause or stop an agent", 404, 422),
+)
+async def set_state(name: FromPath[str], data: JSONBody[StateBody], request: Asked) -> AgentView:
+    """One that is paused or stopped takes no messages; runs under way go on."""
+    agent = seen_agent(name, request)
+    await served_of(request).service.set_agent_state(name, data.state)
+    return await _view(agent, request)
+
+
+async def _settings(request: Asked) -> dict[str, Any]:
+    """The settings in a body as they were sent: what is misspelt in them is refused, as it is in a file."""
+    return msgspec.json.decode(await request.body())
+
+
+async def _view(agent: AgentSpec, request: Asked) -> AgentView:
+    return AgentView(agent, await served_of(request).service.agent_state(agent.name))
+
+
+ROUTES = Router("/", route_handlers=[list_agents, show, create, change, remove, set_state], tags=["agents"])

@@ -1,0 +1,72 @@
+"""The routes put together, with what stands before and behind them."""
+
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.spec import Components, SecurityScheme
+
+from treadle import __version__
+from treadle.ports.clock import Clock
+from treadle.surfaces.http import (
+    agents,
+    approvals,
+    attached,
+    hooks,
+    memory,
+    operations,
+    runs,
+    schedules,
+    sessions,
+    streams,
+    tokens,
+    usage,
+    vault,
+    webhooks,
+)
+from treadle.surfaces.http.compatible import chat, models, responses
+from treadle.surfaces.http.describing import Description
+from treadle.surfaces.http.gate import allowed
+from treadle.surfaces.http.once import Once
+from treadle.surfaces.http.problems import answer
+from treadle.surfaces.http.served import Served
+from treadle.surfaces.http.streams import Streams
+
+MOST_BYTES = 32 * 2**20
+"""Of the body of a request."""
+DESCRIPTION = "/v1/openapi.json"
+ROOMS = (
+    agents, runs, streams, approvals, sessions, memory, vault, tokens, usage, schedules, hooks, webhooks, attached,
+    operations, models, chat, responses,
+)  # fmt: skip
+
+
+class Application:
+    """The application behind the gates, and the streams it holds open."""
+
+    def __init__(self, served: Served, clock: Clock) -> None:
+        self.streams = Streams()
+        self.access = served.access
+        self.litestar = Litestar(
+            route_handlers=[room.ROUTES for room in ROOMS],
+            guards=[allowed],
+            exception_handlers={Exception: answer},
+            request_max_body_size=MOST_BYTES,
+            state=State({"served": served, "streams": self.streams, "now": clock.now}),
+            openapi_config=_description(),
+            logging_config=None,
+        )
+        self.asgi = Once(self.litestar, served.requests, clock)
+
+
+def _description() -> OpenAPIConfig:
+    bearer = SecurityScheme(type="http", scheme="bearer", description="An access token: trd_…")
+    return OpenAPIConfig(
+        title="Treadle",
+        version=__version__,
+        description="Agents behind an API: durable, guarded, observable.",
+        components=Components(security_schemes={"token": bearer}),
+        security=[{"token": []}],
+        use_handler_docstrings=True,
+        render_plugins=[Description()],
+        path=DESCRIPTION,
+    )

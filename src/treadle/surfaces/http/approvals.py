@@ -1,0 +1,56 @@
+"""What waits for a person's decision."""
+
+import msgspec
+from litestar import Router, get, post
+from litestar.params import FromPath, FromQuery, JSONBody
+
+from treadle.domain.errors import UnknownApproval
+from treadle.domain.identity import ApprovalId
+from treadle.ports.approvals import ApprovalRecord
+from treadle.service import Answer
+from treadle.service.shapes import ApprovalView, DecisionBody, Delivered, Page, approval_view
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.served import Asked, said_by, seen_run, served_of
+
+
+@get("/v1/approvals", **asks("read", "What waits for a decision", 404))
+async def list_approvals(request: Asked, run_id: FromQuery[str | None] = None) -> Page[ApprovalView]:
+    """The oldest first."""
+    service, principal = served_of(request).service, principal_of(request)
+    of_run = None if run_id is None else (await seen_run(run_id, request)).origin.run_id
+    found = await service.approvals(of_run)
+    if principal.agents is not None:
+        names = {record.origin.run_id: (await service.run(record.origin.run_id)).agent for record in found}
+        found = [record for record in found if principal.sees(names[record.origin.run_id])]
+    return Page(tuple(map(approval_view, found)))
+
+
+@get("/v1/approvals/{approval_id:str}", **asks("read", "One approval", 404))
+async def show(approval_id: FromPath[str], request: Asked) -> ApprovalView:
+    return approval_view(await _seen(approval_id, request))
+
+
+@post(
+    "/v1/approvals/{approval_id:str}",
+    status_code=200,
+    **asks("approve", "Decide, once", 404, 409, 422),
+)
+async def decide(approval_id: FromPath[str], data: JSONBody[DecisionBody], request: Asked) -> Delivered:
+    record = await _seen(approval_id, request)
+    edited = None if data.arguments is None else msgspec.json.encode(data.arguments).decode()
+    by = said_by(data.by, principal_of(request))
+    answer = Answer(data.decision, edited, data.note, by, data.remember)
+    return Delivered(await served_of(request).service.decide(record.approval_id, answer))
+
+
+async def _seen(approval_id: FromPath[str], request: Asked) -> ApprovalRecord:
+    """An approval, if its run exists for whoever asks."""
+    service, principal = served_of(request).service, principal_of(request)
+    record = await service.approval(ApprovalId(approval_id))
+    if principal.agents is not None and not principal.sees((await service.run(record.origin.run_id)).agent):
+        raise UnknownApproval(f"There is no approval {approval_id}.")
+    return record
+
+
+ROUTES = Router("/", route_handlers=[list_approvals, show, decide], tags=["approvals"])

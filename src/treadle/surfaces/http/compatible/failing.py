@@ -1,0 +1,88 @@
+"""Errors as OpenAI tells them: `{"error": {message, type, param, code}}`. Its clients know what to raise then."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+SPOKEN: Final = ("/v1/models", "/v1/chat/completions", "/v1/responses")
+"""The paths at which OpenAI's language is spoken."""
+MEDIA_TYPE = "application/json"
+CODES: Final[Mapping[str, str]] = {
+    "Unauthorized": "invalid_api_key",
+    "UnknownAgent": "model_not_found",
+    "UnknownRun": "not_found",
+    "UnknownSession": "not_found",
+    "QuotaExceeded": "rate_limit_exceeded",
+    "InsufficientCredits": "insufficient_quota",
+    "insufficient_credits": "insufficient_quota",
+    "quota_exceeded": "rate_limit_exceeded",
+    "context_overflow": "context_length_exceeded",
+}
+"""Words that OpenAI has for what we call otherwise."""
+STATUS: Final[Mapping[int, int]] = {402: 429}
+"""Credits that are spent are a quota there, and nothing is payment."""
+
+
+class Told(Struct, frozen=True):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Failure(Struct, frozen=True):
+    """The body of an answer that tells of an error."""
+
+    error: Told
+
+
+class Shaped(Struct, frozen=True):
+    """An answer that tells of an error."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str]
+
+
+def is_spoken_at(path: str) -> bool:
+    """Whether errors are told in this language there."""
+    return any(path == each or path.startswith(f"{each}/") for each in SPOKEN)
+
+
+def told(status: int, kind: str, detail: str, param: str | None = None) -> Told:
+    code = CODES.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+    return Told(detail, _type(status, code), param, code)
+
+
+def shaped(status: int, kind: str, detail: str, error: Exception) -> Shaped:
+    """What is answered instead of a problem."""
+    status = STATUS.get(status, status)
+    said = told(status, kind, detail, param_of(error))
+    final = status == 409 or said.code == "insufficient_quota" or getattr(error, "final", False)
+    headers = {"x-should-retry": "false"} if final else {}  # their clients would send it twice more
+    return Shaped(status, msgspec.json.encode(Failure(said)), headers)
+
+
+def param_of(error: Exception) -> str | None:
+    """Which parameter is wrong: as we say, or as Litestar does."""
+    named: str | None = getattr(error, "param", None)
+    if named is not None:
+        return named
+    match getattr(error, "extra", None):
+        case [{"key": str(key)}, *_]:
+            return key
+        case _:
+            return None
+
+
+def _type(status: int, code: str) -> str:
+    if status == 429:
+        return "insufficient_quota" if code == "insufficient_quota" else "rate_limit_error"
+    if status == 403:
+        return "permission_error"
+    return "server_error" if status >= 500 else "invalid_request_error"

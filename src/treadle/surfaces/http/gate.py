@@ -1,0 +1,180 @@
+"""The gate before every route: to which host, from which site, by whom.
+
+A page in the user's browser may send requests here, and its name may be made to point here: so a request must name
+a host that is ours, and come from no other site. A token is taken from the Authorization header alone."""
+
+import re
+from collections.abc import Collection
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+from litestar.params import QueryParameter
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from treadle.domain.access import OWNER, Principal
+from treadle.domain.access import Scope as AccessScope
+from treadle.service.access import Access
+from treadle.surfaces.http.problems import Refusal, told_of
+
+OPEN = ("/healthz", "/readyz")
+"""Paths that tell nothing and ask for nothing."""
+SIGNED = re.compile(r"/v1/hooks/[^/]+")
+"""What is posted here is signed by its sender, and needs no token; what else is asked here needs one."""
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Gate:
+    """An ASGI application before another."""
+
+    def __init__(
+        self, app: ASGIApp, access: Access, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = ()
+    ) -> None:
+        self._app = app
+        self._access = access
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            await self._judge(scope)
+        except Exception as error:
+            await refuse(error, scope, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _judge(self, scope: Scope) -> None:
+        headers = _headers(scope, b"host", b"origin", b"authorization")
+        host = headers[b"host"].lower()
+        if _name(host) not in self._hosts:
+            raise Refusal(
+                421,
+                "UnknownHost",
+                f"This server is not called `{host[:200]}`. Add the name to server.hosts in config.yaml if it is.",
+            )
+        self._check_origin(headers[b"origin"], host)
+        path, state = scope["path"], state_of(scope)
+        if path in OPEN:
+            return
+        secret = _bearer(headers[b"authorization"])
+        principal = await self._access.principal(secret) if secret else None
+        if principal is not None:
+            state["principal"], state["secret"] = principal, secret
+        elif not (SIGNED.fullmatch(path) and scope["type"] == "http" and scope["method"] == "POST"):
+            raise nobody()
+
+    def _check_origin(self, origin: str, host: str) -> None:
+        if not origin:
+            return
+        origin = origin.lower().rstrip("/")
+        ours = origin.startswith(("http://", "https://")) and _netloc(origin) == host
+        if not ours and origin not in self._origins:
+            raise Refusal(
+                403,
+                "ForeignOrigin",
+                f"Requests from `{origin[:200]}` are not taken; server.origins in config.yaml says which are.",
+            )
+
+
+class OwnersGate:
+    """For a socket that only processes of the same user can reach."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            state = state_of(scope)
+            state["principal"], state["secret"] = OWNER, ""
+            await self._app(scope, receive, send)
+
+
+async def allowed(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """For Litestar, which would have a thread look otherwise: whether whoever asks may ask that, and so."""
+    wanted: AccessScope | None = handler.opt.get("scope")
+    if wanted is None:
+        return
+    principal = principal_of(connection)
+    if not principal.may(wanted):
+        raise Refusal(403, "Forbidden", f"The token `{principal.name}` has not the scope `{wanted}`.")
+    if connection.scope["query_string"] and connection.scope["type"] == "http":
+        _refuse_misspelt(connection, handler)
+
+
+def _refuse_misspelt(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """A filter that nobody knows would show what it was meant to leave out."""
+    known = {
+        field.kwarg_definition.name or name
+        for name, field in handler.parsed_fn_signature.parameters.items()
+        if isinstance(field.kwarg_definition, QueryParameter)
+    }
+    for name in connection.query_params:
+        if name not in known:
+            accepted = f"accepted: {', '.join(sorted(known))}" if known else "none is accepted"
+            raise Refusal(400, "UnknownParameter", f"There is no parameter `{name[:100]}` here; {accepted}.")
+
+
+def nobody() -> Refusal:
+    """What somebody is told who did not say who they are."""
+    return Refusal(
+        401,
+        "Unauthorized",
+        "Send `Authorization: Bearer trd_…` with a token that is valid; `treadle tokens create` makes one.",
+    )
+
+
+def principal_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Principal:
+    principal: Principal | None = state_of(connection.scope).get("principal")
+    if principal is None:
+        raise nobody()
+    return principal
+
+
+def state_of(scope: Scope) -> dict[str, Any]:
+    """What is known of a request beside what was sent."""
+    return cast("dict[str, Any]", scope).setdefault("state", {})
+
+
+async def refuse(error: Exception, scope: Scope, send: Send) -> None:
+    """Answer with a problem."""
+    told = told_of(error, scope["path"], 0.0)
+    headers = {"content-type": told.media_type, **told.headers, "content-length": str(len(told.body))}
+    encoded = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": told.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": told.body, "more_body": False})
+
+
+def _headers(scope: Scope, *names: bytes) -> dict[bytes, str]:
+    """These headers; one that was sent twice is taken for none that can be trusted."""
+    found = dict.fromkeys(names, "")
+    seen: set[bytes] = set()
+    for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
+        if name in found:
+            if name in seen:
+                raise Refusal(400, "TwiceTheHeader", f"The header {name.decode()} was sent more than once.")
+            seen.add(name)
+            found[name] = value.decode("latin-1").strip()
+    return found
+
+
+def _bearer(value: str) -> str:
+    kind, _, secret = value.partition(" ")
+    return secret.strip() if kind.lower() == "bearer" else ""
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    name, colon, port = host.rpartition(":")
+    if not colon or port.endswith("]"):
+        return host
+    return name if port.isascii() and port.isdecimal() else ""
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""

@@ -1,0 +1,82 @@
+"""What agents remember."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from litestar import Router, delete, get, post
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from msgspec import Meta, Struct
+
+from treadle.domain.errors import UnknownAgent, UsageError
+from treadle.domain.memories import MemoryKind
+from treadle.service.memory import MOST_CHARACTERS, MemoryLine, line
+from treadle.service.shapes import Page, Pinning
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.served import Asked, served_of
+
+Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]
+Sought = Annotated[
+    str | None, QueryParameter(name="query", max_length=10_000, description="Find what fits this text.")
+]
+OLDEST = datetime.min.replace(tzinfo=UTC)
+
+
+class NewMemory(Struct, frozen=True, forbid_unknown_fields=True):
+    agent: Annotated[str, Meta(min_length=1, max_length=64)]
+    text: Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS)]
+    kind: MemoryKind = "long_term"
+    pinned: bool = False
+
+
+class Kept(Struct, frozen=True):
+    memory_id: str | None
+    """Null: it was remembered already."""
+
+
+@get("/v1/memory", **asks("read", "List, or search, what is remembered", 404))
+async def list_memories(
+    request: Asked,
+    agent: FromQuery[str | None] = None,
+    kind: FromQuery[MemoryKind | None] = None,
+    sought: Sought = None,
+    limit: Limit = 50,
+) -> Page[MemoryLine]:
+    """The newest first; or, with a query and an agent, what that agent would recall, the best first."""
+    principal, memory = principal_of(request), served_of(request).memory
+    if agent is not None and not principal.sees(agent):
+        raise UnknownAgent(f"No agent is called `{agent}`.")
+    if sought is not None:
+        if agent is None:
+            raise UsageError("A search is for what one agent remembers: say which with ?agent=NAME.")
+        recall = await memory.search(agent, sought, limit, "auto")
+        return Page(tuple(line(found.memory, agent) for found in recall.found))
+    if agent is None and principal.agents is not None:
+        found = [item for name in principal.agents for item in await memory.list(name, kind, limit)]
+        found.sort(key=lambda item: item.created_at or OLDEST, reverse=True)
+        return Page(tuple(found[:limit]))
+    return Page(tuple(await memory.list(agent, kind, limit)))
+
+
+@post("/v1/memory", status_code=201, **asks("run", "Remember something", 404, 422))
+async def add(data: JSONBody[NewMemory], request: Asked) -> Kept:
+    served = served_of(request)
+    if not principal_of(request).sees(data.agent) or data.agent not in served.home.agents():
+        raise UnknownAgent(f"No agent is called `{data.agent}`.")
+    kept = await served.memory.add(data.agent, data.text, data.kind, data.pinned)
+    return Kept(None if kept is None else kept.memory_id)
+
+
+@post("/v1/memory/{memory_id:str}/pin", status_code=200, **asks("admin", "Let something fade no more", 404))
+async def pin(memory_id: FromPath[str], data: JSONBody[Pinning], request: Asked) -> Pinning:
+    """Or let it fade again."""
+    await served_of(request).memory.pin(memory_id, data.pinned)
+    return data
+
+
+@delete("/v1/memory/{memory_id:str}", **asks("admin", "Forget something", 404))
+async def forget(memory_id: FromPath[str], request: Asked) -> None:
+    await served_of(request).memory.forget([memory_id])
+
+
+ROUTES = Router("/", route_handlers=[list_memories, add, pin, forget], tags=["memory"])

@@ -1,0 +1,34 @@
+"""For whoever keeps it running: is it there, can it work, what does it do."""
+
+from litestar import Response, Router, get
+
+from treadle import __version__
+from treadle.domain.errors import StoreError
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.served import Asked, served_of
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@get("/healthz", include_in_schema=False, sync_to_thread=False)
+def healthy() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok", "version": __version__}
+
+
+@get("/readyz", include_in_schema=False)
+async def ready(request: Asked) -> Response[dict[str, str]]:
+    """The database answers too."""
+    try:
+        await served_of(request).service.runs(limit=1)
+    except StoreError:
+        return Response({"status": "the database does not answer"}, status_code=503, headers={"Retry-After": "3"})
+    return Response({"status": "ok"})
+
+
+@get("/metrics", **asks("read", "Prometheus metrics"), media_type=METRICS_TYPE)
+async def metrics(request: Asked) -> bytes:
+    return served_of(request).watched.render()
+
+
+ROUTES = Router("/", route_handlers=[healthy, ready, metrics], tags=["operations"])

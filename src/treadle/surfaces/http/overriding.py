@@ -1,0 +1,57 @@
+"""What one run may have otherwise than its agent: less of anything; more, for those who may change the agent."""
+
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from treadle.domain.access import Principal
+from treadle.domain.agents import AgentSpec, Limits
+from treadle.domain.errors import UsageError
+from treadle.library import Options, overridden
+from treadle.service.shapes import Overrides
+from treadle.surfaces.http.problems import Refusal
+
+
+def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Principal) -> AgentSpec:
+    """The agent for one run. Raises UsageError for what makes no sense, and a refusal for more than is allowed."""
+    if overrides is None:
+        return agent
+    options = Options()
+    limits = dict(overrides.limits or {})
+    if overrides.cost is not None:
+        limits["cost"] = overrides.cost
+    if limits:
+        options["limits"] = limits
+    if overrides.model is not None:
+        options["model"] = overrides.model
+    if overrides.deadline is not None:
+        options["deadline"] = overrides.deadline
+    if overrides.output is not None:
+        options["output"] = overrides.output
+    changed = overridden(agent, options)
+    if not principal.may("admin"):
+        _refuse_more(agent, changed.limits)
+    if overrides.tools is None:
+        return changed
+    missing = [tool for tool in overrides.tools if not any(fnmatchcase(tool, known) for known in agent.tools)]
+    if missing:
+        known = f"Agent `{agent.name}` has no tool {', '.join(missing)}"
+        raise UsageError(f"{known}; a run may have fewer than its agent, never more.")
+    return msgspec.structs.replace(changed, tools=overrides.tools)
+
+
+def _refuse_more(agent: AgentSpec, wanted: Limits) -> None:
+    """Whoever may run an agent may not lift what holds for it."""
+    for name in Limits.__struct_fields__:
+        allowed, asked = _number(agent.limits, name), _number(wanted, name)
+        if allowed is not None and (asked is None or asked > allowed):
+            raise Refusal(
+                403,
+                "AboveTheLimit",
+                f"Agent `{agent.name}` has limits.{name} {allowed:g}, and a run may have less, not more. Whoever "
+                "has the scope admin may give it more.",
+            )
+
+
+def _number(limits: Limits, name: str) -> float | None:
+    return limits.deadline_seconds if name == "deadline" else getattr(limits, name)

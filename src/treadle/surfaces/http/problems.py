@@ -1,0 +1,124 @@
+"""Errors as problem details (RFC 9457): what happened, to what, and what to do next."""
+
+import logging
+import math
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from msgspec import Struct
+
+from treadle.domain import errors as e
+from treadle.surfaces.http.compatible import failing
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+PREFIX = "urn:treadle:problem:"
+RETRY_SECONDS = 3
+"""When to come again to a database that cannot take anything now."""
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """What went wrong."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    resets_at: float | None = None
+    """For a quota: when there is room again, in seconds since 1970."""
+
+
+class _Wrong(Struct, frozen=True):
+    message: str
+    key: str = "the body"
+
+
+class Told(Struct, frozen=True):
+    """An answer to a request that has failed."""
+
+    status: int
+    media_type: str
+    body: bytes
+    headers: dict[str, str]
+
+
+class Refusal(Exception):
+    """A request that the surface itself refuses."""
+
+    def __init__(self, status: int, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+
+
+STATUS: tuple[tuple[type[e.TreadleError], int], ...] = (
+    (e.Unknown, 404),
+    (e.InvalidState, 409),
+    (e.SizeLimitExceeded, 413),
+    (e.QuotaExceeded, 429),
+    (e.InsufficientCredits, 402),
+    (e.UsageError, 400),
+    (e.StoreError, 503),
+)
+"""The first that fits."""
+
+
+def problem_of(error: Exception) -> Problem:
+    """What whoever asked is told. What nobody has foreseen is told to nobody but the log."""
+    if isinstance(error, Refusal):
+        return _problem(error.status, error.kind, str(error))
+    if isinstance(error, e.TreadleError):
+        status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+        told = _problem(status, type(error).__name__, str(error))
+        resets_at = getattr(error, "resets_at", None)
+        return msgspec.structs.replace(told, resets_at=resets_at) if resets_at is not None else told
+    if isinstance(error, HTTPException):
+        return _problem(error.status_code, HTTPStatus(error.status_code).phrase.replace(" ", ""), _words(error))
+    if isinstance(error, RecursionError):
+        return _problem(400, "TooDeep", "The body is nested too deeply.")
+    logger.exception("a request failed that should not", exc_info=error)
+    return _problem(500, "Internal", "Something failed that should not. The log of the server says what.")
+
+
+def headers_of(problem: Problem, now: float) -> dict[str, str]:
+    if problem.status == 401:
+        return {"WWW-Authenticate": 'Bearer realm="treadle"'}
+    if problem.status == 503:
+        return {"Retry-After": str(RETRY_SECONDS)}
+    if problem.resets_at is not None:
+        return {"Retry-After": str(max(1, math.ceil(problem.resets_at - now)))}
+    return {}
+
+
+def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """For Litestar: the answer to a request that has failed."""
+    told = told_of(error, request.url.path, request.app.state.now())
+    headers = dict(getattr(error, "headers", None) or {}) | told.headers
+    return Response(told.body, media_type=told.media_type, status_code=told.status, headers=headers)
+
+
+def told_of(error: Exception, path: str, now: float) -> Told:
+    """What is answered at a path: a problem, or an error as OpenAI tells it where that is spoken."""
+    problem = problem_of(error)
+    headers = headers_of(problem, now)
+    if not failing.is_spoken_at(path):
+        return Told(problem.status, MEDIA_TYPE, msgspec.json.encode(problem), headers)
+    shaped = failing.shaped(problem.status, problem.type.removeprefix(PREFIX), problem.detail, error)
+    return Told(shaped.status, failing.MEDIA_TYPE, shaped.body, headers | shaped.headers)
+
+
+def _problem(status: int, kind: str, detail: str) -> Problem:
+    return Problem(f"{PREFIX}{kind}", HTTPStatus(status).phrase, status, detail)
+
+
+def _words(error: HTTPException) -> str:
+    """What Litestar says is wrong, with where."""
+    try:
+        wrong = msgspec.convert(error.extra, list[_Wrong])
+    except msgspec.ValidationError:
+        return error.detail
+    return "; ".join(f"{each.key}: {each.message}" for each in wrong)

@@ -1,0 +1,40 @@
+"""Schedules: messages that are sent by themselves."""
+
+from litestar import Router, delete, get, post
+from litestar.params import FromPath, JSONBody
+
+from treadle.domain.schedules import ScheduleId
+from treadle.service.automating import NewSchedule, ScheduleView
+from treadle.service.shapes import Page
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.served import Asked, served_of
+
+
+@get("/v1/schedules", **asks("admin", "List schedules, and the heartbeats of agents"))
+async def list_schedules(request: Asked) -> Page[ScheduleView]:
+    return Page(tuple(await served_of(request).automation.schedules.list()))
+
+
+@post("/v1/schedules", status_code=201, **asks("admin", "Make a schedule", 404))
+async def create(data: JSONBody[NewSchedule], request: Asked) -> ScheduleView:
+    return await served_of(request).automation.schedules.add(data)
+
+
+@delete("/v1/schedules/{schedule_id:str}", **asks("admin", "Remove a schedule", 404))
+async def remove(schedule_id: FromPath[str], request: Asked) -> None:
+    """Runs that it has started go on."""
+    await served_of(request).automation.schedules.remove(ScheduleId(schedule_id))
+
+
+@post("/v1/schedules/{schedule_id:str}/pause", status_code=200, **asks("admin", "Pause a schedule", 404))
+async def pause(schedule_id: FromPath[str], request: Asked) -> ScheduleView:
+    return await served_of(request).automation.schedules.pause(ScheduleId(schedule_id))
+
+
+@post("/v1/schedules/{schedule_id:str}/resume", status_code=200, **asks("admin", "Go on with a schedule", 404))
+async def resume(schedule_id: FromPath[str], request: Asked) -> ScheduleView:
+    """From its next tick on; those that passed meanwhile are not made up for."""
+    return await served_of(request).automation.schedules.resume(ScheduleId(schedule_id))
+
+
+ROUTES = Router("/", route_handlers=[list_schedules, create, remove, pause, resume], tags=["schedules"])

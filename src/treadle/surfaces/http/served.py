@@ -1,0 +1,150 @@
+"""What the routes are given: the service, and who is asking."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from litestar import Request
+from litestar.datastructures import State
+
+from treadle.domain.access import Principal
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import UnknownAgent, UnknownRun, UnknownSession
+from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.home import Home
+from treadle.ports.access import Requests
+from treadle.ports.journal import RunRecord
+from treadle.service import LocalService
+from treadle.service.access import Access
+from treadle.service.automating import Automation
+from treadle.service.keeping import Housekeeping
+from treadle.service.memory import MemoryService
+from treadle.surfaces.http.gate import principal_of
+
+Asked = Request[Any, Any, State]
+
+
+class KnownAgents:
+    """The agents of a home, read again only when their files have changed."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._known: dict[str, tuple[tuple[object, ...], AgentSpec]] = {}
+
+    def find(self, name: str) -> AgentSpec:
+        known = self._known.get(name)
+        if known is not None and known[0] == self._state(name):
+            return known[1]
+        spec = self._home.agent(name)  # which knows a name that leads elsewhere
+        if name in self._home.agents():
+            self._known[name] = (self._state(name), spec)
+        return spec
+
+    def _state(self, name: str) -> tuple[object, ...]:
+        return tuple(map(_seen, self._home.files_of_agent(name)))
+
+
+def _seen(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class Watched(Protocol):
+    """Who counts what is open, and tells the numbers."""
+
+    def stream_opened(self) -> None: ...
+
+    def stream_closed(self) -> None: ...
+
+    def render(self) -> bytes:
+        """All numbers, as Prometheus reads them."""
+        ...
+
+
+class Unwatched:
+    """Where nobody counts."""
+
+    def stream_opened(self) -> None:
+        """Nobody need know."""
+
+    def stream_closed(self) -> None:
+        """Nobody need know."""
+
+    def render(self) -> bytes:
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    service: LocalService
+    memory: MemoryService
+    access: Access
+    requests: Requests
+    home: Home
+    agents: KnownAgents
+    now: Callable[[], Instant]
+    house: Housekeeping
+    watched: Watched
+    automation: Automation
+
+
+def served_of(request: Asked) -> Served:
+    return request.app.state.served
+
+
+async def seen_run(run_id: str, request: Asked) -> RunRecord:
+    """A run, if it exists for whoever asks: that of an agent they may not see does not."""
+    record = await served_of(request).service.run(RunId(run_id))
+    if not principal_of(request).sees(record.agent):
+        raise UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+    return record
+
+
+def seen_agent(name: str, request: Asked) -> AgentSpec:
+    """An agent, if it exists for whoever asks. The others are not named to whoever does not know one."""
+    try:
+        if principal_of(request).sees(name):
+            return served_of(request).agents.find(name)
+    except UnknownAgent:
+        pass
+    raise UnknownAgent(f"No agent is called `{name}`.")
+
+
+async def with_runs(name: str, request: Asked) -> str:
+    """The name of an agent that is there, or has been, if it exists for whoever asks."""
+    served = served_of(request)
+    known = principal_of(request).sees(name) and (
+        name in served.home.agents() or name in await served.memory.agents()
+    )
+    if not known:
+        raise UnknownAgent(f"No agent is called `{name}`.")
+    return name
+
+
+async def open_session(session_id: str, request: Asked) -> SessionId:
+    """A session to go on in, or to begin: one in which an agent has spoken that whoever asks may not see does not
+    exist, and nothing of it must be shown to another."""
+    principal = principal_of(request)
+    if principal.agents is not None:
+        runs = await served_of(request).service.runs_of(SessionId(session_id))
+        if not all(principal.sees(run.agent) for run in runs):
+            raise UnknownSession(f"There is no session {session_id}.")
+    return SessionId(session_id)
+
+
+def said_by(name: str, principal: Principal) -> str:
+    """Who is put on record as having decided: whoever holds a token is, whatever name they say."""
+    if principal.token_id is None or not name:
+        return name or principal.name
+    return f"{name} (token {principal.name})"
+
+
+def agents_of(principal: Principal, wanted: str | None) -> tuple[str, ...] | None:
+    """The agents whose runs are to be shown; None: all."""
+    if wanted is None:
+        return principal.agents
+    return (wanted,) if principal.sees(wanted) else ()

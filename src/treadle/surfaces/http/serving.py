@@ -1,0 +1,53 @@
+"""Offering an open engine over HTTP."""
+
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from treadle.app import Engine
+from treadle.home import Home
+from treadle.surfaces.http.application import Application
+from treadle.surfaces.http.gate import LOOPBACK, Gate, OwnersGate
+from treadle.surfaces.http.served import KnownAgents, Served, Unwatched
+from treadle.surfaces.http.server import OfTheSameUser, listening
+
+
+def application(engine: Engine, home: Home) -> Application:
+    """The routes over an open engine."""
+    front = engine.front
+    served = Served(
+        engine.service,
+        front.memory,
+        front.access,
+        front.requests,
+        home,
+        KnownAgents(home),
+        engine.clock.now,
+        front.house,
+        engine.metrics or Unwatched(),
+        front.automation(),
+    )
+    return Application(served, engine.clock)
+
+
+@asynccontextmanager
+async def to_anyone(
+    app: Application, listener: socket.socket, hosts: tuple[str, ...], origins: tuple[str, ...]
+) -> AsyncGenerator[None, None]:
+    """For whoever has a token, over TCP."""
+    gate = Gate(app.asgi, app.access, (*LOOPBACK, *hosts), origins)
+    async with listening(gate, [listener]):
+        try:
+            yield
+        finally:
+            await app.streams.close()
+
+
+@asynccontextmanager
+async def to_the_owner(app: Application, listener: socket.socket) -> AsyncGenerator[Callable[[], int], None]:
+    """For processes of the same user, on a Unix socket: they need no token. How many are there can be asked."""
+    async with listening(OwnersGate(app.asgi), [listener], OfTheSameUser) as connections:
+        try:
+            yield connections
+        finally:
+            await app.streams.close()

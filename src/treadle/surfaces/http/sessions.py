@@ -1,0 +1,89 @@
+"""Sessions: the sequence of their runs."""
+
+from typing import Annotated
+
+from litestar import Router, delete, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from treadle.domain.errors import UnknownSession
+from treadle.domain.identity import SessionId
+from treadle.ports.journal import RunRecord
+from treadle.ports.sessions import SessionRecord
+from treadle.service.keeping import Deleted, Pruned
+from treadle.service.shapes import (
+    Page,
+    Prune,
+    RunView,
+    SessionDetail,
+    SessionView,
+    run_view,
+    segment_view,
+    session_detail,
+    session_view,
+)
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.served import Asked, said_by, served_of
+
+Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]
+
+
+@get("/v1/sessions", **asks("read", "List sessions, the latest first"))
+async def list_sessions(request: Asked, limit: Limit = 50) -> Page[SessionView]:
+    principal, wanted = principal_of(request), limit
+    while True:
+        found = await served_of(request).service.sessions(wanted)
+        seen = [session_view(record) for record in found if principal.sees(record.agent)]
+        if len(seen) >= limit or len(found) < wanted:
+            return Page(tuple(seen[:limit]))
+        wanted *= 4  # most are not theirs
+
+
+@get("/v1/sessions/{session_id:str}", **asks("read", "One session", 404))
+async def show(session_id: FromPath[str], request: Asked) -> SessionDetail:
+    record = await _seen(session_id, request)
+    segments = await served_of(request).service.segments(record.session_id)
+    if principal_of(request).agents is not None:
+        theirs = {run.origin.run_id for run in await _runs_seen(record, request)}
+        segments = [segment for segment in segments if segment.run_id in theirs]
+    return session_detail(record, tuple(map(segment_view, segments)))
+
+
+@delete(
+    "/v1/sessions/{session_id:str}",
+    status_code=200,
+    **asks("admin", "Delete a session for good", 404, 409),
+)
+async def remove(session_id: FromPath[str], request: Asked) -> Deleted:
+    """Its runs, its events, its results, and the memories that came from it."""
+    by = said_by("", principal_of(request))
+    return await served_of(request).house.delete_session(SessionId(session_id), by)
+
+
+@post("/v1/prune", status_code=200, **asks("admin", "Delete old sessions for good"))
+async def prune(data: JSONBody[Prune], request: Asked) -> Pruned:
+    """Those that have ended and in which nothing has happened for so long."""
+    by = said_by("", principal_of(request))
+    return await served_of(request).house.prune(data.older_than, data.agent, by)
+
+
+@get("/v1/sessions/{session_id:str}/runs", **asks("read", "Its runs", 404))
+async def runs(session_id: FromPath[str], request: Asked) -> Page[RunView]:
+    """In the order in which they were asked for."""
+    return Page(tuple(map(run_view, await _runs_seen(await _seen(session_id, request), request))))
+
+
+async def _runs_seen(record: SessionRecord, request: Asked) -> list[RunRecord]:
+    principal = principal_of(request)
+    found = await served_of(request).service.runs_of(record.session_id)
+    return [run for run in found if principal.sees(run.agent)]
+
+
+async def _seen(session_id: FromPath[str], request: Asked) -> SessionRecord:
+    record = await served_of(request).service.session(SessionId(session_id))
+    if not principal_of(request).sees(record.agent):
+        raise UnknownSession(f"There is no session {session_id}.")
+    return record
+
+
+ROUTES = Router("/", route_handlers=[list_sessions, show, runs, remove, prune], tags=["sessions"])

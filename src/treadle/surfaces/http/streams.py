@@ -1,0 +1,237 @@
+"""Server-sent events. The id of an event is where a reader goes on after it; live events have none, so what a
+reader sends as `Last-Event-ID` is always the last durable one that it has.
+
+What is there at once is sent in one piece. A reader that is too slow is cut off by the hub with a `stream_reset`:
+the run is not slowed. A stream ends with its run, with its token, or with the server; a reader that does not take
+that end is hung up on."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any, cast
+
+from litestar import Router, get
+from litestar.params import FromPath, HeaderParameter, QueryParameter
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from treadle.domain.envelope import Event, Origin, to_json
+from treadle.domain.errors import StoreError
+from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.ports.journal import RunRecord
+from treadle.surfaces.http.describing import streams
+from treadle.surfaces.http.gate import principal_of, state_of
+from treadle.surfaces.http.problems import Refusal
+from treadle.surfaces.http.served import Asked, Served, agents_of, seen_run, served_of, with_runs
+from treadle.surfaces.http.server import ABORT
+
+HEARTBEAT_SECONDS = 15.0
+FAREWELL_SECONDS = 2.0
+"""For so long a reader may take to take the end of its stream."""
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+Pieces = AsyncGenerator[bytes, None]
+NOBODYS = Origin(RunId(""), SessionId(""), AgentId(""))
+"""Of what is told to the reader of several runs, and is about none of them."""
+LastEventId = Annotated[
+    str | None, HeaderParameter(name="Last-Event-ID", description="Of the last event that came.")
+]
+AfterSequence = Annotated[int | None, QueryParameter(ge=0, description="Only events after this sequence.")]
+AfterCursor = Annotated[str | None, QueryParameter(description="Only events after this one: an id of this stream.")]
+
+
+class Streams:
+    """The streams that are open, with one clock for all of their heartbeats."""
+
+    def __init__(self) -> None:
+        self._open: set[EventStream] = set()
+        self._beating: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, stream: "EventStream") -> None:
+        self._open.add(stream)
+        if self._beating is None:
+            self._beating = asyncio.create_task(self._beat(), name="treadle-heartbeats")
+
+    def remove(self, stream: "EventStream") -> None:
+        self._open.discard(stream)
+
+    async def close(self) -> None:
+        """End all of them: their readers come again, and go on where they were."""
+        if self._beating is not None:
+            self._beating.cancel()
+        for stream in tuple(self._open):
+            stream.cut()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            for stream in tuple(self._open):
+                stream.beat()
+
+
+class EventStream:
+    """One open stream: an ASGI application that sends pieces as they come, until there are no more or it is cut."""
+
+    def __init__(self, pieces: Pieces, request: Asked, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        self._pieces = pieces
+        self._headers = [*HEADERS, *headers]
+        self._served = served_of(request)
+        self._streams: Streams = request.app.state.streams
+        self._principal = principal_of(request)
+        self._secret: str = state_of(request.scope)["secret"]
+        self._pumping: asyncio.Task[None] | None = None
+        self._send: Send | None = None
+        self._beats: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._pumping = asyncio.create_task(self._pump(send))
+        leaving = asyncio.create_task(_left(receive))
+        self._streams.add(self)
+        self._served.watched.stream_opened()
+        try:
+            with self._served.access.held_open(self._secret, self._principal, self.cut):
+                await asyncio.wait((self._pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._send = None
+            self._streams.remove(self)
+            self._served.watched.stream_closed()
+            ending = (self._pumping, leaving, *self._beats)
+            for task in ending:
+                task.cancel()
+            await asyncio.wait(ending)
+        error = None if self._pumping.cancelled() else self._pumping.exception()
+        await _say_goodbye(scope, send)
+        if error is not None and not isinstance(error, StoreError | OSError):
+            raise error
+
+    def cut(self) -> None:
+        if self._pumping is not None:
+            self._pumping.cancel()
+
+    def beat(self) -> None:
+        """Send a comment, so that whoever is between knows that somebody is there."""
+        if self._send is not None and not self._beats:  # a reader that does not even take those gets one
+            comment = self._send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
+            beat = asyncio.ensure_future(comment)
+            self._beats.add(beat)
+            beat.add_done_callback(self._beats.discard)
+
+    async def _pump(self, send: Send) -> None:
+        async with aclosing(self._pieces) as pieces:
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            self._send = send
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _say_goodbye(scope: Scope, send: Send) -> None:
+    """End the answer; hang up on a reader that does not take what came before."""
+    try:
+        async with asyncio.timeout(FAREWELL_SECONDS):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    except TimeoutError:
+        cast("dict[str, Any]", scope)[ABORT]()
+        await asyncio.sleep(0)  # so that it is gone for those who look
+    except OSError:
+        pass  # it has gone
+
+
+async def _left(receive: Receive) -> None:
+    """Return when the reader has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# ── What is sent ───────────────────────────────────────────────────────────────────────────────────
+
+
+def framed(events: Sequence[Event]) -> bytes:
+    """Events of one run."""
+    return b"".join(
+        [
+            b"id: %d\ndata: %b\n\n" % (event.sequence, to_json(event))
+            if event.durable
+            else b"data: %b\n\n" % to_json(event)
+            for event in events
+        ]
+    )
+
+
+async def of_run(record: RunRecord, after: int, served: Served, lost: int | None = None) -> Pieces:
+    if lost is not None:
+        yield framed((served.service.reset(record.origin, f"There is no event {lost}; this begins anew."),))
+    async with aclosing(served.service.batches(record.origin.run_id, after)) as batches:
+        async for batch in batches:
+            yield framed(batch)
+
+
+async def of_many(after: int | None, agents: Sequence[str] | None, served: Served) -> Pieces:
+    if after is not None and after > await served.service.position():
+        told = served.service.reset(NOBODYS, f"There is no event {after}; this begins anew.")
+        yield b"data: %b\n\n" % to_json(told)
+        after = 0
+    async with aclosing(served.service.feed_pages(after, agents)) as feed:
+        async for page in feed:
+            yield b"".join([b"id: %d\ndata: %b\n\n" % (each.position, to_json(each.event)) for each in page])
+
+
+# ── Routes ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@get(
+    "/v1/runs/{run_id:str}/events",
+    **streams("Follow a run", 404),
+)
+async def run_events(
+    run_id: FromPath[str], request: Asked, last_event_id: LastEventId = None, after: AfterSequence = None
+) -> ASGIApp:
+    """Its events so far and as they come, up to `run_end`."""
+    record = await seen_run(run_id, request)
+    known = _position(last_event_id)
+    begin = (after or 0) if known is None else known
+    if begin > record.sequence:  # what it never had is the id of nothing: the reader is told, and given all of it
+        return EventStream(of_run(record, 0, served_of(request), lost=begin), request)
+    if record.outcome is not None and begin == record.sequence:
+        return no_more
+    return EventStream(of_run(record, begin, served_of(request)), request)
+
+
+@get(
+    "/v1/agents/{name:str}/events",
+    **streams("Follow all runs of an agent", 404),
+)
+async def agent_events(
+    name: FromPath[str], request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None
+) -> ASGIApp:
+    """Durable events, in the order of commits: those after a cursor, and as they come."""
+    agents = (await with_runs(name, request),)
+    return EventStream(of_many(_position(last_event_id or after), agents, served_of(request)), request)
+
+
+@get("/v1/events", **streams("Follow all runs"))
+async def all_events(request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None) -> ASGIApp:
+    """Durable events, in the order of commits: those after a cursor, and as they come."""
+    agents = agents_of(principal_of(request), None)
+    return EventStream(of_many(_position(last_event_id or after), agents, served_of(request)), request)
+
+
+async def no_more(scope: Scope, receive: Receive, send: Send) -> None:
+    """The run has ended, and the reader has all of it. A browser that is told so does not come again."""
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _position(cursor: str | None) -> int | None:
+    if not cursor:
+        return None
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
+        raise Refusal(400, "WrongCursor", "The cursor is not an id of this stream; leave it out to begin now.")
+    return int(cursor)
+
+
+ROUTES = Router("/", route_handlers=[run_events, agent_events, all_events], tags=["events"])

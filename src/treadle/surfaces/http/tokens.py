@@ -1,0 +1,37 @@
+"""Access tokens: made, listed, revoked."""
+
+from litestar import Router, delete, get, post
+from litestar.params import FromPath, JSONBody
+
+from treadle.domain.identity import TokenId
+from treadle.service.shapes import Page
+from treadle.service.token_shapes import (
+    NewTokenView,
+    TokenBody,
+    TokenView,
+    new_token,
+    new_token_view,
+    token_view,
+)
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.served import Asked, served_of
+
+
+@get("/v1/tokens", **asks("admin", "List access tokens"))
+async def list_tokens(request: Asked) -> Page[TokenView]:
+    return Page(tuple(map(token_view, await served_of(request).access.list())))
+
+
+@post("/v1/tokens", status_code=201, **asks("admin", "Make an access token"))
+async def create(data: JSONBody[TokenBody], request: Asked) -> NewTokenView:
+    """The token is shown this once, and kept nowhere."""
+    return new_token_view(await served_of(request).access.create(new_token(data)))
+
+
+@delete("/v1/tokens/{token_id:str}", **asks("admin", "Revoke a token", 404))
+async def revoke(token_id: FromPath[str], request: Asked) -> None:
+    """At once and for good; its open streams are cut."""
+    await served_of(request).access.revoke(TokenId(token_id))
+
+
+ROUTES = Router("/", route_handlers=[list_tokens, create, revoke], tags=["tokens"])

@@ -1,0 +1,30 @@
+"""What was used."""
+
+from typing import Annotated
+
+from litestar import Router, get
+from litestar.params import FromQuery, QueryParameter
+
+from treadle.ports.accounts import UsageKey
+from treadle.service.shapes import Page
+from treadle.service.usage import UsageLine, UsageQuery
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.served import Asked, agents_of, served_of
+
+Day = Annotated[str | None, QueryParameter(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day in UTC: 2026-03-01.")]
+
+
+@get("/v1/usage", **asks("read", "What was used, by agent, token, model or day"))
+async def usage(
+    request: Asked,
+    by: FromQuery[UsageKey] = "agent",
+    agent: FromQuery[str | None] = None,
+    since: Day = None,
+    until: Day = None,
+) -> Page[UsageLine]:
+    query = UsageQuery(by, agents_of(principal_of(request), agent), since, until)
+    return Page(tuple(await served_of(request).service.usage(query)))
+
+
+ROUTES = Router("/", route_handlers=[usage], tags=["usage"])

@@ -1,0 +1,51 @@
+"""Webhooks: addresses that events are sent to."""
+
+from litestar import Router, delete, get, post
+from litestar.params import FromPath, FromQuery, JSONBody
+from msgspec import Struct
+
+from treadle.domain.webhooks import WebhookId
+from treadle.service.automating import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
+from treadle.service.shapes import Page
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.served import Asked, served_of
+
+
+class Queued(Struct, frozen=True):
+    events: int
+    """That are tried again."""
+
+
+@get("/v1/webhooks", **asks("admin", "List webhooks"))
+async def list_webhooks(request: Asked) -> Page[WebhookView]:
+    return Page(tuple(await served_of(request).automation.webhooks.list()))
+
+
+@post("/v1/webhooks", status_code=201, **asks("admin", "Make a webhook"))
+async def create(data: JSONBody[NewWebhook], request: Asked) -> NewWebhookView:
+    """What is committed from now on is sent to it. The secret that signs it is shown this once."""
+    return await served_of(request).automation.webhooks.add(data)
+
+
+@delete("/v1/webhooks/{webhook_id:str}", **asks("admin", "Remove a webhook", 404))
+async def remove(webhook_id: FromPath[str], request: Asked) -> None:
+    await served_of(request).automation.webhooks.remove(WebhookId(webhook_id))
+
+
+@get("/v1/webhooks/{webhook_id:str}/dead", **asks("admin", "Events that were given up", 404))
+async def dead(webhook_id: FromPath[str], request: Asked) -> Page[DeadLetterView]:
+    """The oldest first."""
+    return Page(tuple(await served_of(request).automation.webhooks.dead(WebhookId(webhook_id))))
+
+
+@post(
+    "/v1/webhooks/{webhook_id:str}/retry",
+    status_code=202,
+    **asks("admin", "Try again what was given up", 404),
+)
+async def retry(webhook_id: FromPath[str], request: Asked, event_id: FromQuery[str | None] = None) -> Queued:
+    """One event, or all. A webhook that was disabled goes on."""
+    return Queued(await served_of(request).automation.webhooks.retry(WebhookId(webhook_id), event_id))
+
+
+ROUTES = Router("/", route_handlers=[list_webhooks, create, remove, dead, retry], tags=["webhooks"])

@@ -1,0 +1,155 @@
+"""Numbers, and how Prometheus reads them: the text format 0.0.4. A family has a name, and a value for each set of
+labels.
+
+Names that users choose become labels, so there are only so many of each: the rest are counted as `other`."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OTHER = "other"
+MOST_NAMES = 100
+LONGEST_NAME = 80
+Labels = tuple[str, ...]
+
+
+class Names:
+    """The values of a label that users choose: the first so many, then `other`."""
+
+    def __init__(self, most: int = MOST_NAMES) -> None:
+        self._most = most
+        self._kept: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """What a name is counted under."""
+        kept = self._kept.get(name)
+        if kept is not None:
+            return kept
+        if len(self._kept) >= self._most:
+            return OTHER
+        kept = self._kept[name] = shown(name)
+        return kept
+
+
+def shown(name: str) -> str:
+    """The name with nothing in it that acts, and not too long."""
+    cut = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    return "".join(character if character.isprintable() else "\ufffd" for character in cut)
+
+
+class Cell:
+    """One number of a family. Whoever changes it often keeps it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+
+class Family:
+    """Counters or gauges that share a name."""
+
+    def __init__(
+        self, name: str, told: str, labels: Labels = (), kind: Literal["counter", "gauge"] = "counter"
+    ) -> None:
+        self.name = name
+        self.told = told
+        self.kind = kind
+        self._cells: dict[Labels, Cell] = {}
+        self._labels = labels
+        if not labels:
+            self.cell()
+
+    def cell(self, labels: Labels = ()) -> Cell:
+        """The number for these labels; 0 where there was none."""
+        cell = self._cells.get(labels)
+        if cell is None:
+            cell = self._cells[labels] = Cell()
+        return cell
+
+    def add(self, labels: Labels = (), amount: float = 1.0) -> None:
+        self.cell(labels).value += amount
+
+    def set(self, value: float, labels: Labels = ()) -> None:
+        self.cell(labels).value = value
+
+    def clear(self) -> None:
+        self._cells.clear()
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self.name, self.told, self.kind)
+        for labels, cell in self._cells.items():
+            yield f"{self.name}{_labelled(self._labels, labels)} {_number(cell.value)}"
+
+
+class Durations:
+    """How many fell between two bounds, and above the last; and their sum."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.sum += seconds
+
+
+class Histogram:
+    """How long things take: how many took at most so many seconds."""
+
+    kind = "histogram"
+
+    def __init__(self, name: str, told: str, labels: Labels, bounds: Sequence[float]) -> None:
+        self.name = name
+        self.told = told
+        self._labels = labels
+        self._bounds = tuple(bounds)
+        self._cells: dict[Labels, Durations] = {}
+
+    def cell(self, labels: Labels = ()) -> Durations:
+        cell = self._cells.get(labels)
+        if cell is None:
+            cell = self._cells[labels] = Durations(self._bounds)
+        return cell
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self.name, self.told, self.kind)
+        for labels, cell in self._cells.items():
+            total = 0
+            for bound, count in zip((*map(_number, self._bounds), "+Inf"), cell.counts, strict=True):
+                total += count
+                at_most = _labelled((*self._labels, "le"), (*labels, bound))
+                yield f"{self.name}_bucket{at_most} {total}"
+            labelled = _labelled(self._labels, labels)
+            yield f"{self.name}_sum{labelled} {_number(cell.sum)}"
+            yield f"{self.name}_count{labelled} {total}"
+
+
+def page(families: Iterable[Family | Histogram]) -> bytes:
+    """All of it, as it is sent."""
+    lines = [line for family in families for line in family.lines()]
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def _head(name: str, told: str, kind: str) -> tuple[str, str]:
+    escaped = told.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"# HELP {name} {escaped}", f"# TYPE {name} {kind}"
+
+
+def _labelled(names: Labels, values: Labels) -> str:
+    if not names:
+        return ""
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return f"{{{','.join(pairs)}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)

@@ -1,0 +1,83 @@
+"""The names under which numbers are offered, each with what it tells."""
+
+from treadle.telemetry.exposition import Family, Histogram
+
+QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+CALLS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 600.0)
+RUNS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0, 604800.0)
+MODEL = ("provider", "model")
+
+
+class RunFamilies:
+    """Of runs and their steps."""
+
+    def __init__(self) -> None:
+        self.queued = Family("treadle_runs_queued_total", "Runs that were asked for.", ("agent",))
+        self.ended = Family("treadle_runs_total", "Runs that ended.", ("agent", "outcome"))
+        self.now = Family("treadle_runs", "Runs that have not ended, by status.", ("status",), "gauge")
+        self.waits = Family("treadle_run_waits_total", "How often a run had to wait, and for what.", ("reason",))
+        self.recovered = Family("treadle_runs_recovered_total", "Runs that were taken up again after a crash.")
+        self.duration = Histogram(
+            "treadle_run_duration_seconds", "From the start of a run to its end, waits included.", ("agent",), RUNS
+        )
+        self.step = Histogram("treadle_step_duration_seconds", "One turn of the model and its calls.", (), RUNS)
+        self.armed = Family("treadle_guard_armed_total", "Runs that a guard watched over.", ("guard",))
+        self.fired = Family("treadle_guard_fired_total", "How often a guard spoke, and how.", ("guard", "verdict"))
+
+
+class ModelFamilies:
+    """Of model calls."""
+
+    def __init__(self) -> None:
+        self.calls = Family(
+            "treadle_model_calls_total", "Requests that ended: a stop reason, or what failed.", (*MODEL, "result")
+        )
+        self.lost = Family(
+            "treadle_model_calls_repeated_total", "Requests sent again: a crash hid the reply.", MODEL
+        )
+        self.tokens = Family("treadle_tokens_total", "Tokens, as providers count them.", (*MODEL, "kind"))
+        self.cost = Family("treadle_cost_dollars_total", "Dollars, as far as prices are known.", MODEL)
+        self.unpriced = Family("treadle_model_calls_unpriced_total", "Calls without a known price.", MODEL)
+        self.retries = Family("treadle_model_retries_total", "Requests that were put off and sent again.", MODEL)
+        self.fallbacks = Family("treadle_model_fallbacks_total", "How often another model took over.", MODEL)
+        self.duration = Histogram("treadle_model_call_duration_seconds", "One request.", MODEL, CALLS)
+        self.first = Histogram(
+            "treadle_model_first_token_seconds", "From the request to its first token.", MODEL, CALLS
+        )
+        self.opened = Family("treadle_breaker_opened_total", "How often a model came to be left alone.", MODEL)
+        self.breaker = Family(
+            "treadle_breaker_state",
+            "0: the model is asked; 1: one call tries it; 2: it is left alone.",
+            MODEL,
+            "gauge",
+        )
+
+
+class ToolFamilies:
+    """Of tool calls, and of what people are asked about them."""
+
+    def __init__(self) -> None:
+        self.started = Family("treadle_tool_calls_started_total", "Calls that were begun.", ("tool",))
+        self.calls = Family("treadle_tool_calls_total", "Calls that have a result.", ("tool", "result"))
+        self.duration = Histogram("treadle_tool_call_duration_seconds", "Calls that ran.", ("tool",), CALLS)
+        self.killed = Family("treadle_processes_killed_total", "Commands that were stopped, and why.", ("why",))
+        self.asked = Family("treadle_approvals_requested_total", "Calls that a person was asked about.")
+        self.decided = Family("treadle_approvals_decided_total", "Answers, and time that ran out.", ("decision",))
+        self.secrets = Family("treadle_secrets_total", "Secrets that tools were handed or refused.", ("result",))
+        self.redactions = Family("treadle_redactions_total", "Texts that secrets were taken out of.", ("where",))
+
+
+class HouseFamilies:
+    """Of context, memory, and the engine itself."""
+
+    def __init__(self) -> None:
+        self.trimmed = Family("treadle_context_trimmed_total", "How often a conversation was cut.", ("stage",))
+        self.compactions = Family("treadle_compactions_total", "Summaries that were asked for.", ("result",))
+        self.degraded = Family("treadle_memory_degraded_total", "How often an embedder did not answer.")
+        self.events = Family("treadle_events_total", "Events that were committed.", ("type",))
+        self.lag = Histogram(
+            "treadle_publish_lag_seconds", "From when an event was made until it was durable and shown.", (), QUICK
+        )
+        self.streams = Family(
+            "treadle_sse_streams_open", "Event streams that somebody reads over HTTP.", (), "gauge"
+        )

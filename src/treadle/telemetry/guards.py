@@ -1,0 +1,98 @@
+"""Which guards watch over a run, and which has fired: read from the agent and from the events."""
+
+from typing import Final, Literal
+
+from treadle.domain import events as e
+from treadle.domain.agents import AgentSpec
+from treadle.domain.events import EventData
+from treadle.domain.quotas import NO_QUOTAS, QuotaKind, Quotas
+from treadle.domain.runs import OutcomeKind
+
+Verdict = Literal["warn", "block", "stop"]
+
+GUARDS: Final = (
+    "loop", "stuck", "phantom", "empty", "continuation", "context", "quarantine", "max_steps", "deadline", "output",
+    "budget_hint", "budget", "quota", "credits", "approval",
+)  # fmt: skip
+_ALWAYS: Final = ("loop", "stuck", "phantom", "empty", "continuation", "context", "quarantine", "approval")
+
+_WARNS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
+    e.LoopWarning: ("loop", "warn"),
+    e.StuckDetected: ("stuck", "warn"),
+    e.PhantomAction: ("phantom", "warn"),
+    e.EmptyTurn: ("empty", "warn"),
+    e.Continuation: ("continuation", "warn"),
+    e.OutputRejected: ("output", "warn"),
+    e.BudgetHint: ("budget_hint", "warn"),
+    e.ContextTrimmed: ("context", "warn"),
+    e.ContextCompacted: ("context", "warn"),
+    e.ApprovalExpired: ("approval", "block"),
+}
+_OF_QUOTAS: Final[dict[QuotaKind, str]] = {
+    "tokens": "quota",
+    "calls": "quota",
+    "credits": "credits",
+    "cost": "budget",
+}
+_STOPS: Final[dict[OutcomeKind, str]] = {
+    "empty": "empty",
+    "truncated": "continuation",
+    "context_overflow": "context",
+    "quarantined": "quarantine",
+    "max_steps": "max_steps",
+    "deadline": "deadline",
+    "budget_exhausted": "budget",
+    "quota_exceeded": "quota",
+    "insufficient_credits": "credits",
+    "approval_expired": "approval",
+}
+
+FIRES: Final[tuple[tuple[str, Verdict], ...]] = (
+    *dict.fromkeys(_WARNS.values()),
+    ("loop", "block"),
+    ("stuck", "block"),
+    ("loop", "stop"),
+    ("stuck", "stop"),
+    *((guard, "stop") for guard in _STOPS.values()),
+    *((guard, "warn") for guard in ("quota", "credits", "budget")),
+    ("quota", "block"),
+    ("budget", "block"),
+)
+"""All that can be heard of them."""
+
+
+def armed(agent: AgentSpec, of_token: Quotas | None = None) -> tuple[str, ...]:
+    """The guards that watch over a run of this agent, which was asked for with a token of these quotas."""
+    limits, quotas = agent.limits, (agent.quotas, of_token or NO_QUOTAS)
+    windows = [(each.max_llm_tokens_per_hour, each.max_tool_calls_per_minute) for each in quotas]
+    wanted = {
+        "quota": windows != [(None, None)] * 2,
+        "credits": any(each.credits is not None for each in quotas),
+        "budget": limits.cost is not None,
+        "max_steps": limits.max_steps is not None,
+        "deadline": limits.deadline is not None,
+        "output": agent.output is not None,
+        "budget_hint": agent.budget_hints and limits.max_steps is not None,
+    }
+    return (*_ALWAYS, *(name for name, is_on in wanted.items() if is_on))
+
+
+def fired(data: EventData, last: str = "") -> tuple[str, Verdict] | None:
+    """The guard that speaks through an event, and how strictly.
+
+    A run that ends `stuck` was stopped by the guard against loops or by the one that sees no way forward: by the
+    one that spoke `last`, and by the former where neither did, for the latter never stops a run unannounced."""
+    match data:
+        case e.ToolCallBlocked(guard=guard):
+            return guard, "block"
+        case e.QuotaWarning(kind=kind):
+            return _OF_QUOTAS[kind], "warn"
+        case e.RunWaiting(reason=("quota" | "budget") as guard):
+            return guard, "block"
+        case e.RunEnd(outcome="stuck"):
+            return last or "loop", "stop"
+        case e.RunEnd(outcome=outcome):
+            stopped = _STOPS.get(outcome)
+            return None if stopped is None else (stopped, "stop")
+        case _:
+            return _WARNS.get(type(data))

@@ -1,0 +1,167 @@
+"""The log: one line of JSON for each record, whatever is in it, without secrets; and what is logged of runs.
+
+Which run a line is about comes with the record, or from the task that logs it."""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from treadle.domain import events as e
+from treadle.domain.envelope import Draft, Event, Origin
+from treadle.domain.identity import Instant, RunId
+from treadle.domain.messages import sendable
+from treadle.ports.vault import Vault, VaultError
+
+logger = logging.getLogger("treadle.runs")
+
+RUNNING: ContextVar[RunId | None] = ContextVar("treadle_running", default=None)
+"""The run that the present task works on."""
+FILE_BYTES, FILES = 10_000_000, 5
+"""How long a file of the log gets, and how many older ones are kept."""
+LONGEST = 20_000
+"""Characters of one text; the rest is left out."""
+WITHHELD = "[withheld: the vault cannot be read, so it cannot be told what is secret]"
+_ABOUT: Final = ("run_id", "session_id", "agent")
+_TOKENS: Final = re.compile(
+    r"\btrd_[A-Za-z0-9_-]{6,}|(?i:\b(?:bearer|basic)\s+)(?=\S*[0-9=])[A-Za-z0-9._~+/=-]{8,}"
+)
+"""Of ours, and what follows these words and is none."""
+
+
+def working_on(work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
+    """The same work, in a task whose log lines say which run they are about."""
+
+    async def known(run_id: RunId) -> None:
+        RUNNING.set(run_id)
+        await work(run_id)
+
+    return known
+
+
+class RunLog:
+    """Implements `Watcher`: logs ends, waits and errors, and knows whose run it is."""
+
+    def __init__(self) -> None:
+        self._about: dict[RunId, dict[str, str]] = {}
+
+    def about(self, run_id: RunId) -> dict[str, str]:
+        """What a line about a run says of it."""
+        return self._about.get(run_id) or {"run_id": run_id}
+
+    def remember(self, event: Event) -> None:
+        self._know(event.origin, event.data)
+
+    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        for draft in drafts:
+            self._know(origin, draft.data)
+            self._say(origin.run_id, draft.data)
+
+    def _know(self, origin: Origin, data: e.EventData) -> None:
+        if isinstance(data, e.RunQueued):
+            self._about[origin.run_id] = {
+                "run_id": origin.run_id,
+                "session_id": origin.session_id,
+                "agent": data.agent.name,
+            }
+
+    def _say(self, run_id: RunId, data: e.EventData) -> None:
+        match data:
+            case e.RunEnd(outcome=outcome, metrics=used, reason=reason):
+                why = f": {reason}" if reason else ""
+                told = (outcome, used.steps, used.duration_ms / 1000, why)
+                logger.info("run ended: %s, %d steps, %.1f s%s", *told, extra=self.about(run_id))
+                self._about.pop(run_id, None)
+            case e.RunWaiting(reason, detail):
+                logger.info("run waits (%s): %s", reason, detail, extra=self.about(run_id))
+            case e.LlmError(kind=kind, message=message):
+                logger.info("model call failed (%s): %s", kind, message, extra=self.about(run_id))
+            case e.ToolCallError(name=name, kind=kind):
+                logger.info("call of %s failed (%s)", name, kind, extra=self.about(run_id))
+            case e.RunRecovered(reason=reason):
+                logger.info("run taken up again: %s", reason, extra=self.about(run_id))
+            case e.BreakerOpened(provider, model) | e.BreakerClosed(provider, model):
+                logger.info("%s: %s/%s", e.NAMES[type(data)], provider, model, extra=self.about(run_id))
+            case _:
+                pass
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line of JSON. Nothing in it acts on a terminal, and no secret of the vault is in it."""
+
+    def __init__(self, vault: Vault, runs: RunLog) -> None:
+        super().__init__()
+        self._vault = vault
+        self._runs = runs
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._hidden(record.getMessage()),
+        }
+        line |= {name: self._hidden(value) for name, value in self._of(record).items()}
+        if record.exc_info:
+            line["error"] = self._hidden(self.formatException(record.exc_info))
+        return inert(msgspec.json.encode(line).decode())
+
+    def _of(self, record: logging.LogRecord) -> dict[str, str]:
+        said = {name: str(value) for name in _ABOUT if (value := getattr(record, name, None)) is not None}
+        run_id = said.get("run_id") or RUNNING.get()
+        return said if run_id is None else self._runs.about(RunId(run_id)) | said
+
+    def _hidden(self, text: str) -> str:
+        try:
+            shown = self._vault.redactor.redact(sendable(text)).text
+        except VaultError:
+            return WITHHELD
+        shown = _TOKENS.sub("[redacted]", shown)
+        return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}… ({len(shown)} characters)"
+
+
+def inert(line: str) -> str:
+    """A line of JSON in which every character that acts or hides is written by its number. It means the same."""
+    if line.isascii() and "\x7f" not in line:
+        return line
+    return "".join(map(_written, line))
+
+
+def _written(character: str) -> str:
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+class PrivateFile(RotatingFileHandler):
+    """A log that only its owner can read, in files that do not grow without end."""
+
+    def __init__(self, path: Path, size: int = FILE_BYTES, kept: int = FILES) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._has_complained = False
+        super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8", errors="replace")
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say it once: where a disk is full, every line fails."""
+        if not self._has_complained:
+            self._has_complained = True
+            lost = f"treadle: a line of the log {self.baseFilename} is lost, and others may be: {sys.exc_info()[1]}"
+            print(lost, file=sys.stderr, flush=True)
+
+    def _open(self) -> TextIOWrapper:
+        handle = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return os.fdopen(handle, "a", encoding=self.encoding, errors=self.errors)
+
+
+def _time(at: Instant) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,329 @@
+"""Counts what is committed. Nothing here is asked while a run goes on but a few dictionaries."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from treadle.domain import events as e
+from treadle.domain.envelope import Draft, Event, Origin
+from treadle.domain.events import EventData
+from treadle.domain.identity import RunId
+from treadle.domain.runs import Status
+from treadle.ports.clock import Clock
+from treadle.telemetry.cells import ModelCells, ModelsByName, ToolCells
+from treadle.telemetry.exposition import OTHER, Cell, Family, Histogram, Names, page
+from treadle.telemetry.families import HouseFamilies, ModelFamilies, RunFamilies, ToolFamilies
+from treadle.telemetry.guards import FIRES, GUARDS, armed, fired
+from treadle.telemetry.process import ProcessFamilies
+
+Breakers = Callable[[], Iterable[tuple[str, str, str]]]
+"""Provider, model and phase of every breaker of this process."""
+PHASES: Final = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
+UNFINISHED: Final[tuple[Status, ...]] = ("pending", "running", "waiting")
+MOST_TOOLS = 300
+_UNKNOWN = "unknown"
+
+
+class _Run:
+    """What must be known of a run under way to count its events."""
+
+    __slots__ = ("agent", "guard", "model", "status", "summariser")
+
+    def __init__(self) -> None:
+        self.agent = _UNKNOWN
+        self.model: ModelCells | None = None
+        self.summariser: ModelCells | None = None
+        self.status: Status | None = None
+        self.guard = ""
+        """Which of the guards that end a run `stuck` spoke last."""
+
+
+class Metrics:
+    """Implements `Watcher`."""
+
+    def __init__(self, clock: Clock, breakers: Breakers = lambda: (), most_names: int | None = None) -> None:
+        self._now = clock.now
+        self._breakers = breakers
+        self._runs: dict[RunId, _Run] = {}
+        self._agents = Names() if most_names is None else Names(most_names)
+        self._tools = Names(MOST_TOOLS if most_names is None else most_names)
+        self.run, self.model = RunFamilies(), ModelFamilies()
+        self.tool, self.house = ToolFamilies(), HouseFamilies()
+        self._models = ModelsByName(self.model, 100 if most_names is None else most_names)
+        self._called: dict[str, ToolCells] = {}
+        self._types: dict[str, Cell] = {}
+        self._lag, self._step = self.house.lag.cell(), self.run.step.cell()
+        self._process = ProcessFamilies(clock.now())
+        self._families = [
+            family
+            for group in (self.run, self.model, self.tool, self.house)
+            for family in vars(group).values()
+            if isinstance(family, Family | Histogram)
+        ]
+        for status in UNFINISHED:
+            self.run.now.set(0.0, (status,))
+        for guard in GUARDS:
+            self.run.armed.set(0.0, (guard,))
+        for found in FIRES:
+            self.run.fired.set(0.0, found)
+        self._counting = self._counted_by()
+
+    # ── What others ask and tell ──
+
+    def render(self) -> bytes:
+        """All numbers, as Prometheus reads them."""
+        self._process.look()
+        breaker = self.model.breaker
+        breaker.clear()
+        for provider, model, phase in self._breakers():
+            cell = breaker.cell(self._models.of(provider, model).labels)
+            cell.value = max(PHASES[phase], cell.value)  # those of several addresses may share a name
+        return page((*self._families, *self._process.families))
+
+    def stream_opened(self) -> None:
+        self.house.streams.add()
+
+    def stream_closed(self) -> None:
+        self.house.streams.add(amount=-1.0)
+
+    def adopt(self, run_id: RunId, status: Status) -> None:
+        """A run is there that has not ended; nobody has watched it yet."""
+        self._move(self._run(run_id), status)
+
+    # ── What was committed ──
+
+    def remember(self, event: Event) -> None:
+        run = self._run(event.run_id)
+        match event.data:
+            case e.RunQueued(agent=agent):
+                run.agent = self._agents.of(agent.name)
+            case e.LlmRequest(provider=provider, model=model):
+                run.model = self._models.of(provider, model)
+            case e.CompactionStarted(provider=provider, model=model):
+                run.summariser = self._models.of(provider, model)
+            case e.LoopWarning() | e.ToolCallBlocked() | e.StuckDetected() as data:
+                self._heed(run, fired(data))
+            case _:
+                pass
+
+    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        run_id, types, counting = origin.run_id, self._types, self._counting
+        run = self._runs.get(run_id) or self._run(run_id)
+        for draft in drafts:
+            cell = types.get(draft.type)
+            if cell is None:
+                cell = types[draft.type] = self.house.events.cell((draft.type,))
+            cell.value += 1.0
+            data = draft.data
+            count = counting.get(type(data))
+            if count is not None:
+                count(run, data)
+        if drafts:
+            self._lag.observe(self._now() - drafts[-1].timestamp)
+            if run.status is None:  # it has ended, and nothing follows
+                del self._runs[run_id]
+
+    def _counted_by(self) -> dict[type[EventData], Callable[[_Run, Any], None]]:
+        return {
+            e.RunQueued: self._queued,
+            e.RunStart: self._started,
+            e.RunWaiting: self._waits,
+            e.RunRecovered: self._recovered,
+            e.RunEnd: self._ended,
+            e.StepEnd: self._step_ended,
+            e.LoopWarning: self._guarded,
+            e.StuckDetected: self._guarded,
+            e.PhantomAction: self._guarded,
+            e.EmptyTurn: self._guarded,
+            e.Continuation: self._guarded,
+            e.OutputRejected: self._guarded,
+            e.BudgetHint: self._guarded,
+            e.QuotaWarning: self._guarded,
+            e.LlmRequest: self._requested,
+            e.LlmResponse: self._replied,
+            e.LlmError: self._failed,
+            e.LlmRetry: self._retried,
+            e.LlmFallback: self._fell_back,
+            e.BreakerOpened: self._opened,
+            e.ToolCallStart: self._call_started,
+            e.ToolCallEnd: self._call_ended,
+            e.ToolCallError: self._call_failed,
+            e.ToolCallBlocked: self._call_blocked,
+            e.HookBlocked: self._hook_blocked,
+            e.ProcessKilled: self._killed,
+            e.ApprovalRequested: self._asked,
+            e.ApprovalDecided: self._decided,
+            e.ApprovalExpired: self._expired,
+            e.SecretUsed: self._secret_used,
+            e.SecretDenied: self._secret_denied,
+            e.Redacted: self._redacted,
+            e.ContextTrimmed: self._trimmed,
+            e.CompactionStarted: self._compacting,
+            e.ContextCompacted: self._compacted,
+            e.CompactionFailed: self._not_compacted,
+            e.MemoryDegraded: self._degraded,
+        }
+
+    def _run(self, run_id: RunId) -> _Run:
+        run = self._runs.get(run_id)
+        if run is None:
+            run = self._runs[run_id] = _Run()
+        return run
+
+    def _move(self, run: _Run, status: Status | None) -> None:
+        now = self.run.now
+        if run.status is not None:
+            now.add((run.status,), -1.0)
+        if status is not None:
+            now.add((status,))
+        run.status = status
+
+    def _heed(self, run: _Run, found: tuple[str, str] | None) -> None:
+        if found is not None and found[0] in ("loop", "stuck"):
+            run.guard = found[0]
+
+    # ── Runs ──
+
+    def _queued(self, run: _Run, data: e.RunQueued) -> None:
+        run.agent = self._agents.of(data.agent.name)
+        self.run.queued.add((run.agent,))
+        for guard in armed(data.agent, data.token_quotas):
+            self.run.armed.add((guard,))
+        self._move(run, "pending")
+
+    def _started(self, run: _Run, data: e.RunStart) -> None:
+        self._move(run, "running")
+
+    def _waits(self, run: _Run, data: e.RunWaiting) -> None:
+        self.run.waits.add((data.reason,))
+        self._guarded(run, data)
+        self._move(run, "waiting")
+
+    def _recovered(self, run: _Run, data: e.RunRecovered) -> None:
+        self.run.recovered.add()
+        self._move(run, "running")
+
+    def _ended(self, run: _Run, data: e.RunEnd) -> None:
+        self._guarded(run, data)
+        self.run.ended.add((run.agent, data.outcome))
+        self.run.duration.cell((run.agent,)).observe(data.metrics.duration_ms / 1000)
+        self._move(run, None)
+
+    def _step_ended(self, run: _Run, data: e.StepEnd) -> None:
+        self._step.observe(data.duration_ms / 1000)
+
+    def _guarded(self, run: _Run, data: EventData) -> None:
+        found = fired(data, run.guard)
+        if found is not None:
+            self.run.fired.add(found)
+            self._heed(run, found)
+
+    # ── Model calls ──
+
+    def _requested(self, run: _Run, data: e.LlmRequest) -> None:
+        if run.status != "running":
+            self._move(run, "running")
+        model = run.model = self._models.of(data.provider, data.model)
+        if data.repeats_lost:
+            self.model.lost.add(model.labels)
+
+    def _replied(self, run: _Run, data: e.LlmResponse) -> None:
+        model = run.model or self._unknown()
+        model.ended(data.stop, data.duration_ms)
+        if data.first_token_ms is not None:
+            model.first.observe(data.first_token_ms / 1000)
+        model.spent(data.usage, data.cost)
+
+    def _failed(self, run: _Run, data: e.LlmError) -> None:
+        model = run.model or self._unknown()
+        model.ended(data.kind, data.duration_ms)
+        model.spent(data.usage, data.cost)
+
+    def _retried(self, run: _Run, data: e.LlmRetry) -> None:
+        self.model.retries.add((run.model or self._unknown()).labels)
+
+    def _fell_back(self, run: _Run, data: e.LlmFallback) -> None:
+        self.model.fallbacks.add(self._models.of(data.provider, data.model).labels)
+
+    def _opened(self, run: _Run, data: e.BreakerOpened) -> None:
+        self.model.opened.add(self._models.of(data.provider, data.model).labels)
+
+    def _unknown(self) -> ModelCells:
+        """Of a call whose request was never seen: the journal could not be read."""
+        return self._models.of(_UNKNOWN, _UNKNOWN)
+
+    # ── Tool calls, and people ──
+
+    def _call_started(self, run: _Run, data: e.ToolCallStart) -> None:
+        if run.status != "running":
+            self._move(run, "running")
+        (self._called.get(data.name) or self._tool(data.name)).started.value += 1.0
+
+    def _call_ended(self, run: _Run, data: e.ToolCallEnd) -> None:
+        tool = self._called.get(data.name) or self._tool(data.name)
+        tool.ok.value += 1.0
+        tool.duration.observe(data.duration_ms / 1000)
+
+    def _call_failed(self, run: _Run, data: e.ToolCallError) -> None:
+        name = OTHER if data.kind == "unknown_tool" else self._tools.of(data.name)  # models make names up
+        self.tool.calls.add((name, data.kind))
+        if data.duration_ms:
+            self.tool.duration.cell((name,)).observe(data.duration_ms / 1000)
+
+    def _tool(self, name: str) -> ToolCells:
+        shown = self._tools.of(name)
+        tool = self._called.get(shown)
+        if tool is None:
+            tool = self._called[shown] = ToolCells(self.tool, shown)
+        return tool
+
+    def _call_blocked(self, run: _Run, data: e.ToolCallBlocked) -> None:
+        self.tool.calls.add((self._tools.of(data.name), "blocked"))
+        self._guarded(run, data)
+
+    def _hook_blocked(self, run: _Run, data: e.HookBlocked) -> None:
+        self.tool.calls.add((self._tools.of(data.name), "hook_blocked"))
+
+    def _killed(self, run: _Run, data: e.ProcessKilled) -> None:
+        self.tool.killed.add((data.why,))
+
+    def _asked(self, run: _Run, data: e.ApprovalRequested) -> None:
+        self.tool.asked.add()
+
+    def _decided(self, run: _Run, data: e.ApprovalDecided) -> None:
+        self.tool.decided.add((data.decision,))
+
+    def _expired(self, run: _Run, data: e.ApprovalExpired) -> None:
+        self.tool.decided.add(("expired",))
+        self._guarded(run, data)
+
+    def _secret_used(self, run: _Run, data: e.SecretUsed) -> None:
+        self.tool.secrets.add(("used",))
+
+    def _secret_denied(self, run: _Run, data: e.SecretDenied) -> None:
+        self.tool.secrets.add(("denied",))
+
+    def _redacted(self, run: _Run, data: e.Redacted) -> None:
+        self.tool.redactions.add((data.where,))
+
+    # ── Context and memory ──
+
+    def _trimmed(self, run: _Run, data: e.ContextTrimmed) -> None:
+        self.house.trimmed.add((data.stage,))
+        self._guarded(run, data)
+
+    def _compacting(self, run: _Run, data: e.CompactionStarted) -> None:
+        run.summariser = self._models.of(data.provider, data.model)
+        if run.status != "running":
+            self._move(run, "running")
+
+    def _compacted(self, run: _Run, data: e.ContextCompacted) -> None:
+        self.house.compactions.add(("done",))
+        (run.summariser or self._unknown()).spent(data.usage, data.cost)
+        self._guarded(run, data)
+
+    def _not_compacted(self, run: _Run, data: e.CompactionFailed) -> None:
+        self.house.compactions.add(("failed",))
+        (run.summariser or self._unknown()).spent(data.usage, data.cost)
+
+    def _degraded(self, run: _Run, data: e.MemoryDegraded) -> None:
+        self.house.degraded.add()

@@ -1,0 +1,340 @@
+"""What a trace shows of a run, made from its events: the run, each model call with its attempts, each tool call.
+
+A span is a value, made when it has ended. It begins when its first event happened, whoever was there then."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain import events as e
+from treadle.domain.envelope import Origin
+from treadle.domain.events import EventData
+from treadle.domain.identity import Instant
+from treadle.domain.messages import Message, Part, Text, Thinking, ToolUse
+from treadle.domain.runs import Usage
+from treadle.telemetry import names
+
+Value = str | int | float | bool | tuple[str, ...]
+MOST_MOMENTS = 128
+"""A run that waits and goes on for ever must not fill the memory."""
+_FINISHED: Final[Mapping[str, str]] = {
+    "end_turn": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_call",
+    "refusal": "content_filter",
+}
+
+
+class Moment(Struct, frozen=True):
+    """Something that happened within a span."""
+
+    name: str
+    at: Instant
+    attributes: Mapping[str, Value] = {}
+
+
+class Span(Struct, frozen=True):
+    """Something that took time, and has ended."""
+
+    key: str
+    """Its name within the run: the sequence of the event that it began with; empty for the run itself."""
+    name: str
+    kind: Literal["internal", "client"]
+    began_at: Instant
+    ended_at: Instant
+    attributes: Mapping[str, Value]
+    moments: tuple[Moment, ...] = ()
+    error: str = ""
+    """What went wrong; empty: nothing."""
+
+
+class _Open:
+    """A span that has not ended."""
+
+    def __init__(self, key: str, at: Instant, name: str, attributes: dict[str, Value]) -> None:
+        self.key = key
+        self.at = at
+        self.name = name
+        self.attributes = attributes
+        self.moments: list[Moment] = []
+
+    def add(self, name: str, at: Instant, **attributes: Value) -> None:
+        if len(self.moments) < MOST_MOMENTS:
+            known = {_MOMENT_NAMES[key]: value for key, value in attributes.items()}
+            self.moments.append(Moment(name, at, known))
+
+    def ended(
+        self,
+        at: Instant,
+        more: Mapping[str, Value],
+        error: str = "",
+        kind: Literal["internal", "client"] = "internal",
+    ) -> Span:
+        wrong = {names.ERROR_TYPE: error} if error else {}
+        attributes = {**self.attributes, **more, **wrong}
+        return Span(self.key, self.name, kind, self.at, max(self.at, at), attributes, tuple(self.moments), error)
+
+
+_MOMENT_NAMES: Final = {
+    "attempt": names.ATTEMPT,
+    "delay": names.DELAY,
+    "error": names.ERROR_TYPE,
+    "reason": names.REASON,
+    "tool": names.TOOL_NAME,
+}
+
+
+class RunSpans:
+    """The spans of one run, as its events come."""
+
+    def __init__(self, origin: Origin, contents: bool) -> None:
+        self._contents = contents
+        self._common: dict[str, Value] = {
+            names.RUN_ID: origin.run_id,
+            names.CONVERSATION_ID: origin.session_id,
+            names.AGENT_ID: origin.agent_id,
+        }
+        if origin.parent_run_id is not None:
+            self._common[names.PARENT_RUN_ID] = origin.parent_run_id
+        self._run = _Open("", 0.0, names.INVOKE_AGENT, {})
+        self._settings: dict[str, Value] = {}
+        self._chat: _Open | None = None
+        self._asked: tuple[str, str] = ("", "")
+        self._summary: _Open | None = None
+        self._calls: dict[str, _Open] = {}
+
+    def tell(self, sequence: int, at: Instant, data: EventData) -> tuple[Span, ...]:
+        """Let one more event have happened; the spans that it ends."""
+        tells = _TELLING.get(type(data))
+        if tells is not None:
+            return tells(self, str(sequence), at, data)
+        if type(data) in _MOMENTS:
+            self._run.add(_MOMENTS[type(data)], at)
+        return ()
+
+    def _begin(self, key: str, at: Instant, operation: str, what: str, **attributes: Value) -> _Open:
+        return _Open(key, at, f"{operation} {what}", {names.OPERATION: operation, **self._common, **attributes})
+
+    # ── The run ──
+
+    def queued(self, key: str, at: Instant, data: e.RunQueued) -> tuple[Span, ...]:
+        agent, settings = data.agent, data.agent.model_settings
+        self._common[names.AGENT_NAME] = agent.name
+        if settings.max_tokens is not None:
+            self._settings[names.REQUEST_MAX_TOKENS] = settings.max_tokens
+        if settings.temperature is not None:
+            self._settings[names.REQUEST_TEMPERATURE] = settings.temperature
+        self._run = self._begin("", at, names.INVOKE_AGENT, agent.name)
+        return ()
+
+    def said(self, key: str, at: Instant, data: e.UserMessage) -> tuple[Span, ...]:
+        if self._contents:
+            self._run.attributes[names.INPUT_MESSAGES] = _messages(data.message)
+        return ()
+
+    def resolved(self, key: str, at: Instant, data: e.ModelResolved) -> tuple[Span, ...]:
+        self._run.attributes |= {names.PROVIDER: data.provider, names.REQUEST_MODEL: data.model}
+        return ()
+
+    def waits(self, key: str, at: Instant, data: e.RunWaiting) -> tuple[Span, ...]:
+        self._run.add("run_waiting", at, reason=data.reason)
+        return ()
+
+    def ended(self, key: str, at: Instant, data: e.RunEnd) -> tuple[Span, ...]:
+        used = data.metrics
+        more: dict[str, Value] = {
+            names.OUTCOME: data.outcome,
+            names.STEPS: used.steps,
+            names.RUN_COST: used.cost,
+            names.RUN_INPUT_TOKENS: used.input_tokens,
+            names.RUN_OUTPUT_TOKENS: used.output_tokens,
+        }
+        if self._contents:
+            stop = "end_turn" if data.status == "completed" else data.outcome
+            more[names.OUTPUT_MESSAGES] = _messages(Message("assistant", (Text(data.text),)), stop)
+        error = data.outcome if data.status == "failed" else ""
+        cut = data.outcome
+        return (
+            *(call.ended(at, {}, cut) for call in self._calls.values()),
+            *self._chat_ended(at, {}, cut),
+            self._run.ended(at, more, error),
+        )
+
+    # ── Model calls ──
+
+    def requested(self, key: str, at: Instant, data: e.LlmRequest) -> tuple[Span, ...]:
+        chat, asked = self._chat, (data.provider, data.model)
+        given_up: tuple[Span, ...] = ()
+        if chat is not None and self._asked != asked:
+            given_up, chat = self._chat_ended(at, {}, "fallback"), None
+        if chat is None:
+            chat = self._chat = self._begin(key, at, names.CHAT, data.model)
+            chat.attributes |= {
+                names.PROVIDER: data.provider,
+                names.REQUEST_MODEL: data.model,
+                names.REQUEST_STREAM: True,
+                names.STEP: data.step,
+                **self._settings,
+            }
+            self._asked = asked
+        elif data.repeats_lost:
+            chat.add("reply_lost", at, attempt=data.attempt)
+        chat.add("attempt", at, attempt=data.attempt)
+        return given_up
+
+    def replied(self, key: str, at: Instant, data: e.LlmResponse) -> tuple[Span, ...]:
+        more = _used(data.usage, data.cost)
+        more |= {
+            names.RESPONSE_MODEL: self._asked[1],
+            names.FINISH_REASONS: (_FINISHED.get(data.stop, data.raw_stop or data.stop),),
+            names.ATTEMPT: data.attempt,
+        }
+        if data.first_token_ms is not None:
+            more[names.FIRST_CHUNK] = data.first_token_ms / 1000
+        if self._contents:
+            more[names.OUTPUT_MESSAGES] = _messages(Message("assistant", data.parts), data.stop)
+        return self._chat_ended(at, more, "")
+
+    def failed(self, key: str, at: Instant, data: e.LlmError) -> tuple[Span, ...]:
+        if self._chat is not None:
+            self._chat.add("attempt_failed", at, attempt=data.attempt, error=data.kind)
+            self._chat.attributes[names.ERROR_TYPE] = data.kind
+        return ()
+
+    def retried(self, key: str, at: Instant, data: e.LlmRetry) -> tuple[Span, ...]:
+        if self._chat is not None:
+            self._chat.add("retry", at, attempt=data.attempt, delay=data.delay_ms)
+        return ()
+
+    def fell_back(self, key: str, at: Instant, data: e.LlmFallback) -> tuple[Span, ...]:
+        return self._chat_ended(at, {}, "fallback")
+
+    def _chat_ended(self, at: Instant, more: Mapping[str, Value], error: str) -> tuple[Span, ...]:
+        chat, self._chat = self._chat, None
+        if chat is None:
+            return ()
+        last = chat.attributes.pop(names.ERROR_TYPE, "")
+        return (chat.ended(at, more, str(last) or error if error else "", "client"),)
+
+    # ── Summaries ──
+
+    def summing_up(self, key: str, at: Instant, data: e.CompactionStarted) -> tuple[Span, ...]:
+        summary = self._summary = self._begin(key, at, names.CHAT, data.model)
+        summary.attributes |= {
+            names.PROVIDER: data.provider,
+            names.REQUEST_MODEL: data.model,
+            names.PURPOSE: names.SUMMARY,
+        }
+        return ()
+
+    def summed_up(self, key: str, at: Instant, data: e.ContextCompacted) -> tuple[Span, ...]:
+        return self._summary_ended(at, _used(data.usage, data.cost), "")
+
+    def not_summed_up(self, key: str, at: Instant, data: e.CompactionFailed) -> tuple[Span, ...]:
+        return self._summary_ended(at, _used(data.usage, data.cost), "compaction_failed")
+
+    def _summary_ended(self, at: Instant, more: Mapping[str, Value], error: str) -> tuple[Span, ...]:
+        summary, self._summary = self._summary, None
+        return () if summary is None else (summary.ended(at, more, error, "client"),)
+
+    # ── Tool calls ──
+
+    def call_started(self, key: str, at: Instant, data: e.ToolCallStart) -> tuple[Span, ...]:
+        call = self._calls.get(data.call_id)
+        if call is None:
+            call = self._calls[data.call_id] = self._tool(key, at, data.name, data.call_id)
+        call.attributes[names.ATTEMPT] = data.attempt
+        if self._contents:
+            call.attributes[names.TOOL_ARGUMENTS] = data.arguments
+        return ()
+
+    def call_ended(self, key: str, at: Instant, data: e.ToolCallEnd) -> tuple[Span, ...]:
+        return self._call_over(key, at, data.name, data.call_id, data.content, "")
+
+    def call_failed(self, key: str, at: Instant, data: e.ToolCallError) -> tuple[Span, ...]:
+        return self._call_over(key, at, data.name, data.call_id, data.content, data.kind)
+
+    def call_blocked(self, key: str, at: Instant, data: e.ToolCallBlocked | e.HookBlocked) -> tuple[Span, ...]:
+        return self._call_over(key, at, data.name, data.call_id, data.content, "blocked")
+
+    def _call_over(
+        self, key: str, at: Instant, name: str, call_id: str, content: str, error: str
+    ) -> tuple[Span, ...]:
+        call = self._calls.pop(call_id, None) or self._tool(key, at, name, call_id)
+        more: dict[str, Value] = {names.TOOL_RESULT: content} if self._contents else {}
+        return (call.ended(at, more, error),)
+
+    def _tool(self, key: str, at: Instant, name: str, call_id: str) -> _Open:
+        call = self._begin(key, at, names.EXECUTE_TOOL, name)
+        call.attributes |= {names.TOOL_NAME: name, names.TOOL_CALL_ID: call_id, names.TOOL_TYPE: "function"}
+        return call
+
+
+_Tell = Callable[[RunSpans, str, Instant, Any], tuple[Span, ...]]
+_TELLING: Final[dict[type[EventData], _Tell]] = {
+    e.RunQueued: RunSpans.queued,
+    e.UserMessage: RunSpans.said,
+    e.ModelResolved: RunSpans.resolved,
+    e.RunWaiting: RunSpans.waits,
+    e.RunEnd: RunSpans.ended,
+    e.LlmRequest: RunSpans.requested,
+    e.LlmResponse: RunSpans.replied,
+    e.LlmError: RunSpans.failed,
+    e.LlmRetry: RunSpans.retried,
+    e.LlmFallback: RunSpans.fell_back,
+    e.CompactionStarted: RunSpans.summing_up,
+    e.ContextCompacted: RunSpans.summed_up,
+    e.CompactionFailed: RunSpans.not_summed_up,
+    e.ToolCallStart: RunSpans.call_started,
+    e.ToolCallEnd: RunSpans.call_ended,
+    e.ToolCallError: RunSpans.call_failed,
+    e.ToolCallBlocked: RunSpans.call_blocked,
+    e.HookBlocked: RunSpans.call_blocked,
+}
+_MOMENTS: Final[dict[type[EventData], str]] = {
+    kind: e.NAMES[kind]
+    for kind in (
+        e.RunStart, e.RunRecovered, e.RunQuarantined, e.MessageSteered, e.RunInterrupted, e.ResumeRequested,
+        e.CancelRequested, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
+        e.ClarifyAnswered, e.LoopWarning, e.StuckDetected, e.RecoveryAction, e.EmptyTurn, e.Continuation,
+        e.OutputRejected, e.PhantomAction, e.ContextTrimmed, e.SegmentOpened, e.MemoryDegraded, e.Redacted,
+        e.BreakerOpened, e.BreakerClosed, e.ProcessKilled, e.SandboxDenied, e.QuotaWarning, e.QuotaExceeded,
+        e.BudgetExhausted,
+    )
+}  # fmt: skip
+"""What is a moment of the run, told by its name alone."""
+
+
+def _used(usage: Usage, cost: float | None) -> dict[str, Value]:
+    used: dict[str, Value] = {
+        names.INPUT_TOKENS: usage.input_tokens,
+        names.OUTPUT_TOKENS: usage.output_tokens,
+    }
+    if usage.cache_read_tokens:
+        used[names.CACHE_READ_TOKENS] = usage.cache_read_tokens
+    if usage.cache_write_tokens:
+        used[names.CACHE_WRITE_TOKENS] = usage.cache_write_tokens
+    if cost is not None:
+        used[names.COST] = cost
+    return used
+
+
+def _messages(message: Message, stop: str | None = None) -> str:
+    """A message as the conventions write it down."""
+    parts = [shown for part in message.parts if (shown := _part(part)) is not None]
+    ended = {} if stop is None else {"finish_reason": _FINISHED.get(stop, stop)}
+    return msgspec.json.encode([{"role": message.role, "parts": parts, **ended}]).decode()
+
+
+def _part(part: Part) -> dict[str, str] | None:
+    match part:
+        case Text(text):
+            return {"type": "text", "content": text}
+        case Thinking(text=text):
+            return {"type": "reasoning", "content": text}
+        case ToolUse(call_id, name, arguments):
+            return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
+        case _:
+            return None

@@ -1,0 +1,149 @@
+"""Spans for OpenTelemetry's SDK, which is imported here and nowhere else: the extra `telemetry` brings it.
+
+The ids follow from the id of the run: whoever knows a run can find its trace, and a run that another began points
+to that one's span, whichever process made it."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from threading import Thread
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+
+from treadle.domain.envelope import Draft, Event, Origin
+from treadle.domain.events import RunEnd
+from treadle.domain.identity import RunId
+from treadle.telemetry.spans import RunSpans, Span
+
+logger = logging.getLogger(__name__)
+
+PATIENCE = 3.0
+"""Seconds for the last spans, when an engine is closed."""
+NANOSECONDS = 1_000_000_000
+KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+
+
+def trace_id_of(run_id: RunId) -> int:
+    """The trace that shows a run."""
+    return int.from_bytes(blake2b(run_id.encode(), digest_size=16, person=b"treadle trace").digest(), "big")
+
+
+def span_id_of(run_id: RunId, key: str = "") -> int:
+    """A span of a run; without a key the one of the run itself."""
+    named = f"{run_id}/{key}".encode()
+    return int.from_bytes(blake2b(named, digest_size=8, person=b"treadle span").digest(), "big")
+
+
+class _GivenIds(IdGenerator):
+    """Ids that were settled beforehand."""
+
+    def __init__(self) -> None:
+        self.trace_id = self.span_id = 0
+
+    def generate_trace_id(self) -> int:
+        return self.trace_id
+
+    def generate_span_id(self) -> int:
+        return self.span_id
+
+    def is_trace_id_random(self) -> bool:
+        return True  # a digest is as good as chance to whoever takes a sample
+
+
+class Traces:
+    """Implements `Watcher`. What is exported waits in a queue of the SDK and is sent by a thread of its own."""
+
+    def __init__(self, processor: SpanProcessor, resource: Resource, contents: bool = False) -> None:
+        self._ids = _GivenIds()
+        self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
+        self._provider.add_span_processor(processor)
+        self._tracer = self._provider.get_tracer("treadle")
+        self._contents = contents
+        self._runs: dict[RunId, RunSpans] = {}
+
+    def remember(self, event: Event) -> None:
+        self._of(event.origin).tell(event.sequence, event.timestamp, event.data)
+
+    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        run = self._of(origin)
+        for sequence, draft in enumerate(drafts, first):
+            for span in run.tell(sequence, draft.timestamp, draft.data):
+                self._export(origin, span)
+        if drafts and isinstance(drafts[-1].data, RunEnd):
+            del self._runs[origin.run_id]
+
+    async def close(self, patience: float = PATIENCE) -> None:
+        """Send what waits, unless the collector takes too long: nobody waits for one that does not answer."""
+        sending = Thread(target=self._provider.shutdown, name="treadle-traces", daemon=True)
+        sending.start()
+        await asyncio.to_thread(sending.join, patience)
+        if sending.is_alive():
+            logger.warning("the collector of traces did not answer within %g s; the last spans are lost", patience)
+
+    def _of(self, origin: Origin) -> RunSpans:
+        run = self._runs.get(origin.run_id)
+        if run is None:
+            run = self._runs[origin.run_id] = RunSpans(origin, self._contents)
+        return run
+
+    def _export(self, origin: Origin, span: Span) -> None:
+        run_id = origin.run_id
+        self._ids.trace_id, self._ids.span_id = trace_id_of(run_id), span_id_of(run_id, span.key)
+        made = self._tracer.start_span(
+            span.name,
+            context=self._within(run_id) if span.key else Context(),
+            kind=KINDS[span.kind],
+            attributes=span.attributes,
+            links=() if span.key else _links(origin),
+            start_time=_nanoseconds(span.began_at),
+        )
+        for moment in span.moments:
+            made.add_event(moment.name, moment.attributes, _nanoseconds(moment.at))
+        if span.error:
+            made.set_status(Status(StatusCode.ERROR, span.error))
+        made.end(_nanoseconds(span.ended_at))
+
+    def _within(self, run_id: RunId) -> Context:
+        """The run as what its spans are part of. It ends after them, so it is not there yet; but whether it will be
+        follows from its ids."""
+        trace_id = trace_id_of(run_id)
+        sampled = self._provider.sampler.should_sample(Context(), trace_id, "").decision.is_sampled()
+        flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+        parent = SpanContext(trace_id, span_id_of(run_id), is_remote=False, trace_flags=flags)
+        return set_span_in_context(NonRecordingSpan(parent), Context())
+
+
+def exporting(environment: Mapping[str, str], version: str, contents: bool) -> Traces:
+    """Traces that go where the usual OTEL_ variables say, by OTLP over HTTP."""
+    known = {SERVICE_VERSION: version}
+    named = environment.get("OTEL_SERVICE_NAME") or environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    if not environment.get("OTEL_SERVICE_NAME") and "service.name=" not in named:
+        known[SERVICE_NAME] = "treadle"
+    return Traces(BatchSpanProcessor(OTLPSpanExporter()), Resource.create(known), contents)
+
+
+def _links(origin: Origin) -> tuple[Link, ...]:
+    parent = origin.parent_run_id
+    if parent is None:
+        return ()
+    return (Link(SpanContext(trace_id_of(parent), span_id_of(parent), is_remote=True)),)
+
+
+def _nanoseconds(at: float) -> int:
+    return round(at * NANOSECONDS)

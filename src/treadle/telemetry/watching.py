@@ -1,0 +1,96 @@
+"""Whoever wants to know all that is committed, with what went before it.
+
+A run that another process began, or this one before it was restarted, is read from the journal first: so what is
+said of it does not depend on who was there."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from treadle.domain.envelope import Draft, Event, Origin
+from treadle.domain.events import RunEnd
+from treadle.domain.identity import RunId
+
+logger = logging.getLogger(__name__)
+
+Earlier = Callable[[RunId, int], Awaitable[Sequence[Event]]]
+"""Reads the events of a run after a sequence, a page at a time; the last page is empty."""
+
+
+class Watcher(Protocol):
+    """Must not block."""
+
+    def remember(self, event: Event) -> None:
+        """This was committed before anybody watched. Whoever watched then has said what is to be said of it."""
+        ...
+
+    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        """These are committed now; the first has the sequence `first`."""
+        ...
+
+
+class Watch:
+    """An observer of a hub: hands every commit to its watchers, each run from its beginning."""
+
+    def __init__(self, watchers: Sequence[Watcher], earlier: Earlier) -> None:
+        self._watchers = tuple(watchers)
+        self._earlier = earlier
+        self._known: set[RunId] = set()
+        self._behind: dict[RunId, list[tuple[Origin, int, Sequence[Draft]]]] = {}
+        """What came while the beginning of its run was being read."""
+        self._reading: set[asyncio.Task[None]] = set()
+
+    def __call__(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        run_id = origin.run_id
+        if run_id not in self._known:
+            if first != 1:
+                self._catch_up(origin, first, drafts)
+                return
+            self._known.add(run_id)
+        self._show(origin, first, drafts)
+
+    async def close(self) -> None:
+        """Until everything that was committed is seen."""
+        while self._reading:
+            await asyncio.wait(self._reading)
+
+    def _show(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        for watcher in self._watchers:
+            try:
+                watcher.see(origin, first, drafts)
+            except Exception:
+                logger.exception(
+                    "%s failed on events of %s; the run goes on", type(watcher).__name__, origin.run_id
+                )
+        if drafts and type(drafts[-1].data) is RunEnd:
+            self._known.discard(origin.run_id)
+
+    def _catch_up(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        behind = self._behind.get(origin.run_id)
+        if behind is not None:
+            behind.append((origin, first, drafts))
+            return
+        self._behind[origin.run_id] = [(origin, first, drafts)]
+        task = asyncio.get_running_loop().create_task(self._read(origin.run_id, first))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _read(self, run_id: RunId, first: int) -> None:
+        try:
+            await self._remember(run_id, first)
+        except Exception:
+            logger.exception("the beginning of %s could not be read; what is said of it is not whole", run_id)
+        self._known.add(run_id)
+        for commit in self._behind.pop(run_id):
+            self._show(*commit)
+
+    async def _remember(self, run_id: RunId, first: int) -> None:
+        last = 0
+        while page := await self._earlier(run_id, last):
+            for event in page:
+                if event.sequence >= first:
+                    return
+                for watcher in self._watchers:
+                    watcher.remember(event)
+            last = page[-1].sequence

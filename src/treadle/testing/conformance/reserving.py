@@ -1,0 +1,54 @@
+"""What the checks of accounts share: a run that has ceilings, what it asks for, and how an account stands."""
+
+from treadle.domain.agents import AgentSpec, Limits
+from treadle.domain.events import LlmError, LlmRequest, LlmResponse, RunQueued, UserMessage
+from treadle.domain.messages import Text, user
+from treadle.domain.quotas import Quotas
+from treadle.domain.runs import Usage
+from treadle.ports.accounts import Ceilings, Reserve, Short
+from treadle.ports.journal import Claim
+from treadle.testing.conformance.store import Process
+
+AGENT = AgentSpec("bound", "none", limits=Limits(cost=1.0), quotas=Quotas(1000, 5, 100.0))
+"""It says that it has ceilings. Which ones count is said with each reservation."""
+REQUEST = LlmRequest(1, 1, "p", "m", 1)
+FAILED = LlmError(1, 1, "server", "broke off", True, usage=Usage(20, 10), cost=0.1)
+A_LOT = 1e9
+
+
+def reply(tokens: int, cost: float) -> LlmResponse:
+    return LlmResponse(1, 1, (Text("hello"),), "end_turn", Usage(tokens), 0, cost=cost)
+
+
+def wanting(cost: float, tokens: int = 100, ceiling: float = 1.0, account: str = "tree/one") -> Reserve:
+    """So many dollars of an account that has as many as `ceiling`."""
+    return Reserve((Ceilings(account, cost=ceiling),), 1, 1, tokens, cost, cost * 10)
+
+
+async def claimed(process: Process) -> Claim:
+    """A new run that has ceilings, owned by this process."""
+    opening = (process.draft(RunQueued(AGENT)), process.draft(UserMessage(user("hello"))))
+    return await process.claim(await process.store.submit(process.origin(), opening))
+
+
+async def ask(process: Process, claim: Claim, reserve: Reserve, seen: int = 2) -> Short | None:
+    """Intend to ask a model; what stood in the way."""
+    advanced = await process.advance(claim, seen, [], [REQUEST], reserve=reserve)
+    assert advanced.accepted is (advanced.refused is None)
+    return advanced.refused
+
+
+async def standing(process: Process, ceilings: Ceilings) -> Short:
+    """How an account stands, told by what it refuses."""
+    claim = await claimed(process)
+    calls = 0 if ceilings.calls is None else 10**9
+    wanted = Reserve((ceilings,), 1, 1, 0 if calls else 10**9, A_LOT, A_LOT, calls)
+    short = await ask(process, claim, wanted)
+    assert short is not None
+    return short
+
+
+async def money(process: Process, account: str = "tree/one") -> tuple[float, float]:
+    """Dollars that an account has used, and that are reserved."""
+    short = await standing(process, Ceilings(account, cost=1.0))
+    return round(short.used, 9), round(short.reserved, 9)

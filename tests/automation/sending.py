@@ -1,0 +1,132 @@
+"""A sender beside a real engine, on a clock of its own that is moved by hand. It can be killed and started anew."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import treadle
+from tests.engine.running import agent, opened
+from treadle.automation.sender import Sender
+from treadle.automation.webhooks import WebhookBook
+from treadle.automation_assembly import VaultSecrets
+from treadle.domain.envelope import Origin
+from treadle.domain.errors import StoreError
+from treadle.domain.events import EventData
+from treadle.domain.webhooks import DeadLetter, Webhook
+from treadle.engine.hub import Hub
+from treadle.home import Home
+from treadle.service.automating import NewWebhook, NewWebhookView
+from treadle.stores.sqlite.automation import SqliteWebhooks
+from treadle.stores.sqlite.connection import open_database
+from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.stores.sqlite.writer import InlineWriter
+from treadle.system import TimeOrderedIds
+from treadle.testing.models import FunctionModel, say
+from treadle.testing.time import FakeClock
+from treadle.vault.vault import HomeVault
+
+Found = TypeVar("Found")
+
+
+class Mortal(SqliteWebhooks):
+    """Stops at the next move, before it is kept: the process was killed there."""
+
+    dying = False
+
+    def __init__(self, writer: InlineWriter) -> None:
+        super().__init__(writer)
+        self.died = asyncio.Event()
+
+    async def move(self, webhook: Webhook, letter: DeadLetter | None = None) -> None:
+        if self.dying:
+            self.died.set()
+            await asyncio.Event().wait()
+        await super().move(webhook, letter)
+
+
+class Sending:
+    def __init__(self, engine: treadle.Engine, writer: InlineWriter, home: Home, vault: HomeVault) -> None:
+        self.engine = engine
+        self.clock = FakeClock(time.time())
+        self.writer = writer
+        self.webhooks = Mortal(writer)
+        self.live: list[EventData] = []
+        self.patience = 5.0
+        self._secrets = VaultSecrets(home, vault.value)
+        self._task: asyncio.Task[None] | None = None
+        self.sender = self._new_sender()
+        ids = TimeOrderedIds()
+        feed = SqliteJournal(writer, Hub(self.clock, ids, lambda _run, _at: None), self.clock)
+        self.book = WebhookBook(
+            self.webhooks, self.webhooks, feed, self._secrets, self.clock, ids, lambda: self.sender.look_now()
+        )
+
+    def _new_sender(self) -> Sender:
+        return Sender(
+            self.webhooks,
+            self.webhooks,
+            self.engine.service,
+            self._secrets,
+            self._tell,
+            self.clock,
+            lambda: 0.5,
+            look_every=0.01,
+            patience=self.patience,
+        )
+
+    def _tell(self, _origin: Origin, _sequence: int, data: EventData) -> None:
+        self.live.append(data)
+
+    def start(self) -> None:
+        self.sender = self._new_sender()
+        self._task = asyncio.create_task(self.sender.work())
+
+    async def kill(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError, StoreError):
+                await self._task
+
+    async def add(self, url: str, *events: str, **more: object) -> NewWebhookView:
+        return await self.book.add(NewWebhook(url, events or ("*",), **more))  # pyright: ignore[reportArgumentType] -- as the caller says
+
+    async def run(self, name: str = "hero") -> treadle.Result:
+        hero = agent(name=name, memory={"recall": 0, "remember": False})
+        return await self.engine.run(hero, "go")
+
+    async def webhook(self) -> Webhook:
+        [only] = await self.webhooks.list()
+        return only
+
+    async def until(self, wanted: Callable[[Webhook], bool]) -> Webhook:
+        """The one webhook, as soon as it is so."""
+
+        async def look() -> Webhook | None:
+            found = await self.webhook()
+            return found if wanted(found) else None
+
+        return await eventually(look)
+
+
+async def eventually(look: Callable[[], Awaitable[Found | None]]) -> Found:
+    """What is found, as soon as there is something."""
+    async with asyncio.timeout(8):
+        while (found := await look()) is None:  # noqa: ASYNC110 -- what is waited for is in the database
+            await asyncio.sleep(0.01)
+    return found
+
+
+@asynccontextmanager
+async def sending(folder: Path) -> AsyncGenerator[Sending, None]:
+    home = folder / "home"
+    async with opened(folder, FunctionModel(lambda _: say("done"))) as engine:
+        with closing(open_database(f"{folder}/t.db")) as connection, closing(HomeVault(home, {})) as vault:
+            works = Sending(engine, InlineWriter(connection), Home(home), vault)
+            works.start()
+            try:
+                yield works
+            finally:
+                await works.kill()

@@ -1,0 +1,330 @@
+"""What was used is counted in the transaction of the events that say so: cheaply, exactly, whatever goes wrong."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import apsw
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treadle.core.fold import fold_all
+from treadle.core.state import fresh
+from treadle.domain.agents import AgentSpec, Limits
+from treadle.domain.envelope import Draft
+from treadle.domain.errors import UsageError
+from treadle.domain.events import (
+    CompactionFailed,
+    CompactionStarted,
+    ContextCompacted,
+    EventData,
+    LlmError,
+    LlmRequest,
+    LlmResponse,
+    ModelResolved,
+    RunEnd,
+    RunQueued,
+    ToolCallStart,
+    UserMessage,
+)
+from treadle.domain.identity import AgentId, EventId, TokenId
+from treadle.domain.messages import Text, user
+from treadle.domain.quotas import Quotas
+from treadle.domain.runs import Metrics, Usage
+from treadle.ports.accounts import Ceilings, Reserve, UsageFilter, Used
+from treadle.ports.journal import LEASE_SECONDS, Advance, Claim, Release
+from treadle.service.usage import UsageQuery, summed_up, usage
+from treadle.stores.sqlite.accounts import SqliteAccounts
+from treadle.stores.sqlite.connection import open_database
+from treadle.stores.sqlite.counting import LONGEST
+from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.stores.sqlite.writer import InlineWriter
+from treadle.testing.conformance.store import Process, Recorder, refused
+from treadle.testing.time import CountingIds, FakeClock
+
+FREE = AgentSpec("free", "p/m")
+BOUND = AgentSpec("bound", "p/m", limits=Limits(cost=100.0), quotas=Quotas(credits=1000.0))
+RESOLVED = ModelResolved("p", "m", "custom", "why")
+REQUEST = LlmRequest(1, 1, "p", "m", 1)
+ACCOUNTING = ("accounts", "windows", "reservations", "warnings")
+DAY = 86_400
+
+
+class Desk(Process):
+    """A process, with its accounts and with what its connection was told to do."""
+
+    accounts: SqliteAccounts
+    statements: list[str]
+
+    async def begun(self, agent: AgentSpec = FREE, token: str | None = None, rate: float = 1.0) -> Claim:
+        """A run that has its model."""
+        queued = RunQueued(agent, token=None if token is None else TokenId(token), credits_per_dollar=rate)
+        opening = (self.draft(queued), self.draft(UserMessage(user("hello"))))
+        claim = await self.claim(await self.store.submit(self.origin(), opening))
+        await self.advance(claim, 2, [RESOLVED])
+        return claim
+
+    async def used(self) -> Sequence[Used]:
+        return await self.accounts.usage()
+
+
+@asynccontextmanager
+async def desk() -> AsyncGenerator[Desk, None]:
+    database, clock, told = open_database(":memory:"), FakeClock(), Recorder()
+    writer = InlineWriter(database)
+    process = Desk(SqliteJournal(writer, told, clock), told, clock, CountingIds(), "worker")
+    process.accounts, process.statements = SqliteAccounts(writer, clock), []
+
+    def trace(_: object, statement: str, __: object) -> bool:
+        process.statements.append(statement)
+        return True
+
+    cast("apsw.Connection", database).exec_trace = trace
+    yield process
+    await process.store.close()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] -- not of the port
+
+
+def reply(tokens: int = 10, cost: float | None = 0.5, output: int = 5) -> LlmResponse:
+    return LlmResponse(1, 1, (Text("hello"),), "end_turn", Usage(tokens, output, 3, 2), 0, cost=cost)
+
+
+# ── How much it costs to count ─────────────────────────────────────────────────────────────────────
+
+
+def test_many_runs_that_commit_together_are_counted_with_one_statement() -> None:
+    async def story() -> None:
+        async with desk() as process:
+            claims = [await process.begun() for _ in range(100)]
+            process.statements.clear()
+            for turn in range(3):
+                advances = [process.advance(claim, 3 + 2 * turn, [reply()], [REQUEST]) for claim in claims]
+                await asyncio.gather(*advances)
+            assert not any("usage" in statement for statement in process.statements), "nothing for a step"
+            await asyncio.gather(*(process.end(claim, 9) for claim in claims))
+            assert sum("usage" in statement for statement in process.statements) == 1
+            [used] = await process.used()
+            assert (used.runs, used.model_calls, used.input_tokens, used.cost) == (100, 400, 3000, 150.0)
+
+    asyncio.run(story())
+
+
+def test_a_run_without_ceilings_never_touches_an_account() -> None:
+    async def story() -> None:
+        async with desk() as process:
+            claim = await process.begun()
+            process.statements.clear()
+            await process.advance(claim, 3, [], [REQUEST])
+            await process.advance(claim, 4, [reply()], [ToolCallStart("c", "look", "{}", "key")])
+            await process.end(claim, 6)
+            for statement in process.statements:
+                assert not any(table in statement for table in ACCOUNTING), statement
+
+    asyncio.run(story())
+
+
+def test_what_a_long_run_has_used_is_seen_while_it_goes_on() -> None:
+    async def story() -> None:
+        async with desk() as process:
+            claim = await process.begun()
+            await process.advance(claim, 3, [reply()])
+            assert await process.used() == []
+            process.clock.pass_time(LONGEST)
+            await process.advance(claim, 4, [reply()])
+            assert [used.model_calls for used in await process.used()] == [2]
+            await process.advance(claim, 5, [reply()])
+            process.clock.pass_time(LEASE_SECONDS)
+            again = await process.claim(claim.origin.run_id)
+            await process.end(again, 6)
+            assert [used.model_calls for used in await process.used()] == [3], "the last of them from the journal"
+
+    asyncio.run(story())
+
+
+# ── What is counted, and for whom ──────────────────────────────────────────────────────────────────
+
+
+def test_usage_is_by_agent_token_model_and_day() -> None:
+    async def story() -> None:
+        async with desk() as process:
+            today = int(process.clock.now() // DAY)
+            claim = await process.begun(token="tok_1", rate=10.0)
+            await process.advance(claim, 3, [reply(10, 0.5)])
+            await process.advance(claim, 4, [ModelResolved("q", "n", "custom", "why"), reply(20, None)])
+            process.clock.pass_time(DAY)
+            await process.advance(claim, 6, [reply(30, 0.25), ToolCallStart("c", "look", "{}", "key")])
+            await process.end(claim, 8)
+            assert await process.used() == [
+                Used("free", TokenId("tok_1"), "p/m", today, 1, 1, 10, 5, 3, 2, 0, 0.5, 5.0),
+                Used("free", TokenId("tok_1"), "q/n", today, 0, 1, 20, 5, 3, 2, 0, 0.0, 0.0, 1),
+                Used("free", TokenId("tok_1"), "q/n", today + 1, 0, 1, 30, 5, 3, 2, 1, 0.25, 2.5),
+            ]
+            found = await process.accounts.usage(UsageFilter(since=today + 1))
+            assert [used.input_tokens for used in found] == [30]
+            assert await process.accounts.usage(UsageFilter(until=today - 1)) == []
+            assert await process.accounts.usage(UsageFilter(agents=("nobody",))) == []
+
+    asyncio.run(story())
+
+
+def test_what_was_used_is_summed_up_by_what_is_asked_for() -> None:
+    used = [
+        Used("a", None, "p/m", 20_000, 1, 2, 30, cost=0.5, credits=1.0),
+        Used("a", TokenId("tok_1"), "p/n", 20_001, 1, 1, 10),
+        Used("b", None, "p/m", 20_001, 2, 4, 5, cost=0.25, credits=0.5),
+    ]
+
+    def told(by: Any) -> list[tuple[str, int, int, float]]:
+        return [(line.key, line.runs, line.input_tokens, line.cost) for line in summed_up(used, by)]
+
+    assert told("agent") == [("a", 2, 40, 0.5), ("b", 2, 5, 0.25)]
+    assert told("model") == [("p/m", 3, 35, 0.75), ("p/n", 1, 10, 0.0)]
+    assert told("token") == [("", 3, 35, 0.75), ("tok_1", 1, 10, 0.0)]
+    assert told("day") == [("2024-10-04", 1, 30, 0.5), ("2024-10-05", 3, 15, 0.25)]
+
+
+def test_a_day_that_is_none_is_refused_with_what_is_accepted() -> None:
+    async def story() -> None:
+        async with desk() as process:
+            said = await refused(usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
+            assert said == "since is `yesterday`; accepted: a day such as 2026-03-01."
+
+    asyncio.run(story())
+
+
+def test_what_could_not_be_stored_with_others_is_counted_once() -> None:
+    """A commit that fails because of one append is made again without it."""
+
+    async def story() -> None:
+        async with desk() as process:
+            good, bad = await process.begun(), await process.begun()
+            await process.advance(good, 3, [], [REQUEST])
+            broken = Draft(EventId("evt_x"), process.clock.now(), "step_start", reply(), cast("bytes", "no bytes"))
+            attempt = process.store.advance(Advance(bad.origin.run_id, bad.epoch, 3, (broken,)))
+            fine, failed = await asyncio.gather(
+                process.advance(good, 4, [reply()]), attempt, return_exceptions=True
+            )
+            assert not isinstance(fine, BaseException)
+            assert isinstance(failed, BaseException)
+            await process.end(good, 5)
+            [used] = await process.used()
+            assert (used.runs, used.model_calls, used.input_tokens) == (1, 1, 10)
+
+    asyncio.run(story())
+
+
+# ── Whatever happens, it adds up ───────────────────────────────────────────────────────────────────
+
+counts = st.integers(0, 1000)
+costs = st.one_of(st.none(), st.floats(0, 10, allow_nan=False))
+usages = st.builds(Usage, counts, counts, counts, counts)
+ends = st.one_of(
+    st.builds(LlmResponse, st.just(1), st.just(1), st.just((Text("hi"),)), st.just("end_turn"), usages, counts,
+              cost=costs),
+    st.builds(LlmError, st.just(1), st.just(1), st.just("server"), st.just("no"), st.just(True), usage=usages,
+              cost=costs),
+)  # fmt: skip
+summaries = st.one_of(
+    st.builds(CompactionFailed, st.just("compact"), st.just("threshold"), st.just("no"), usages, counts, costs,
+              st.integers(1, 3)),
+    st.builds(ContextCompacted, st.just("compact"), st.just("threshold"), st.just(0), st.just(0), st.just(()),
+              st.just("so"), st.just(2), st.just(1), st.just("p/m"), usages, counts, costs, st.integers(1, 3)),
+)  # fmt: skip
+turns = st.one_of(
+    st.tuples(st.just("call"), ends),
+    st.tuples(st.just("summary"), summaries),
+    st.tuples(st.sampled_from(("crash", "give back", "crash while asking", "tools")), st.none()),
+)
+stories = st.lists(st.tuples(st.sampled_from((FREE, BOUND)), st.lists(turns, max_size=8)), min_size=1, max_size=4)
+
+
+class Told:
+    """One run on its way: what its worker does next, whoever that is by then."""
+
+    def __init__(self, process: Desk, claim: Claim) -> None:
+        self.process = process
+        self.claim = claim
+        self.seen = 3
+
+    async def add(self, facts: Sequence[EventData], intents: Sequence[EventData] = (), **more: Any) -> None:
+        advanced = await self.process.advance(self.claim, self.seen, facts, intents, **more)
+        assert advanced.accepted
+        self.seen = advanced.sequence
+
+    async def ask(self, request: EventData) -> None:
+        accounts = (Ceilings("agent/bound", credits=1e9), Ceilings(f"tree/{self.claim.origin.run_id}", cost=1e9))
+        queued = (await self.process.store.read(self.claim.origin.run_id))[0].data
+        assert isinstance(queued, RunQueued)
+        reserve = Reserve(accounts, 1, 1, 100, 1.0, 1.0) if queued.agent.name == "bound" else None
+        await self.add([], [request], reserve=reserve)
+
+    async def taken_over(self) -> None:
+        self.process.clock.pass_time(LEASE_SECONDS)
+        self.claim = await self.process.claim(self.claim.origin.run_id)
+
+    async def turn(self, kind: str, end: EventData | None) -> None:
+        match kind, end:
+            case "call", EventData():
+                await self.ask(REQUEST)
+                await self.add([end])
+            case "summary", EventData():
+                await self.ask(CompactionStarted("compact", "threshold", 0, 0, "p", "m"))
+                await self.add([end])
+            case "crash while asking", _:
+                await self.ask(REQUEST)
+                await self.taken_over()
+            case "give back", _:
+                await self.ask(REQUEST)
+                await self.add([], release=Release(wake_at=self.process.clock.now()))
+                await self.taken_over()
+            case "tools", _:
+                await self.add([], [ToolCallStart(f"c{self.seen}", "look", "{}", "key")])
+            case _:
+                await self.taken_over()
+
+    async def end(self) -> None:
+        await self.add([], [RunEnd("completed", "completed", Metrics())], release=Release())
+
+
+async def metrics_of(process: Desk, run: Told) -> Metrics:
+    """What the journal folds to, which is another's work."""
+    events = await process.store.read(run.claim.origin.run_id)
+    return fold_all(fresh(run.claim.origin), events).metrics(0.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(stories)
+def test_usage_adds_up_to_what_the_journals_say(told: list[tuple[AgentSpec, list[tuple[str, Any]]]]) -> None:
+    async def story() -> None:
+        async with desk() as process:
+            runs: list[Told] = []
+            for agent, told_of in told:
+                runs.append(run := Told(process, await process.begun(agent)))
+                for kind, end in told_of:
+                    await run.turn(kind, end)
+                await run.end()
+            found = summed_up(await process.used(), "agent")
+            metrics = [await metrics_of(process, run) for run in runs]
+            assert sum(line.runs for line in found) == len(runs)
+            assert sum(line.tool_calls for line in found) == sum(each.actions for each in metrics)
+            for name in ("model_calls", "input_tokens", "output_tokens", "cache_read_tokens", "unpriced_calls"):
+                assert sum(getattr(line, name) for line in found) == sum(getattr(each, name) for each in metrics)
+            assert sum(line.cost for line in found) == pytest.approx(sum(each.cost for each in metrics))
+            for run in runs:
+                balance = await process.accounts.balance(f"tree/{run.claim.origin.run_id}")
+                assert balance.reserved_cost == 0
+
+    asyncio.run(story())
+
+
+def test_the_state_of_an_agent_is_kept() -> None:
+    async def story() -> None:
+        async with desk() as process:
+            assert await process.accounts.state("hero") == "running"
+            assert not await process.accounts.set_state("hero", "paused"), "nobody knows it yet"
+            await process.store.agent("hero", AgentId("agt_1"))
+            assert await process.accounts.set_state("hero", "stopped")
+            assert await process.accounts.state("hero") == "stopped"
+
+    asyncio.run(story())

@@ -1,0 +1,61 @@
+"""The official client of OpenAI, before an agent whose model is an endpoint that follows a script."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import openai
+
+from tests.fake_endpoint import Behaviour, FakeEndpoint
+from tests.surfaces.http.offered import Offered, offered
+from treadle.app import Engine
+
+PATIENCE = 30.0
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+class Talking(NamedTuple):
+    server: Offered
+    client: Any
+    """An `openai.AsyncOpenAI`, unchecked: much that is sent here is none of its types. It has a token that may run
+    agents, and no patience for failures."""
+    endpoint: FakeEndpoint
+    engine: Engine
+
+    @property
+    def sent(self) -> list[Any]:
+        """What the model was sent, without the system prompt."""
+        return [one for one in self.endpoint.requests[-1].json["messages"] if one["role"] != "system"]
+
+    @property
+    def system(self) -> str:
+        return "".join(
+            one["content"] for one in self.endpoint.requests[-1].json["messages"] if one["role"] == "system"
+        )
+
+    def another(self, token: str) -> Any:
+        """Whoever has this token."""
+        return self.client.with_options(api_key=token)
+
+
+@asynccontextmanager
+async def talking(tmp_path: Path, *script: Behaviour, more: str = "") -> AsyncGenerator[Talking, None]:
+    """The agent `one` has a persona, and more settings where they are given."""
+    async with offered(tmp_path, *script) as server:
+        file = server.home.agent_file("one")
+        file.write_text(f"{file.read_text()}persona: You are one.\n{more}")
+        token = await server.mint("run")
+        async with openai.AsyncOpenAI(api_key=token, base_url=f"{server.url}/v1", max_retries=0) as client:
+            yield Talking(server, client, server.endpoint, server.engine)
+
+
+def in_time(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, or say that it is stuck."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await work
+
+    asyncio.run(bounded())

@@ -1,0 +1,142 @@
+"""An engine offered on a real socket, in this process, before an endpoint that plays the model."""
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+
+from tests.fake_endpoint import Behaviour, FakeEndpoint, Policy, calls, fragment, says
+from treadle.app import Engine
+from treadle.domain.access import SCOPES, Scope
+from treadle.domain.quotas import Quotas
+from treadle.home import Home
+from treadle.service.access import NewToken
+from treadle.surfaces.http.application import Application
+from treadle.surfaces.http.server import bound
+from treadle.surfaces.http.serving import application, to_anyone
+from treadle.telemetry_assembly import Telemetry
+
+SETTINGS = "retry: {attempts: 0}\nmemory: {recall: 0, remember: false}\n"
+ASKING = f"{SETTINGS}tools: [write_file]\napprovals: {{default: ask, via: api}}\n"
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def problem(self) -> str:
+        """The kind of problem that was told, in the form that every problem has."""
+        assert self.headers["content-type"] == "application/problem+json", self
+        told = self.json
+        assert told["status"] == self.status
+        assert told["title"]
+        assert told["detail"]
+        return told["type"].removeprefix("urn:treadle:problem:")
+
+
+class Offered:
+    """A home with the agents `one` and `two`, behind HTTP."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        home: Home,
+        endpoint: FakeEndpoint,
+        app: Application,
+        port: int,
+        http: aiohttp.ClientSession,
+        token: str,
+    ) -> None:
+        self.engine = engine
+        self.endpoint = endpoint
+        self.home = home
+        self.app = app
+        self.port = port
+        self.token = token
+        """Of an administrator."""
+        self._http = http
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, token: str | None = None, **headers: str
+    ) -> Reply:
+        """One request, by an administrator unless another token is given; an empty one means none."""
+        token = self.token if token is None else token
+        said = {"Authorization": f"Bearer {token}"} if token else {}
+        said |= {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        if data is not None:
+            said.setdefault("Content-Type", "application/json")
+        sent = None if data is None else BytesIO(data)
+        async with self._http.request(method, self.url + path, data=sent, headers=said) as response:
+            found = {name.lower(): value for name, value in response.headers.items()}
+            return Reply(response.status, found, await response.read())
+
+    async def mint(
+        self,
+        *scopes: Scope,
+        agents: Sequence[str] | None = None,
+        expires_at: float | None = None,
+        quotas: Quotas | None = None,
+    ) -> str:
+        limited = None if agents is None else tuple(agents)
+        wanted = NewToken("somebody", scopes or ("read", "run"), limited, expires_at, quotas)
+        return (await self.engine.front.access.create(wanted)).secret
+
+    async def begin(self, agent: str = "one", **body: Any) -> str:
+        """A run that was asked for; its id."""
+        reply = await self.ask("POST", f"/v1/agents/{agent}/runs", {"message": "Go.", **body})
+        assert reply.status == 202, reply
+        return reply.json["run_id"]
+
+    async def until(self, run_id: str, status: str) -> Any:
+        """The run, when it has come so far."""
+        while True:
+            found = (await self.ask("GET", f"/v1/runs/{run_id}")).json
+            if found["status"] == status:
+                return found
+            assert found["outcome"] is None, found
+
+
+@asynccontextmanager
+async def offered(
+    tmp_path: Path, *script: Behaviour, policy: Policy | None = None
+) -> AsyncGenerator[Offered, None]:
+    """Every message gets the answer `Done.`, unless a script or a policy says otherwise."""
+    async with FakeEndpoint(*script, policy=policy or (lambda _: says("Done."))) as endpoint:
+        home = Home(tmp_path / "home")
+        home.ensure()
+        write_home(home.path, endpoint.url)
+        engine = Engine(home=home, telemetry=Telemetry(metrics=True))
+        async with engine, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+            app, listener = application(engine, home), bound("127.0.0.1", 0)
+            admin = await engine.front.access.create(NewToken("admin", SCOPES))
+            async with to_anyone(app, listener, (), ("https://console.example",)):
+                yield Offered(engine, home, endpoint, app, listener.getsockname()[1], http, admin.secret)
+
+
+def write_home(home: Path, url: str) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.yaml").write_text(f"{{providers: {{fake: {{base_url: '{url}', api_key: x}}}}}}")
+    for name, settings in (("one", SETTINGS), ("two", SETTINGS), ("asking", ASKING)):
+        folder = home / "agents" / name
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(f"name: {name}\nmodel: fake/m\n{settings}")
+
+
+def wants_a_file() -> Behaviour:
+    """The answer of a model that wants to write a file."""
+    return calls(fragment(0, "call_1", "write_file", '{"path": "x.txt", "content": "hello"}'))

@@ -1,0 +1,192 @@
+"""What OpenAI's clients are told when something is wrong, in the words that they know."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.fake_endpoint import DONE, Answer, delta, usage
+from tests.surfaces.http.compatible import in_time, talking
+from treadle.domain.quotas import Quotas
+
+GO: list[Any] = [{"role": "user", "content": "Go."}]
+CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+
+
+def test_agents_are_listed_as_models(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with talking(tmp_path) as talk:
+            models = (await talk.client.models.list()).data
+            assert [model.id for model in models] == ["asking", "one", "two"]
+            assert {(model.object, model.owned_by) for model in models} == {("model", "treadle")}
+            assert (await talk.client.models.retrieve("one")).id == "one"
+            limited = talk.another(await talk.server.mint("run", agents=["two"]))
+            assert [model.id for model in (await limited.models.list()).data] == ["two"]
+            with pytest.raises(openai.NotFoundError):
+                await limited.models.retrieve("one")
+            with pytest.raises(openai.NotFoundError):
+                await limited.chat.completions.create(model="one", messages=GO)
+
+    in_time(perform())
+
+
+def test_their_client_raises_what_it_knows(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with talking(tmp_path) as talk:
+            create = talk.client.chat.completions.create
+            with pytest.raises(openai.AuthenticationError) as unknown:
+                await talk.another("trd_wrong").chat.completions.create(model="one", messages=GO)
+            assert unknown.value.code == "invalid_api_key"
+            reader = talk.another(await talk.server.mint("read"))
+            with pytest.raises(openai.PermissionDeniedError):
+                await reader.chat.completions.create(model="one", messages=GO)
+            with pytest.raises(openai.NotFoundError) as missing:
+                await create(model="nobody", messages=GO)
+            assert missing.value.code == "model_not_found"
+            with pytest.raises(openai.BadRequestError) as wrong:
+                await create(model="one", messages=[])
+            assert wrong.value.param == "messages"
+
+    in_time(perform())
+
+
+def test_what_is_spent_is_a_limit_of_theirs(tmp_path: Path) -> None:
+    much = Answer([delta(role="assistant", content="Fine."), delta(finish="stop"), usage(60_000), DONE])
+
+    async def perform() -> None:
+        async with talking(tmp_path, much) as talk:
+            poor = talk.another(await talk.server.mint("run", quotas=Quotas(max_llm_tokens_per_hour=50_000)))
+            await poor.chat.completions.create(model="one", messages=GO)
+            with pytest.raises(openai.RateLimitError) as spent:
+                await poor.chat.completions.create(model="one", messages=GO)
+            assert spent.value.code == "rate_limit_exceeded"
+            assert int(spent.value.response.headers["retry-after"]) > 0
+            tiny = talk.another(await talk.server.mint("run", quotas=Quotas(max_llm_tokens_per_hour=1)))
+            with pytest.raises(openai.RateLimitError, match="quota_exceeded") as ended:
+                await tiny.chat.completions.create(model="one", messages=GO)
+            assert ended.value.response.headers["x-should-retry"] == "false"
+            broke = talk.another(await talk.server.mint("run", quotas=Quotas(credits=0)))
+            with pytest.raises(openai.RateLimitError) as out_of_money:
+                await broke.chat.completions.create(model="one", messages=GO)
+            assert out_of_money.value.code == "insufficient_quota"
+            assert out_of_money.value.response.headers["x-should-retry"] == "false"
+
+    in_time(perform())
+
+
+def test_an_agent_that_is_paused_is_not_asked_again_and_again(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with talking(tmp_path) as talk:
+            await talk.engine.service.set_agent_state("one", "paused")
+            with pytest.raises(openai.ConflictError, match="paused") as refused:
+                await talk.client.chat.completions.create(model="one", messages=GO)
+            assert refused.value.response.headers["x-should-retry"] == "false"
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize(
+    ("param", "value"),
+    [
+        ("n", 2), ("logprobs", True), ("top_logprobs", 3), ("stop", ["."]), ("audio", {"voice": "x"}),
+        ("modalities", ["text", "audio"]), ("logit_bias", {"1": 1}), ("top_p", 0.5), ("frequency_penalty", 1),
+        ("presence_penalty", 1), ("prediction", {"type": "content"}), ("web_search_options", {}),
+        ("functions", [{"name": "x"}]), ("tools", [{"type": "function"}]), ("tool_choice", "required"),
+        ("max_tokens", 0), ("max_tokens", "many"), ("temperature", 3), ("temperature", -1),
+        ("max_completion_tokens", -1), ("reasoning_effort", "huge"),
+        ("response_format", {"type": "json_schema"}),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nothing"}}}),
+        ("messages", "Go."), ("messages", [{"role": "assistant", "content": "Hi."}]), ("messages", []),
+        ("messages", [{"role": "user", "content": "  "}]), ("model", 3),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_by_its_name(tmp_path: Path, param: str, value: Any) -> None:
+    async def perform() -> None:
+        async with talking(tmp_path) as talk:
+            reply = await talk.server.ask("POST", CHAT, {"model": "one", "messages": GO} | {param: value})
+            assert reply.status == 400
+            error = reply.json["error"]
+            assert (error["param"] or "").split(".")[0].split("[")[0] == param
+            assert error["type"] == "invalid_request_error"
+            assert error["message"]
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize(
+    ("param", "value"),
+    [
+        ("tools", [{"type": "web_search"}]), ("tool_choice", {"type": "function"}), ("top_p", 0.5),
+        ("include", ["message.output_text.logprobs"]), ("top_logprobs", 2), ("prompt", {"id": "x"}),
+        ("input", []), ("input", [{"type": "item_reference", "id": "x"}]), ("input", [{"type": "nonsense"}]),
+        ("input", [{"content": "who says this?"}]), ("input", 3), ("max_output_tokens", 0), ("temperature", 9),
+        ("input", [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]),
+        ("input", [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x.test/x.png"}]}]),
+        ("text", {"format": {"type": "json_schema"}}),
+    ],
+)  # fmt: skip
+def test_the_same_of_responses(tmp_path: Path, param: str, value: Any) -> None:
+    async def perform() -> None:
+        async with talking(tmp_path) as talk:
+            reply = await talk.server.ask("POST", RESPONSES, {"model": "one", "input": "Go."} | {param: value})
+            assert reply.status == 400
+            error = reply.json["error"]
+            assert (error["param"] or "").split(".")[0].split("[")[0] == param
+            assert error["message"]
+
+    in_time(perform())
+
+
+def test_what_nobody_knows_is_ignored(tmp_path: Path) -> None:
+    unknown = {"store": False, "user": "u", "seed": 7, "service_tier": "auto", "wholly_new": {"x": 1}}
+    harmless = {"n": 1, "top_p": 1, "logprobs": False, "stop": None, "tools": [], "modalities": ["text"]}
+
+    async def perform() -> None:
+        async with talking(tmp_path) as talk:
+            chat = {"model": "one", "messages": GO} | unknown | harmless
+            assert (await talk.server.ask("POST", CHAT, chat)).status == 200
+            told = {"model": "one", "input": "Go.", "truncation": "auto"} | unknown
+            assert (await talk.server.ask("POST", RESPONSES, told)).status == 200
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize("path", [CHAT, RESPONSES])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"model": "one"}'])
+def test_a_body_that_is_none_is_refused(tmp_path: Path, path: str, body: bytes) -> None:
+    async def perform() -> None:
+        async with talking(tmp_path) as talk:
+            reply = await talk.server.ask("POST", path, body)
+            assert reply.status == 400
+            assert set(reply.json["error"]) == {"message", "type", "param", "code"}
+
+    in_time(perform())
+
+
+def test_every_error_of_these_paths_has_their_shape(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with talking(tmp_path) as talk:
+            ask = talk.server.ask
+            found = [
+                (401, await ask("GET", "/v1/models", token="")),
+                (401, await ask("POST", CHAT, {}, token="trd_x")),
+                (403, await ask("GET", "/v1/models", Origin="https://evil.example")),
+                (421, await ask("GET", "/v1/models", Host="evil.example")),
+                (404, await ask("GET", "/v1/models/nobody")),
+                (404, await ask("GET", "/v1/responses/resp_run_none")),
+                (404, await ask("GET", "/v1/responses/nothing")),
+                (404, await ask("POST", "/v1/responses/resp_run_none/cancel")),
+                (405, await ask("DELETE", "/v1/responses/resp_run_none")),
+                (405, await ask("GET", CHAT)),
+                (400, await ask("POST", CHAT, {}, Idempotency_Key="x" * 300)),
+            ]
+            for status, reply in found:
+                assert reply.status == status, reply
+                assert reply.headers["content-type"] == "application/json"
+                assert set(json.loads(reply.body)["error"]) == {"message", "type", "param", "code"}
+            assert (await ask("GET", "/v1/runs/none")).problem == "UnknownRun"
+
+    in_time(perform())

@@ -1,0 +1,207 @@
+"""What a stranger can make the server wait for, or keep: not much, and it says so."""
+
+import asyncio
+import json
+import resource
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.fake_endpoint import DONE, PAUSE, Answer, delta
+from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.test_access import in_time
+from treadle.surfaces.http import server as serving
+from treadle.surfaces.http.application import MOST_BYTES
+
+Bytes = bytes
+Quick = Callable[[str, float], None]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Quick:
+    """So that a test need not wait as long as a stranger may."""
+
+    def set_to(name: str, seconds: float) -> None:
+        monkeypatch.setattr(serving, name, seconds)
+
+    return set_to
+
+
+async def exchange(server: Offered, *pieces: Bytes, pause: float = 0.0, bytes: int | None = None) -> Bytes:
+    """All that is answered to these bytes, or so many of it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    answering = asyncio.ensure_future(reader.read() if bytes is None else reader.readexactly(bytes))
+    for piece in pieces:
+        with suppress(ConnectionError):
+            writer.write(piece)
+            await writer.drain()
+        await asyncio.sleep(pause)
+        if answering.done():
+            break
+    try:
+        return await answering
+    finally:
+        writer.close()
+
+
+def head(server: Offered, line: str = "GET /v1/agents", *headers: str) -> bytes:
+    lines = [f"{line} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {server.token}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def problem(answer: bytes) -> str:
+    """The kind of problem in a raw answer."""
+    top, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in top.lower(), answer[:300]
+    return json.loads(body)["type"].removeprefix("urn:treadle:problem:")
+
+
+def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            said = b'{"message": "' + b"x" * MOST_BYTES + b'"}'
+            for headers in ({}, {"Idempotency_Key": "k"}):
+                reply = await server.ask("POST", "/v1/agents/one/runs", said, **headers)
+                assert reply.status == 413
+                assert reply.problem
+            as_json = ("POST /v1/agents/one/runs", "Content-Type: application/json")
+            told = head(server, *as_json, "Content-Length: 1000000000")
+            assert (await exchange(server, told, bytes=12)) == b"HTTP/1.1 413"
+            # one that does not say how large it is, and goes on for ever
+            told = head(server, *as_json, "Transfer-Encoding: chunked")
+            chunk = b"%x\r\n%b\r\n" % (2**20, b" " * 2**20)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            assert await exchange(server, told, *([chunk] * 200), bytes=12) == b"HTTP/1.1 413"
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000
+            long = await server.ask("POST", "/v1/agents/one/runs", {"message": "x" * 128_001})
+            assert long.status == 400
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"message": "x", "overrides": {"output": {"a":'])
+def test_what_is_nested_too_deeply_is_refused(tmp_path: Path, opening: bytes) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            for path in ("/v1/agents/one/runs", "/v1/agents", "/v1/tokens", "/v1/submissions"):
+                reply = await server.ask("POST", path, opening * 200_000)
+                assert reply.status == 400, (path, reply)
+                assert reply.problem
+            assert (await server.ask("GET", "/healthz")).status == 200
+
+    in_time(perform())
+
+
+def test_a_head_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            for long in (b"X-Long: ", b""):
+                said = head(server)[:-2] + long + (b"y" * 1000 + (b"" if long else b": z\r\n")) * 100
+                answer = await exchange(server, said)
+                assert answer.startswith(b"HTTP/1.1 431 "), answer[:100]
+                assert problem(answer) == "HeadTooLong"
+
+    in_time(perform())
+
+
+def test_who_is_slow_with_the_head_is_hung_up_on(tmp_path: Path, quick: Quick) -> None:
+    async def perform() -> None:
+        quick("HEADER_SECONDS", 0.3)
+        async with offered(tmp_path) as server:
+            assert problem(await exchange(server, b"GET /v1/agents HT")) == "TooSlow"
+            assert await exchange(server, b"") == b""
+            # a second request on the same connection is bounded too
+            answer = await exchange(server, head(server), b"GET / HTTP/1.1\r\nX-Slow: ", pause=0.1)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"HTTP/1.1 408 " in answer
+            # byte after byte does not help
+            assert b" 408 " in await exchange(server, *[Bytes([each]) for each in head(server)], pause=0.02)
+
+    in_time(perform())
+
+
+def test_who_is_slow_with_the_body_is_told_so(tmp_path: Path, quick: Quick) -> None:
+    async def perform() -> None:
+        quick("BODY_SECONDS", 0.3)
+        quick("LONGEST_BODY_SECONDS", 1.0)
+        async with offered(tmp_path) as server:
+            said = ("Content-Type: application/json", "Content-Length: 1000")
+            told = head(server, "POST /v1/agents/one/runs", *said)
+            keyed = head(server, "POST /v1/agents/one/runs", *said, "Idempotency-Key: slow")
+            for begun in (told, keyed):
+                answer = await exchange(server, begun, b'{"message"')
+                assert answer.startswith(b"HTTP/1.1 408 ")
+                assert problem(answer) == "TooSlow"
+            assert b" 408 " in await exchange(server, told, *([b" "] * 20), pause=0.1)
+            # half a body has claimed no key
+            reply = await server.ask("POST", "/v1/agents/one/runs", {"message": "x"}, Idempotency_Key="slow")
+            assert reply.status == 202
+
+    in_time(perform())
+
+
+def test_what_is_no_http_is_refused(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            for said in (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"HELO there\r\n\r\n", b"GET\r\n\r\n"):
+                assert problem(await exchange(server, said)) == "NoRequest"
+            both = head(server, "POST /v1/agents", "Content-Length: 3", "Transfer-Encoding: chunked")
+            assert b"HTTP/1.1 400 " in await exchange(server, both, b"0\r\n\r\nGET /v1/tokens HTTP/1.1\r\n\r\n")
+
+    in_time(perform())
+
+
+def test_requests_in_a_row_are_answered_in_that_order(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            last = head(server, "GET /v1/nowhere", "Connection: close")
+            answer = await exchange(server, head(server, "GET /healthz") * 20 + head(server) * 20 + last)
+            assert answer.count(b"HTTP/1.1 200 ") == 40
+            assert answer.count(b"HTTP/1.1 404 ") == 1
+            assert answer.rindex(b"HTTP/1.1 200 ") < answer.rindex(b"HTTP/1.1 404 ")
+            assert answer.rindex(b'"status":"ok"') < answer.index(b'"items"')
+
+    in_time(perform())
+
+
+def test_too_many_connections_are_told_to_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(20)]
+            await asyncio.sleep(0.1)
+            monkeypatch.setattr(serving.Bounded, "most", 20)
+            answer = await exchange(server)
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after: " in answer
+            for _, writer in held:
+                writer.close()
+            await asyncio.sleep(0.1)
+            assert (await server.ask("GET", "/v1/agents")).status == 200
+
+    in_time(perform())
+
+
+def test_who_leaves_while_waiting_is_not_waited_for(tmp_path: Path) -> None:
+    """Whoever asks with `wait` and goes leaves nothing behind, and the run goes on."""
+
+    async def perform() -> None:
+        slow = Answer([delta(content="D"), PAUSE, delta(content="one."), delta(finish="stop"), DONE])
+        async with offered(tmp_path, slow) as server:
+            before = len(asyncio.all_tasks())
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            body = b'{"message": "x"}'
+            said = ("Content-Type: application/json", f"Content-Length: {len(body)}")
+            writer.write(head(server, "POST /v1/agents/one/runs?wait=600", *said) + body)
+            while not (runs := (await server.ask("GET", "/v1/runs?status=running")).json["items"]):
+                pass
+            during = len(asyncio.all_tasks())
+            writer.close()
+            await asyncio.sleep(0.1)
+            assert len(asyncio.all_tasks()) < during
+            assert before <= during
+            server.endpoint.go_on.set()
+            assert (await server.until(runs[0]["run_id"], "completed"))["result"]["text"] == "Done."
+
+    in_time(perform())

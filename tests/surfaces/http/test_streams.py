@@ -1,0 +1,292 @@
+"""Streams: without a gap and without a double, whoever falls away, and for nobody who may not see them."""
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fake_endpoint import DONE, PAUSE, Answer, Request, delta, fragment, says
+from tests.surfaces.http.offered import Offered, offered, wants_a_file
+from tests.surfaces.http.sse import Sent, Wire
+from tests.surfaces.http.test_access import in_time
+from treadle.surfaces.http import streams
+
+STEPS = 6
+WORDS = [f"word{number} " for number in range(40)]
+
+
+def steps_and_words(request: Request) -> Answer:
+    """A model that looks into the workspace some times, with words in between, and then answers at length."""
+    turns = sum("tool_calls" in message for message in request.json["messages"])
+    if turns < STEPS:
+        call = fragment(0, f"call_{turns}", "glob", f'{{"pattern": "*.{turns}"}}')
+        said = [delta(content=word) for word in WORDS[:10]]
+        return Answer([*said, delta(tool_calls=[call]), delta(finish="tool_calls"), DONE])
+    return Answer([*(delta(content=word) for word in WORDS), delta(finish="stop"), DONE])
+
+
+async def working(server: Offered) -> str:
+    """A run with many events; its id."""
+    agent = {"name": "busy", "model": "fake/m", "tools": ["glob"], "memory": {"remember": False, "recall": 0}}
+    assert (await server.ask("POST", "/v1/agents", agent)).status == 201
+    return await server.begin("busy")
+
+
+def assert_whole(sent: list[Sent]) -> None:
+    """All durable events once, in order, up to the end."""
+    durable = [int(each.id) for each in sent if each.id is not None]
+    assert durable == list(range(1, len(durable) + 1))
+    assert [each.data["sequence"] for each in sent if each.id is not None] == durable
+    assert sent[-1].type == "run_end"
+
+
+def test_cut_at_any_byte_it_goes_on_without_a_gap(tmp_path: Path) -> None:
+    chance = random.Random(7)
+
+    async def perform() -> None:
+        async with offered(tmp_path, policy=steps_and_words) as server:
+            run_id = await working(server)
+            sent: list[Sent] = []
+            cuts = 0
+            while not sent or sent[-1].type != "run_end":
+                last = next((each.id for each in reversed(sent) if each.id is not None), None)
+                wire = await Wire.open(server.port, f"/v1/runs/{run_id}/events", server.token, last)
+                assert wire.status == 200
+                some = wire.events(most_bytes=chance.randrange(1, 4000))
+                sent += [each async for each in some if each.id is not None]
+                wire.writer.transport.abort()
+                cuts += 1
+            assert cuts > 10
+            assert_whole(sent)
+            assert len(server.app.streams) <= cuts
+            for _ in range(50):
+                await asyncio.sleep(0.02)
+            assert len(server.app.streams) == 0  # nothing is left of those that fell away
+            done = await Wire.open(server.port, f"/v1/runs/{run_id}/events", server.token, sent[-1].id)
+            assert done.status == 204
+            await done.close()
+
+    in_time(perform())
+
+
+def test_who_comes_late_is_given_the_text_in_flight_once(tmp_path: Path) -> None:
+    half = len(WORDS) // 2
+    pieces = [*(delta(content=word) for word in WORDS[:half]), PAUSE]
+    slow = Answer([*pieces, *(delta(content=word) for word in WORDS[half:]), delta(finish="stop"), DONE])
+
+    async def perform() -> None:
+        async with offered(tmp_path, slow) as server:
+            run_id = await server.begin()
+            path = f"/v1/runs/{run_id}/events"
+            first = await Wire.open(server.port, path, server.token)
+            early = [each async for each in until_words(first, half)]
+            late = [await Wire.open(server.port, path, server.token) for _ in range(5)]
+            begun = [await until_a_word(wire) for wire in late]
+            server.endpoint.go_on.set()
+            text = "".join(WORDS)
+            for wire, sent in zip([first, *late], [early, *begun], strict=True):
+                sent += [each async for each in wire.events()]
+                tokens = [each.data["data"] for each in sent if each.type == "token"]
+                assert "".join(token["text"] for token in tokens) == text
+                assert [token["offset"] for token in tokens] == offsets(tokens)
+                assert sent[-1].data["data"]["text"] == text
+                assert_whole(sent)
+                await wire.close()
+
+    in_time(perform())
+
+
+def offsets(tokens: list[Any]) -> list[int]:
+    """Where each begins, if none is missing and none comes twice."""
+    at = 0
+    found: list[int] = []
+    for token in tokens:
+        found.append(at)
+        at += len(token["text"])
+    return found
+
+
+async def until_words(wire: Wire, count: int) -> AsyncGenerator[Sent, None]:
+    seen = 0
+    async for each in wire.events():
+        yield each
+        seen += len(each.data["data"]["text"].split()) if each.type == "token" else 0
+        if seen == count:
+            return
+
+
+async def until_a_word(wire: Wire) -> list[Sent]:
+    """What comes first, which ends with the text in flight."""
+    return [each async for each in until_words(wire, len(WORDS) // 2)]
+
+
+def test_a_slow_reader_is_cut_off_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is not slowed; the reader is told, and misses nothing that is durable."""
+    long = Answer([*(delta(content="x" * 2000) for _ in range(3000)), delta(finish="stop"), DONE])
+
+    async def perform() -> None:
+        async with offered(tmp_path, long) as server:
+            monkeypatch.setattr(type(server.engine.service).batches, "__defaults__", (0, 50))
+            run_id = await server.begin()
+            path = f"/v1/runs/{run_id}/events"
+            slow = await Wire.open(server.port, path, server.token, limit=1024)
+            await server.until(run_id, "completed")  # though nobody reads
+            sent = [each async for each in slow.events()]
+            assert sent[-1].type == "stream_reset"
+            assert sent[-1].id is None
+            await slow.close()
+            last = next((each.id for each in reversed(sent) if each.id is not None), None)
+            again = await Wire.open(server.port, path, server.token, last)
+            kept = [each for each in sent if each.id is not None]
+            assert_whole([*kept, *[each async for each in again.events()]])
+            await again.close()
+
+    in_time(perform())
+
+
+def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "FAREWELL_SECONDS", 0.3)
+    long = Answer([*(delta(content="x" * 4000) for _ in range(3000)), delta(finish="stop"), DONE])
+
+    async def perform() -> None:
+        async with offered(tmp_path, long) as server:
+            token = await server.mint("read")
+            run_id = await server.begin()
+            wire = await Wire.open(server.port, f"/v1/runs/{run_id}/events", token, limit=1024)
+            await server.until(run_id, "completed")
+            assert len(server.app.streams) == 1
+            [_, mine] = (await server.ask("GET", "/v1/tokens")).json["items"]
+            await server.ask("DELETE", f"/v1/tokens/{mine['token_id']}")
+            for _ in range(50):
+                await asyncio.sleep(0.02)
+            assert len(server.app.streams) == 0
+            assert not (await wire.reader.read()).endswith(b"0\r\n\r\n")  # it was not taken to its end
+            await wire.close()
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_revoked_token_loses_its_streams(tmp_path: Path, elsewhere: bool) -> None:
+    """At once; and within five seconds where another process has revoked it."""
+
+    async def perform() -> None:
+        async with offered(tmp_path, wants_a_file()) as server:
+            token = await server.mint("read", "run")
+            run_id = await server.begin("asking")
+            await server.until(run_id, "waiting")
+            wires = [
+                await Wire.open(server.port, path, token)
+                for path in (f"/v1/runs/{run_id}/events", "/v1/events", "/v1/agents/asking/events")
+            ]
+            [mine] = [each for each in await server.engine.front.access.list() if each.name == "somebody"]
+            if elsewhere:  # as another process would
+                with closing(sqlite3.connect(server.home.path / "treadle.db")) as database:
+                    database.execute("UPDATE tokens SET revoked_at = 1 WHERE token_id = ?", (mine.token_id,))
+                    database.commit()
+            else:
+                await server.engine.front.access.revoke(mine.token_id)
+            async with asyncio.timeout(5 if elsewhere else 0.5):
+                for wire in wires:
+                    async for _ in wire.events():
+                        pass
+            for wire in wires:
+                await wire.close()
+            again = await Wire.open(server.port, "/v1/events", token)
+            assert again.status == 401
+            await again.close()
+
+    in_time(perform())
+
+
+def test_a_quiet_stream_has_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.05)
+
+    async def perform() -> None:
+        async with offered(tmp_path, wants_a_file()) as server:
+            run_id = await server.begin("asking")
+            await server.until(run_id, "waiting")
+            wires = [
+                await Wire.open(server.port, path, server.token)
+                for path in (f"/v1/runs/{run_id}/events", "/v1/events")
+            ]
+            reading = [asyncio.ensure_future(drain(wire)) for wire in wires]
+            await asyncio.sleep(0.6)
+            assert all(wire.comments >= 3 for wire in wires)
+            metrics = (await server.ask("GET", "/metrics")).body.decode()
+            assert "treadle_sse_streams_open 2" in metrics
+            await server.ask("POST", f"/v1/runs/{run_id}/cancel")
+            assert (await reading[0])[-1].type == "run_end"
+            reading[1].cancel()
+            for wire in wires:
+                await wire.close()
+
+    in_time(perform())
+
+
+async def drain(wire: Wire) -> list[Sent]:
+    return [each async for each in wire.events()]
+
+
+def test_the_feed_is_in_the_order_of_commits_without_a_gap(tmp_path: Path) -> None:
+    chance = random.Random(3)
+
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            begin = (await server.ask("GET", "/v1/runs")).json["items"]
+            assert begin == []
+            wanted = 12
+            runs = [asyncio.ensure_future(server.begin(["one", "two"][number % 2])) for number in range(wanted)]
+            feeds: dict[str, list[Sent]] = {"/v1/events": [], "/v1/agents/one/events": []}
+            for path, sent in feeds.items():
+                ends = wanted if path == "/v1/events" else wanted // 2
+                while sum(each.type == "run_end" for each in sent) < ends:
+                    last = sent[-1].id if sent else "0"
+                    wire = await Wire.open(server.port, path, server.token, last)
+                    async for each in wire.events(most_bytes=chance.randrange(1, 3000)):
+                        sent.append(each)
+                        if sum(each.type == "run_end" for each in sent) == ends:
+                            break
+                    wire.writer.transport.abort()
+            ids = [await run for run in runs]
+            for path, sent in feeds.items():
+                positions = [int(each.id or 0) for each in sent]
+                assert positions == sorted(set(positions))
+                of_runs = {each.data["run_id"] for each in sent}
+                assert of_runs == set(ids if path == "/v1/events" else ids[::2])
+                for run_id in of_runs:
+                    sequences = [each.data["sequence"] for each in sent if each.data["run_id"] == run_id]
+                    assert sequences == list(range(1, len(sequences) + 1))
+            wrong = await Wire.open(server.port, "/v1/events", server.token, "999999")
+            first = await anext(aiter(wrong.events()))
+            assert (first.type, first.id) == ("stream_reset", None)
+            await wrong.close()
+            for cursor in ("x", "-1", "1.5", "9" * 30, "٣"):
+                reply = await server.ask("GET", "/v1/events", Last_Event_ID=cursor.encode().decode("latin-1"))
+                assert reply.problem == "WrongCursor"
+
+    in_time(perform())
+
+
+def test_an_id_that_was_never_there_begins_anew(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path, says("Hello.")) as server:
+            run_id = await server.begin()
+            await server.until(run_id, "completed")
+            wire = await Wire.open(server.port, f"/v1/runs/{run_id}/events", server.token, "5000")
+            sent = [each async for each in wire.events()]
+            assert sent[0].type == "stream_reset"
+            assert_whole(sent[1:])
+            await wire.close()
+            zero = await Wire.open(server.port, f"/v1/runs/{run_id}/events?after=3", server.token, "0")
+            assert_whole([each async for each in zero.events()])
+            await zero.close()
+
+    in_time(perform())

@@ -1,0 +1,152 @@
+"""`treadle schedules`, `hooks` and `webhooks`, with and without a server that owns the home."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from standardwebhooks import Webhook
+
+from tests.automation.receiver import receiver
+from tests.automation.served import signed
+from tests.fake_endpoint import FakeEndpoint, says
+from tests.surfaces.shell import PATIENCE, Shell
+
+
+@asynccontextmanager
+async def serving(shell: Shell) -> AsyncGenerator[str, None]:
+    """The address of a `treadle serve` of its own."""
+    process = shell.start("serve", "--port", "0", "--json")
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield json.loads(await asyncio.to_thread(process.stdout.readline))["url"]
+    finally:
+        process.terminate()
+        await asyncio.to_thread(process.communicate, None, PATIENCE)
+
+
+def test_schedules_are_kept_without_a_server(shell: Shell) -> None:
+    async def story() -> None:
+        shell.configure()
+        assert "no schedules yet" in (await shell("schedules", "list")).err
+        [made] = (
+            await shell("schedules", "add", "0 9 * * 1-5", "Good morning", "--zone", "Asia/Tokyo", "--json")
+        ).json
+        assert (await shell("schedules", "add", "900", "look", "--session", "mine")).code == 0
+        listed = (await shell("schedules", "list", "--json")).json
+        assert [each["every"] for each in listed] == ["0 9 * * 1-5", 900.0]
+        assert "Asia/Tokyo" in (await shell("schedules", "list")).out
+        coming = (await shell("schedules", "next", "-n", "5", "--json")).json
+        assert len(coming) == 5
+        assert [each["at"] for each in coming] == sorted(each["at"] for each in coming)
+        assert (await shell("schedules", "pause", made["schedule_id"])).code == 0
+        assert (await shell("schedules", "list", "--json")).json[0]["paused"] is True
+        assert (await shell("schedules", "resume", made["schedule_id"])).code == 0
+        assert (await shell("schedules", "remove", made["schedule_id"])).code == 0
+        assert len((await shell("schedules", "list", "--json")).json) == 1
+        wrong = await shell("schedules", "add", "@daily", "look")
+        assert wrong.code == 2
+        assert "accepted: seconds, text such as 15m, or a cron expression" in wrong.complaint
+        unknown = await shell("schedules", "add", "60", "look", "-a", "nobody")
+        assert unknown.code == 2
+        assert "No agent is called `nobody`" in unknown.complaint
+
+    asyncio.run(story())
+
+
+def test_the_server_fires_schedules_and_heartbeats_and_commands_attach_to_it(shell: Shell) -> None:
+    async def story() -> None:
+        async with FakeEndpoint(policy=lambda _: says("done")) as model:
+            shell.url = model.url
+            shell.configure()
+            agent = "name: beating\nmodel: fake/m\nheartbeat: {every: 1, message: 'are you there?'}\n"
+            shell.write("agents/beating/config.yaml", agent)
+            async with serving(shell):
+                [made] = (await shell("schedules", "add", "1", "by the clock", "--json")).json
+                deadline = time.monotonic() + 15
+                asked: set[str] = set()
+                while time.monotonic() < deadline and not {"by the clock", "are you there?"} <= asked:
+                    await asyncio.sleep(0.1)
+                    asked = {request.json["messages"][-1]["content"] for request in model.requests}
+                assert {"by the clock", "are you there?"} <= asked
+                listed = {each["schedule_id"]: each for each in (await shell("schedules", "list", "--json")).json}
+                assert listed[made["schedule_id"]]["run_id"] is not None
+                assert listed["heartbeat-beating"]["is_heartbeat"] is True
+                refused = await shell("schedules", "remove", "heartbeat-beating")
+                assert "stands in the file of the agent `beating`" in refused.complaint
+                assert (await shell("schedules", "pause", "heartbeat-beating")).code == 0
+                assert (await shell("schedules", "remove", made["schedule_id"])).code == 0
+                unknown = await shell("schedules", "remove", made["schedule_id"])
+                assert unknown.code == 2
+                assert "There is no schedule" in unknown.complaint
+
+    asyncio.run(story())
+
+
+async def _send(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
+    async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as response:
+        return response.status, await response.json(content_type=None)
+
+
+@pytest.mark.parametrize("attached", [False, True], ids=["before the server", "through the server"])
+def test_what_comes_in_through_a_hook_goes_out_through_a_webhook(shell: Shell, attached: bool) -> None:
+    async def story() -> None:
+        async with FakeEndpoint(says("seen")) as model, receiver() as other:
+            shell.url = model.url
+            shell.configure()
+
+            async def made() -> tuple[Any, Any]:
+                text = ("--message", "issue {{payload.n}}", "--session", "issue-{{payload.n}}")
+                hook = await shell("hooks", "add", "tracker", *text, "--json")
+                webhook = await shell("webhooks", "add", other.url, "-e", "run_end", "--json")
+                return hook.json[0], webhook.json[0]
+
+            before = None if attached else await made()
+            async with serving(shell) as url:
+                hook, webhook = before or await made()
+                assert hook["secret"] not in (await shell("hooks", "list", "--json")).out
+                headers = signed(hook["secret"], "msg_1", b'{"n": 7}', time.time())
+                status, ticket = await _send(url + hook["path"], b'{"n": 7}', headers)
+                assert status == 202, ticket
+                assert (await _send(url + hook["path"], b'{"n": 7}', headers))[0] == 409
+                [received] = await other.until(1)
+                sent = Webhook(webhook["secret"]).verify(received.body, received.headers)
+                assert (sent["type"], sent["run_id"]) == ("run_end", ticket["run_id"])
+                assert model.requests[0].json["messages"][-1]["content"] == "issue 7"
+                assert (await shell("hooks", "rotate", hook["hook_id"])).out.startswith("whsec_")
+                later = signed(hook["secret"], "msg_2", b"{}", time.time())
+                assert (await _send(url + hook["path"], b"{}", later))[0] == 401
+                assert (await shell("hooks", "remove", hook["hook_id"])).code == 0
+                assert "has given up nothing" in (await shell("webhooks", "dead", webhook["webhook_id"])).err
+                assert (await shell("webhooks", "retry", webhook["webhook_id"])).code == 0
+                assert "latest" in (await shell("webhooks", "list")).out
+                assert (await shell("webhooks", "remove", webhook["webhook_id"])).code == 0
+            assert "no hooks yet" in (await shell("hooks", "list")).err
+            assert "no webhooks yet" in (await shell("webhooks", "list")).err
+
+    asyncio.run(story())
+
+
+def test_what_is_wrong_is_told_in_one_line(shell: Shell) -> None:
+    async def story() -> None:
+        shell.configure()
+        for arguments, told in (
+            (("hooks", "add", "x", "--message", "{{code()}}"), "no place that can be filled"),
+            (("hooks", "remove", "hok_none"), "There is no hook hok_none"),
+            (("hooks", "rotate", "hok_none"), "treadle hooks list"),
+            (("webhooks", "add", "ftp://x"), "cannot be sent to"),
+            (("webhooks", "add", "http://x", "-e", "token"), "No event that is kept is called token"),
+            (("webhooks", "add", "http://x", "-a", "nobody"), "No agent is called `nobody`"),
+            (("webhooks", "dead", "whk_none"), "There is no webhook whk_none"),
+            (("webhooks", "retry", "whk_none"), "There is no webhook whk_none"),
+        ):
+            done = await shell(*arguments)
+            assert done.code == 2, arguments
+            assert told in done.complaint
+
+    asyncio.run(story())

@@ -1,0 +1,104 @@
+"""`treadle tokens` and `treadle serve`: who may ask, and where."""
+
+import json
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.surfaces.http.process import Serving
+from tests.surfaces.http.test_access import in_time
+from tests.surfaces.shell import Shell
+
+
+def test_tokens_are_made_listed_and_revoked(shell: Shell) -> None:
+    async def perform() -> None:
+        shell.configure()
+        assert "no access tokens yet" in (await shell("tokens", "list")).err
+        made = await shell("tokens", "create", "ci", "--scope", "read", "--scope", "run", "-a", "default")
+        assert made.out.startswith("trd_")
+        assert made.out.count("\n") == 1
+        assert "only time" in made.err
+        full = ["--expires", "90d", "--tokens-per-hour", "1000", "--tool-calls-per-minute", "5", "--credits", "2.5"]
+        other = (await shell("tokens", "create", "all", "--scope", "admin", "--json", *full)).json[0]
+        assert other["quotas"] == {
+            "max_llm_tokens_per_hour": 1000,
+            "max_tool_calls_per_minute": 5,
+            "credits": 2.5,
+        }
+        listed = await shell("tokens", "list", "--json")
+        assert [(each["name"], each["scopes"], each["agents"]) for each in listed.json] == [
+            ("ci", ["read", "run"], ["default"]),
+            ("all", ["admin"], None),
+        ]
+        for text in (listed.out, (await shell("tokens", "list")).out):
+            assert made.out.strip() not in text
+            assert other["token"] not in text
+        assert (await shell("tokens", "revoke", other["token_id"])).code == 0
+        assert "revoked" in (await shell("tokens", "list")).out
+        assert "no token" in (await shell("tokens", "revoke", "all")).complaint  # by its name: it is gone
+        assert "the token itself" in (await shell("tokens", "revoke", made.out.strip())).complaint
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["create", " "], "needs a name"),
+        (["create", "x", "--expires", "soon"], "--expires is `soon`"),
+        (["create", "x", "--expires", "0s"], "expired already"),
+        (["create", "x", "--agent", "nobody"], "No agent is called `nobody`"),
+        (["create", "x", "--agent", "default", "--scope", "admin"], "for all agents"),
+        (["create", "x", "--tokens-per-hour", "0"], "must be above 0"),
+        (["revoke", "tok_x"], "no token `tok_x`"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(shell: Shell, arguments: list[str], complaint: str) -> None:
+    async def perform() -> None:
+        shell.configure()
+        done = await shell("tokens", *arguments)
+        assert done.code == 2
+        assert complaint in done.complaint
+        assert (await shell("tokens", "list", "--json")).json == []
+
+    in_time(perform())
+
+
+def test_the_first_start_shows_a_token_that_works(shell: Shell) -> None:
+    serving = Serving(shell.configure())
+    serving.start()
+    request = Request(f"{serving.url}/v1/agents", headers={"Authorization": f"Bearer {serving.token}"})
+    with urlopen(request) as response:
+        assert [each["agent"]["name"] for each in json.load(response)["items"]] == ["default"]
+    assert serving.token not in serving.stop()
+    first, serving.token = serving.token, ""
+    serving.start()
+    assert serving.token == ""  # shown once
+    with urlopen(Request(request.full_url, headers={"Authorization": f"Bearer {first}"})) as response:
+        assert response.status == 200
+    serving.stop()
+
+
+def test_beyond_the_loopback_there_is_a_token_first(shell: Shell) -> None:
+    async def perform() -> None:
+        shell.configure()
+        refused = await shell("serve", "--host", "0.0.0.0", "--port", "0")
+        assert "Make one first: treadle tokens create" in refused.complaint
+        assert refused.code == 2
+        assert (await shell("tokens", "create", "gone")).code == 0
+        assert (await shell("tokens", "revoke", "gone")).code == 0
+        assert "no access token that is valid" in (await shell("serve", "--host", "0.0.0.0")).complaint
+
+    in_time(perform())
+
+
+def test_a_port_that_is_taken_is_told(shell: Shell) -> None:
+    async def perform() -> None:
+        serving = Serving(shell.configure())
+        serving.start()
+        other = Shell(shell.home.parent / "other").configure()
+        taken = await other("serve", "--port", str(serving.port))
+        assert "Choose another with --port" in taken.complaint
+        serving.stop()
+
+    in_time(perform())

@@ -1,0 +1,230 @@
+"""Lines of the log: one for each record, whatever is in it; without secrets; with the run that they are about."""
+
+import asyncio
+import json
+import logging
+import stat
+from collections.abc import Generator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import treadle
+from tests.engine.running import agent
+from tests.telemetry.watched import look, watched
+from treadle.domain.errors import ConfigError
+from treadle.engine.absent import NoVault
+from treadle.ports.vault import VaultError
+from treadle.telemetry.logs import WITHHELD, JsonLines, PrivateFile, RunLog, inert
+from treadle.telemetry_assembly import Telemetry
+from treadle.testing.models import Failure, ScriptedModel, ask, call, say
+from treadle.vault.redactor import SecretRedactor
+from treadle.vault.store import Grant, VaultStore
+
+SECRET = "correct horse battery"
+
+
+class OneSecret(NoVault):
+    redactor = SecretRedactor([("KEY", SECRET)])  # pyright: ignore[reportAssignmentType] -- one that has something to do
+
+
+class Unreadable(NoVault):
+    @property
+    def redactor(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride] -- it fails when it is asked
+        raise VaultError("no key fits")
+
+
+def line(message: str, *arguments: object, vault: NoVault | None = None, **more: Any) -> str:
+    record = logging.LogRecord("treadle.test", logging.WARNING, __file__, 1, message, arguments, None)
+    vars(record).update(more)
+    return JsonLines(vault or NoVault(), RunLog()).format(record)
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_any_text_is_one_line_that_does_nothing_and_says_the_same(text: str) -> None:
+    made = line("%s", text)
+    assert made.isprintable(), "no control character, no change of direction, no line break of any kind"
+    said = json.loads(made)["message"]
+    assert said == "".join("\ufffd" if "\ud800" <= each <= "\udfff" or each == "\0" else each for each in text)
+
+
+def test_what_hides_is_written_by_its_number() -> None:
+    assert inert('"a\u202eb\x7f\x85\u2028\U000e0041"') == '"a\\u202eb\\u007f\\u0085\\u2028\\udb40\\udc41"'
+    assert json.loads(inert('"\U000e0041"')) == "\U000e0041"
+
+
+def test_a_line_has_its_time_its_level_and_who_says_it() -> None:
+    said = json.loads(line("hello", created=0.5, run_id="run_1"))
+    assert said == {
+        "time": "1970-01-01T00:00:00.500Z",
+        "level": "warning",
+        "logger": "treadle.test",
+        "message": "hello",
+        "run_id": "run_1",
+    }
+
+
+def test_secrets_and_tokens_are_taken_out_wherever_they_stand() -> None:
+    try:
+        raise ValueError(f"it was {SECRET}")
+    except ValueError as error:
+        caught = (ValueError, error, error.__traceback__)
+    made = line("%s and trd_abcDEF123456", SECRET, vault=OneSecret(), agent=f"x {SECRET}", exc_info=caught)
+    assert SECRET not in made
+    assert "abcDEF" not in made
+    said = json.loads(made)
+    assert said["message"] == "[redacted:KEY] and [redacted]"
+    assert said["agent"] == "x [redacted:KEY]"
+    assert said["error"].endswith("ValueError: it was [redacted:KEY]")
+    assert "Traceback" in said["error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GET /v1/events?token=trd_abcDEF123456",
+        "Authorization: Bearer abcDEF123456",
+        "bearer  abcDEF123456",
+        "basic abcDEF123456=",
+    ],
+)
+def test_no_token_is_ever_written(text: str) -> None:
+    assert "abcDEF" not in line(text)
+
+
+def test_plain_words_stay_as_they_are() -> None:
+    assert json.loads(line("basic authentication, of the bearer certificate"))["message"].endswith(
+        "bearer certificate"
+    )
+
+
+def test_without_the_vault_it_cannot_be_told_what_is_secret() -> None:
+    assert json.loads(line("hello", vault=Unreadable()))["message"] == WITHHELD
+
+
+def test_a_text_without_end_is_cut() -> None:
+    assert len(line("x" * 1_000_000)) < 21_000
+
+
+def test_the_file_is_private_and_does_not_grow_without_end(tmp_path: Path) -> None:
+    handler = PrivateFile(tmp_path / "logs" / "treadle.log", size=500, kept=2)
+    handler.setFormatter(JsonLines(NoVault(), RunLog()))
+    for number in range(40):
+        handler.emit(logging.LogRecord("x", logging.INFO, "", 1, "line %d", (number,), None))
+    handler.close()
+    files = sorted((tmp_path / "logs").iterdir())
+    assert [file.name for file in files] == ["treadle.log", "treadle.log.1", "treadle.log.2"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert stat.S_IMODE((tmp_path / "logs").stat().st_mode) == 0o700
+    assert all(file.stat().st_size <= 500 for file in files)
+    assert json.loads(files[0].read_text().splitlines()[-1])["message"] == "line 39"
+
+
+def test_a_full_disk_is_complained_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = PrivateFile(Path("/dev/full"))
+    for _ in range(3):
+        handler.handle(logging.LogRecord("x", logging.INFO, "", 1, "hello", (), None))
+    with suppress(OSError):  # what is left to be written
+        handler.close()
+    assert capsys.readouterr().err == (
+        "treadle: a line of the log /dev/full is lost, and others may be: [Errno 28] No space left on device\n"
+    )
+
+
+# ── Of runs ──
+
+
+@pytest.fixture
+def untouched() -> Generator[None, None, None]:
+    """What a test does to the loggers of this process is seen."""
+    root, ours = logging.getLogger(), logging.getLogger("treadle")
+    before = (root.handlers.copy(), ours.level)
+    yield
+    assert (root.handlers, ours.level) == before
+
+
+def test_what_becomes_of_runs_is_logged_with_whose_they_are(tmp_path: Path, untouched: None) -> None:
+    @treadle.tool
+    async def grumble() -> str:
+        """Log something."""
+        logging.getLogger("somebody.else").warning("I am here\nand there")
+        return "grumbled"
+
+    model = ScriptedModel(
+        ask(call("grumble"), call("look", place="nowhere")),
+        Failure("overloaded", "busy", True, retry_after=0.0),
+        say("done"),
+    )
+
+    async def story() -> treadle.Result:
+        async with watched(tmp_path, model, Telemetry(log_file=True)) as engine:
+            return await engine.run(agent(tools=[grumble, look]), "go")
+
+    result = asyncio.run(story())
+    lines = [json.loads(line) for line in (tmp_path / "home" / "logs" / "treadle.log").read_text().splitlines()]
+    about = {"run_id": result.run_id, "session_id": result.session_id, "agent": "hero"}
+    assert [{name: said[name] for name in about} for said in lines] == [about] * len(lines)
+    assert [(said["level"], said["logger"], said["message"]) for said in lines] == [
+        ("warning", "somebody.else", "I am here\nand there"),
+        ("info", "treadle.runs", "call of look failed (failed)"),
+        ("info", "treadle.runs", "model call failed (overloaded): busy"),
+        ("info", "treadle.runs", lines[-1]["message"]),
+    ]
+    assert lines[-1]["message"].startswith("run ended: completed, 2 steps, ")
+
+
+def test_standard_error_is_json_where_it_is_asked_for(
+    tmp_path: Path, untouched: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story() -> None:
+        async with watched(tmp_path, ScriptedModel(say("done")), Telemetry(log_json=True)) as engine:
+            await engine.run(agent(), "go")
+
+    asyncio.run(story())
+    [said] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert said["message"].startswith("run ended: completed")
+    assert not (tmp_path / "home" / "logs").exists()
+
+
+def test_a_log_that_cannot_be_written_is_said_before_anything_begins(tmp_path: Path, untouched: None) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "logs").write_text("in the way")
+
+    async def story() -> None:
+        async with watched(tmp_path, ScriptedModel(), Telemetry(log_file=True)):
+            pass
+
+    with pytest.raises(ConfigError, match=r"logs/treadle.log: the log cannot be written"):
+        asyncio.run(story())
+
+
+def test_what_a_tool_logs_of_its_secret_is_taken_out(tmp_path: Path, untouched: None) -> None:
+    with closing(VaultStore(tmp_path / "home", {})) as vault:
+        vault.put("TOKEN", SECRET, (Grant("hero"),))
+
+    @treadle.tool
+    async def careless(text: str) -> str:
+        """Log what it is given."""
+        try:
+            raise ValueError(f"cannot use {text}")
+        except ValueError:
+            logging.getLogger("careless").exception("given %s, or %s", text, text.encode().hex())
+        return "done"
+
+    model = ScriptedModel(ask(call("careless", text="{{vault:TOKEN}}")), say("done"))
+
+    async def story() -> None:
+        async with watched(tmp_path, model, Telemetry(log_file=True)) as engine:
+            await engine.run(agent(tools=[careless]), "go")
+
+    asyncio.run(story())
+    written = (tmp_path / "home" / "logs" / "treadle.log").read_text()
+    assert SECRET not in written
+    assert SECRET.encode().hex() not in written
+    first = json.loads(written.splitlines()[0])
+    assert first["message"] == "given [redacted:TOKEN], or [redacted:TOKEN]"
+    assert first["error"].endswith("ValueError: cannot use [redacted:TOKEN]")

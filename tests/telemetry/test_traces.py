@@ -1,0 +1,297 @@
+"""Spans that are made of events: right also after a crash, and findable by the id of the run."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from subprocess import run
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv.attributes import error_attributes
+
+import treadle
+from tests.engine.running import agent, journal, until
+from tests.telemetry.collector import collecting
+from tests.telemetry.watched import look, watched
+from treadle.domain.envelope import Draft, Event, Origin, drafts
+from treadle.domain.errors import UsageError
+from treadle.domain.events import EventData, RunEnd, RunQueued
+from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.runs import Metrics, Usage
+from treadle.system import TimeOrderedIds
+from treadle.telemetry import names
+from treadle.telemetry.traces import Traces, span_id_of, trace_id_of
+from treadle.telemetry_assembly import Telemetry
+from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
+
+TRACED = Telemetry(traces=True)
+ENDS = {"llm_response": "chat x", "tool_call_end": "execute_tool look", "run_end": "invoke_agent hero"}
+
+
+class Seen:
+    """Traces of events that are told, and the spans they made."""
+
+    def __init__(self, contents: bool = False) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.traces = Traces(SimpleSpanProcessor(self._exporter), Resource({}), contents)
+
+    def tell(self, events: Sequence[Event]) -> "Seen":
+        for event in events:
+            made = Draft(event.event_id, event.timestamp, event.type, event.data, event.raw)
+            self.traces.see(event.origin, event.sequence, [made])
+        return self
+
+    @property
+    def spans(self) -> dict[str, ReadableSpan]:
+        """By name; every name once."""
+        finished = self._exporter.get_finished_spans()
+        assert len({span.name for span in finished}) == len(finished)
+        return {span.name: span for span in finished}
+
+
+def performed(tmp_path: Path, model: ScriptedModel, **fields: Any) -> list[Event]:
+    async def story() -> list[Event]:
+        async with watched(tmp_path, model) as engine:
+            result = await engine.run(agent(tools=[look], **fields), "what is in the hall?")
+            return await journal(engine, result.run_id)
+
+    return asyncio.run(story())
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+def script() -> ScriptedModel:
+    return ScriptedModel(
+        ask(call("look", "c1", place="hall"), usage=Usage(100, 10, 40, 5)),
+        Failure("overloaded", "busy", True, retry_after=0.0),
+        say("nothing", usage=Usage(200, 20)),
+    )
+
+
+def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> None:
+    events = performed(tmp_path, script())
+    origin, seen = events[0].origin, Seen().tell(events)
+    exported = seen._exporter.get_finished_spans()  # pyright: ignore[reportPrivateUsage] -- its own
+    assert [span.name for span in exported] == ["chat x", "execute_tool look", "chat x", "invoke_agent hero"]
+    first, tool, second, whole = exported
+    about = {
+        names.RUN_ID: origin.run_id,
+        names.CONVERSATION_ID: origin.session_id,
+        names.AGENT_ID: origin.agent_id,
+        names.AGENT_NAME: "hero",
+    }
+    for span in exported:
+        assert about.items() <= attributes(span).items()
+        assert span.context is not None
+        assert span.context.trace_id == trace_id_of(origin.run_id)
+    for span in (first, tool, second):
+        assert span.parent is not None
+        assert span.parent.span_id == span_id_of(origin.run_id)
+    assert whole.parent is None
+    assert attributes(first) == {
+        **about,
+        names.OPERATION: "chat",
+        names.PROVIDER: "scripted",
+        names.REQUEST_MODEL: "x",
+        names.RESPONSE_MODEL: "x",
+        names.REQUEST_STREAM: True,
+        names.STEP: 1,
+        names.ATTEMPT: 1,
+        names.INPUT_TOKENS: 100,
+        names.OUTPUT_TOKENS: 10,
+        names.CACHE_READ_TOKENS: 40,
+        names.CACHE_WRITE_TOKENS: 5,
+        names.FINISH_REASONS: ("tool_call",),
+    }
+    assert [(event.name, dict(event.attributes or {})) for event in second.events] == [
+        ("attempt", {names.ATTEMPT: 1}),
+        ("attempt_failed", {names.ATTEMPT: 1, names.ERROR_TYPE: "overloaded"}),
+        ("retry", {names.ATTEMPT: 1, names.DELAY: 0}),
+        ("attempt", {names.ATTEMPT: 2}),
+    ]
+    assert second.status.is_unset, "it has answered in the end"
+    assert attributes(tool)[names.TOOL_CALL_ID] == "c1"
+    assert attributes(whole)[names.OUTCOME] == "completed"
+    assert attributes(whole)[names.RUN_INPUT_TOKENS] == 300
+    assert names.INPUT_TOKENS not in attributes(whole), "or a backend that adds them up counts them twice"
+
+
+def test_spans_begin_and_end_when_their_events_happened(tmp_path: Path) -> None:
+    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    spans = Seen().tell(events).spans
+    at = {event.type: round(event.timestamp * 1e9) for event in events}
+    for name, begin, end in (
+        ("invoke_agent hero", "run_queued", "run_end"),
+        ("chat x", "llm_request", "llm_response"),
+        ("execute_tool look", "tool_call_start", "tool_call_end"),
+    ):
+        assert (spans[name].start_time, spans[name].end_time) == (at[begin], at[end])
+    whole = spans["invoke_agent hero"]
+    assert (whole.status.is_ok, attributes(whole)[names.ERROR_TYPE]) == (False, "max_steps")
+    assert whole.status.description == "max_steps"
+
+
+def test_contents_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None:
+    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    shown = {name: repr(attributes(span)) for name, span in Seen().tell(events).spans.items()}
+    assert not any("hall" in text for text in shown.values())
+    spans = Seen(contents=True).tell(events).spans
+    tool = attributes(spans["execute_tool look"])
+    assert (tool[names.TOOL_ARGUMENTS], tool[names.TOOL_RESULT]) == ('{"place":"hall"}', "nothing in hall")
+    assert attributes(spans["chat x"])[names.OUTPUT_MESSAGES] == (
+        '[{"role":"assistant","parts":[{"type":"tool_call","id":"c1","name":"look",'
+        '"arguments":"{\\"place\\":\\"hall\\"}"}],"finish_reason":"tool_call"}]'
+    )
+    assert attributes(spans["invoke_agent hero"])[names.INPUT_MESSAGES] == (
+        '[{"role":"user","parts":[{"type":"text","content":"what is in the hall?"}]}]'
+    )
+
+
+def test_what_was_told_before_is_not_sent_again_and_what_was_open_is_whole(tmp_path: Path) -> None:
+    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    whole = Seen().tell(events).spans
+    for cut in range(len(events)):
+        seen = Seen()
+        for event in events[:cut]:
+            seen.traces.remember(event)
+        after = seen.tell(events[cut:]).spans
+        assert after.keys() == {ENDS[event.type] for event in events[cut:] if event.type in ENDS}
+        for name, span in after.items():
+            assert span.to_json() == whole[name].to_json(), f"{name}, when cut before {events[cut].type}"
+
+
+def test_a_child_points_to_its_parent() -> None:
+    ids = TimeOrderedIds()
+    parent, child = RunId(ids("run")), RunId(ids("run"))
+    origin = Origin(child, SessionId("ses_1"), AgentId("agt_1"), parent)
+    told: list[EventData] = [RunQueued(agent().spec), RunEnd("completed", "completed", Metrics())]
+    seen = Seen()
+    seen.traces.see(origin, 1, drafts(ids, 1.0, told))
+    [span] = seen.spans.values()
+    [link] = span.links
+    assert (link.context.trace_id, link.context.span_id) == (trace_id_of(parent), span_id_of(parent))
+    assert attributes(span)[names.PARENT_RUN_ID] == parent
+
+
+def test_a_sample_has_whole_traces_or_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    sizes: list[int] = []
+    ids = TimeOrderedIds()
+    seen = Seen()
+    for _ in range(60):
+        origin = Origin(RunId(ids("run")), SessionId("ses_1"), AgentId("agt_1"))
+        for event in events:
+            made = Draft(event.event_id, event.timestamp, event.type, event.data, event.raw)
+            seen.traces.see(origin, event.sequence, [made])
+        exporter = seen._exporter  # pyright: ignore[reportPrivateUsage] -- its own
+        sizes.append(len(exporter.get_finished_spans()))
+        exporter.clear()
+    assert set(sizes) == {0, 3}, "about half of them, although their ids differ by their time alone"
+
+
+# ── Over the wire ──
+
+
+def test_spans_arrive_at_a_collector_also_when_the_process_before_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> tuple[str, float]:
+        async with watched(tmp_path, ScriptedModel(Silence("half")), Telemetry()) as engine:
+            run_id = await engine.submit(agent(), "go")
+            await until(engine, run_id, "token")
+        async with watched(tmp_path, ScriptedModel(say("whole")), TRACED) as engine:
+            await engine.wait(run_id)
+            events = await journal(engine, run_id)
+        return run_id, next(event.timestamp for event in events if event.type == "llm_request")
+
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
+        run_id, requested = asyncio.run(story())
+        chat, whole = collector.spans
+        assert collector.paths == ["/v1/traces"]
+    assert (chat.name, whole.name) == ("chat x", "invoke_agent hero")
+    assert chat.start_time_unix_nano == round(requested * 1e9), "the first request, of the process that is gone"
+    assert [event.name for event in chat.events] == ["attempt", "reply_lost", "attempt"]
+    assert int.from_bytes(whole.trace_id, "big") == trace_id_of(RunId(run_id))
+    assert chat.parent_span_id == whole.span_id
+    assert collector.resource["service.name"] == "treadle"
+    assert collector.resource["deployment.environment"] == "test"
+
+
+def test_a_collector_that_never_answers_costs_the_run_nothing_and_the_end_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("treadle.telemetry.traces.Traces.close.__defaults__", (0.2,))
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2")
+
+    async def story() -> treadle.Result:
+        async with watched(tmp_path, ScriptedModel(say("done")), TRACED) as engine:
+            return await engine.run(agent(), "go")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        assert asyncio.run(story()).text == "done"
+    assert "did not answer within 0.2 s; the last spans are lost" in caplog.text
+
+
+# ── Settings ──
+
+
+def test_traces_are_on_where_the_usual_variables_name_a_collector() -> None:
+    def wanted(**environment: str) -> bool:
+        return Telemetry.from_environment(environment).traces
+
+    assert not wanted()
+    assert wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4318")
+    assert wanted(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="http://x:4318/v1/traces")
+    assert not wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4318", OTEL_TRACES_EXPORTER="none")
+    assert not wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4318", OTEL_SDK_DISABLED="true")
+    assert not Telemetry.from_environment({}).contents
+    assert Telemetry.from_environment({names.CAPTURE_CONTENT: "true"}).contents
+    with pytest.raises(UsageError, match="OTEL_EXPORTER_OTLP_PROTOCOL is `grpc`; accepted: http/protobuf"):
+        wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4317", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
+
+
+def test_without_the_sdk_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "treadle.telemetry.traces")
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+
+    async def story() -> None:
+        async with watched(tmp_path, ScriptedModel(), TRACED):
+            pass
+
+    with pytest.raises(UsageError, match=r"is not installed. Install it with pip install 'treadle\[telemetry\]'"):
+        asyncio.run(story())
+
+
+def test_the_names_are_those_of_the_conventions() -> None:
+    conventions = vars(import_module("opentelemetry.semconv._incubating.attributes.gen_ai_attributes"))
+    known = {value for name, value in conventions.items() if name.startswith("GEN_AI_")}
+    ours = {value for value in vars(names).values() if isinstance(value, str) and value.startswith("gen_ai.")}
+    assert ours <= known
+    assert error_attributes.ERROR_TYPE == names.ERROR_TYPE
+    operations = {member.value for member in conventions["GenAiOperationNameValues"]}
+    assert {names.CHAT, names.INVOKE_AGENT, names.EXECUTE_TOOL} <= operations
+
+
+def test_the_sdk_is_imported_only_where_traces_are_on() -> None:
+    program = (
+        "import sys, treadle\n"
+        "from treadle.telemetry_assembly import Telemetry\n"
+        "treadle.Engine('sqlite:///:memory:', telemetry=Telemetry(metrics=True, log_file=True))\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    done = run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "[]\n"

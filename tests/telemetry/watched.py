@@ -1,0 +1,37 @@
+"""Runs on the real engine over real SQLite, with somebody who watches."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import treadle
+from tests.engine.running import PATIENCE
+from tests.telemetry.reading import Samples, read
+from treadle.home import Home
+from treadle.ports.model import Model
+from treadle.telemetry_assembly import Telemetry
+
+COUNTED = Telemetry(metrics=True)
+
+
+@asynccontextmanager
+async def watched(folder: Path, model: Model, wanted: Telemetry = COUNTED) -> AsyncGenerator[treadle.Engine, None]:
+    """An engine over a database in this folder, with this model as the provider `scripted`."""
+    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"), telemetry=wanted)
+    engine.add_model("scripted", model)
+    async with asyncio.timeout(PATIENCE), engine:
+        yield engine
+
+
+def numbers(engine: treadle.Engine) -> Samples:
+    assert engine.metrics is not None
+    return read(engine.metrics.render())
+
+
+@treadle.tool(effect="read", repeatable=True)
+async def look(place: str) -> str:
+    """Look somewhere."""
+    if place == "nowhere":
+        raise treadle.ToolError("there is nothing")
+    return f"nothing in {place}"
