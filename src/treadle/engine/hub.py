@@ -36,10 +36,12 @@ class Speech(Protocol):
 class Subscription:
     """One reader's queue. It ends with the run, or with a `stream_reset` when the reader was too slow."""
 
-    def __init__(self, hub: "Hub", run_id: RunId, backlog: int) -> None:
+    def __init__(self, hub: "Hub", run_id: RunId, backlog: int, patience: float) -> None:
         self._hub = hub
         self._run_id = run_id
         self._backlog = backlog
+        self._patience = patience
+        self._later: asyncio.TimerHandle | None = None
         self._events: list[Event] = []
         self._ready = asyncio.Event()
         self._cut = False
@@ -50,8 +52,11 @@ class Subscription:
 
     def __exit__(self, *_: object) -> None:
         self._hub.forget(self._run_id, self)
+        if self._later is not None:
+            self._later.cancel()
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: Event, urgent: bool = True) -> None:
+        """What is not urgent waits a moment for more, where the reader is patient."""
         if self._cut:
             return
         if len(self._events) >= self._backlog:
@@ -59,6 +64,13 @@ class Subscription:
             self._events.clear()
         else:
             self._events.append(event)
+        if urgent or not self._patience:
+            self._ready.set()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(self._patience, self._ring)
+
+    def _ring(self) -> None:
+        self._later = None
         self._ready.set()
 
     def fail(self, error: StoreError) -> None:
@@ -154,7 +166,7 @@ class Hub:
         if readers:
             event = self.event(origin, sequence, data)
             for reader in tuple(readers):
-                reader.offer(event)
+                reader.offer(event, urgent=False)
 
     def speaking(self, run_id: RunId, speech: Speech | None) -> None:
         """Remember the text in flight, so that a reader who comes late can be given it."""
@@ -175,9 +187,10 @@ class Hub:
 
     # ── What readers ask ──
 
-    def subscribe(self, run_id: RunId, backlog: int = BACKLOG) -> Subscription:
+    def subscribe(self, run_id: RunId, backlog: int = BACKLOG, patience: float = 0.0) -> Subscription:
+        """With patience, in seconds, live events are gathered for so long; durable ones never wait."""
         self.refuse_if_lost()
-        reader = Subscription(self, run_id, backlog)
+        reader = Subscription(self, run_id, backlog, patience)
         self._readers.setdefault(run_id, []).append(reader)
         return reader
 

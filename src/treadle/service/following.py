@@ -3,26 +3,41 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from msgspec import Struct
+
 from treadle.core.fold import SILENT_TEXTS
 from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd, StreamReset, Token
 from treadle.domain.identity import RunId
-from treadle.engine.hub import Hub, reset
-from treadle.ports.journal import Journal, Runs
+from treadle.engine.hub import BACKLOG, Hub, reset
+from treadle.ports.journal import Journal, RunRecord, Runs
 from treadle.service.interface import Watching
 from treadle.service.reading import PAGE
 
 
-async def followed(
-    run_id: RunId, after: int, backlog: int, hub: Hub, journal: Journal, runs: Runs
-) -> AsyncGenerator[Sequence[Event], None]:
+class Reader(Struct, frozen=True):
+    """Whoever follows a run."""
+
+    run_id: RunId
+    after: int = 0
+    backlog: int = BACKLOG
+    """How many events it may be behind."""
+    patience: float = 0.0
+    """Seconds for which it lets live events gather."""
+    record: RunRecord | None = None
+    """The run as the reader has just seen it, when it had got at least as far as `after`; None: it is looked up."""
+
+
+async def followed(reader: Reader, hub: Hub, journal: Journal, runs: Runs) -> AsyncGenerator[Sequence[Event], None]:
     """The events of a run after a sequence, those that are there at once in one piece. It ends after `run_end`, or
     after a `stream_reset` when the reader was too slow."""
-    with hub.subscribe(run_id, backlog) as live:
-        record = await runs.record(run_id)
-        origin, last, ended = record.origin, after, record.outcome is not None
-        while page := await journal.read(run_id, last, PAGE):
+    run_id = reader.run_id
+    with hub.subscribe(run_id, reader.backlog, reader.patience) as live:
+        record = reader.record or await runs.record(run_id)
+        origin, last, ended, more = record.origin, reader.after, record.outcome is not None, True
+        while more and (page := await journal.read(run_id, last, PAGE)):
             last, ended = page[-1].sequence, ended or isinstance(page[-1].data, RunEnd)
+            more = len(page) == PAGE
             yield page
         caught_up = hub.text_in_flight(run_id)
         if caught_up is not None and (caught_up.request > last or not caught_up.text):

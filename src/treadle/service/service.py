@@ -32,7 +32,7 @@ from treadle.ports.sessions import SegmentRecord, SessionRecord, Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 from treadle.service.drafting import Drafts
-from treadle.service.following import followed
+from treadle.service.following import Reader, followed
 from treadle.service.people import Answer, People
 from treadle.service.prompting import Seen, seen
 from treadle.service.reading import stored_events
@@ -220,16 +220,14 @@ class LocalService:
         """Everything durable after a sequence, what is being said now, and then all that follows, as it happens.
 
         It ends after `run_end`, or after a `stream_reset` when the reader was too slow."""
-        async with aclosing(self.batches(run_id, after, backlog)) as batches:
+        async with aclosing(self.batches(Reader(run_id, after, backlog))) as batches:
             async for batch in batches:
                 for event in batch:
                     yield event
 
-    def batches(
-        self, run_id: RunId, after: int = 0, backlog: int = BACKLOG
-    ) -> AsyncGenerator[Sequence[Event], None]:
+    def batches(self, reader: Reader) -> AsyncGenerator[Sequence[Event], None]:
         """The same, with what is there at once in one piece: for whoever sends it on."""
-        return followed(run_id, after, backlog, self._hub, self._journal, self._runs)
+        return followed(reader, self._hub, self._journal, self._runs)
 
     def reset(self, origin: Origin, reason: str) -> Event:
         """What a reader is told who must begin anew."""

@@ -123,7 +123,8 @@ class Accepted(Struct, frozen=True):
 
     run_id: RunId
     session_id: SessionId
-    status: Status
+    status: Literal["pending"] = "pending"
+    """As far as has been seen: whoever wants to know more looks at the run, or follows it."""
 
 
 class Delivered(Struct, frozen=True):

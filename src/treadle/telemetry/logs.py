@@ -48,6 +48,21 @@ def working_on(work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Aw
     return known
 
 
+TOLD = frozenset(
+    (
+        e.RunQueued,
+        e.RunEnd,
+        e.RunWaiting,
+        e.LlmError,
+        e.ToolCallError,
+        e.RunRecovered,
+        e.BreakerOpened,
+        e.BreakerClosed,
+    )
+)
+"""What the log has a word about."""
+
+
 class RunLog:
     """Implements `Watcher`: logs ends, waits and errors, and knows whose run it is."""
 
@@ -63,8 +78,9 @@ class RunLog:
 
     def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
-            self._know(origin, draft.data)
-            self._say(origin.run_id, draft.data)
+            if type(draft.data) in TOLD:  # few are, and most of them once in a run
+                self._know(origin, draft.data)
+                self._say(origin.run_id, draft.data)
 
     def _know(self, origin: Origin, data: e.EventData) -> None:
         if isinstance(data, e.RunQueued):

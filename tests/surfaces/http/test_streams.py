@@ -131,7 +131,7 @@ def test_a_slow_reader_is_cut_off_and_goes_on(tmp_path: Path, monkeypatch: pytes
 
     async def perform() -> None:
         async with offered(tmp_path, long) as server:
-            monkeypatch.setattr(type(server.engine.service).batches, "__defaults__", (0, 50))
+            monkeypatch.setattr(streams, "MOST_BEHIND", 50)
             run_id = await server.begin()
             path = f"/v1/runs/{run_id}/events"
             slow = await Wire.open(server.port, path, server.token, limit=1024)

@@ -33,6 +33,8 @@ class SqliteAccounts:
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
+        self._states: dict[str, AgentState] = {}
+        """Nobody but the owner of the database changes them."""
 
     async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
         def work(db: Database) -> Short | None:
@@ -61,19 +63,22 @@ class SqliteAccounts:
         return await self._writer.read(lambda db: [_used(*row) for row in db.execute(SQL["usage"], values)])
 
     async def state(self, agent: str) -> AgentState:
-        found = await self._writer.read(lambda db: db.execute(SQL["agent_state"], (agent,)).fetchone())
-        return "running" if found is None else found[0]
+        known = self._states.get(agent)
+        if known is None:
+            found = await self._writer.read(lambda db: db.execute(SQL["agent_state"], (agent,)).fetchone())
+            known = self._states[agent] = "running" if found is None else found[0]
+        return known
 
     async def set_state(self, agent: str, state: AgentState) -> bool:
         def work(group: Group) -> bool:
             return group.db.execute(SQL["set_agent_state"], (state, agent)).fetchone() is not None
 
-        return await self._writer.write(work, _nothing, patient=False)
+        def then(is_known: bool) -> None:
+            if is_known:
+                self._states[agent] = state
+
+        return await self._writer.write(work, then, patient=False)
 
 
 def _used(agent: str, token: str, model: str, day: int, *sums: Any) -> Used:
     return Used(agent, TokenId(token) if token else None, model, day, *sums)
-
-
-def _nothing(_: object) -> None:
-    """Nobody need be told."""

@@ -80,8 +80,7 @@ async def submit(
     seconds = data.wait if wait is None else wait
     if seconds and (end := await _end_within(seconds, ticket.run_id, request)) is not None:
         return Response(run_detail(await served.service.run(ticket.run_id), end), status_code=200)
-    record = await served.service.run(ticket.run_id)
-    return Response(Accepted(ticket.run_id, ticket.session_id, record.status), status_code=202)
+    return Response(Accepted(ticket.run_id, ticket.session_id), status_code=202)
 
 
 async def _end_within(seconds: float, run_id: RunId, request: Asked) -> RunEnd | None:

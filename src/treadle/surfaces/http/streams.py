@@ -18,6 +18,7 @@ from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError
 from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.ports.journal import RunRecord
+from treadle.service.following import Reader
 from treadle.surfaces.http.describing import streams
 from treadle.surfaces.http.gate import principal_of, state_of
 from treadle.surfaces.http.problems import Refusal
@@ -25,6 +26,10 @@ from treadle.surfaces.http.served import Asked, Served, agents_of, seen_run, ser
 from treadle.surfaces.http.server import ABORT
 
 HEARTBEAT_SECONDS = 15.0
+MOST_BEHIND = 10_000
+"""How many events a reader may be behind before it is cut off."""
+GATHER_SECONDS = 0.02
+"""For which live events are gathered, so that fewer pieces are sent; durable ones never wait."""
 FAREWELL_SECONDS = 2.0
 """For so long a reader may take to take the end of its stream."""
 HEADERS = [
@@ -165,7 +170,8 @@ def framed(events: Sequence[Event]) -> bytes:
 async def of_run(record: RunRecord, after: int, served: Served, lost: int | None = None) -> Pieces:
     if lost is not None:
         yield framed((served.service.reset(record.origin, f"There is no event {lost}; this begins anew."),))
-    async with aclosing(served.service.batches(record.origin.run_id, after)) as batches:
+    reader = Reader(record.origin.run_id, after, MOST_BEHIND, GATHER_SECONDS, record)
+    async with aclosing(served.service.batches(reader)) as batches:
         async for batch in batches:
             yield framed(batch)
 

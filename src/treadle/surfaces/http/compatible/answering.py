@@ -14,6 +14,7 @@ from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import RunEnd, RunWaiting, StreamReset
 from treadle.domain.identity import RunId, SessionId
 from treadle.service import LocalService, Submission
+from treadle.service.following import Reader
 from treadle.surfaces.http.compatible.refusing import failure_of
 from treadle.surfaces.http.compatible.telling import (
     Anew,
@@ -78,7 +79,7 @@ class Going:
         telling, last, cut_off = Telling(self.agent), self.after, True
         while cut_off:
             cut_off = False
-            async with aclosing(self.service.batches(self.run_id, last)) as batches:
+            async with aclosing(self.service.batches(Reader(self.run_id, last))) as batches:
                 async for batch in batches:
                     pieces: list[Piece] = []
                     for event in batch:
