@@ -74,13 +74,13 @@ FROM memories WHERE agent_id = ? AND id IN (SELECT value FROM json_each(?));
 WITH near AS MATERIALIZED (
     SELECT memory FROM memory_codes WHERE space = ?1
     ORDER BY vec_distance_hamming(vec_bit(code), vec_bit(?2)) LIMIT ?3
+), nearest AS MATERIALIZED (
+    SELECT near.memory, 1 - vec_distance_cosine(vec_int8(bytes), vec_int8(?4)) AS likeness
+    FROM near CROSS JOIN memory_vectors ON memory_vectors.space = ?1 AND memory_vectors.memory = near.memory
+    WHERE near.memory NOT IN (SELECT value FROM json_each(?5)) ORDER BY likeness DESC LIMIT ?6
 )
-SELECT 1 - vec_distance_cosine(vec_int8(bytes), vec_int8(?4)) AS likeness,
-       words, memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
-FROM near
-CROSS JOIN memory_vectors ON memory_vectors.space = ?1 AND memory_vectors.memory = near.memory
-CROSS JOIN memories ON memories.id = near.memory
-WHERE near.memory NOT IN (SELECT value FROM json_each(?5)) ORDER BY likeness DESC LIMIT ?6;
+SELECT likeness, words, memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id
+FROM nearest CROSS JOIN memories ON memories.id = nearest.memory ORDER BY likeness DESC;
 
 -- name: memory_space
 SELECT id, dimensions, done_to FROM memory_spaces WHERE agent_id = ? AND embedder = ?;
