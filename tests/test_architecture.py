@@ -34,6 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "timers": set(),
     "yaml_files": {"domain", "settings"},
     "home": {"domain", "yaml_files"},
+    "system_agents": {"domain"},
+    "known_agents": {"domain", "home", "system_agents"},
     "library": {"domain", "ports", "settings", "tools"},
     "surfaces": {
         "",
@@ -52,6 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "ports",
         "library",
         "home",
+        "known_agents",
         "vault",
         "skills",
     },

@@ -132,7 +132,7 @@ def test_an_agent_file_with_everything_that_this_version_obeys(home: Home) -> No
 
 ACCEPTED = (
     "name, model, provider, model_settings, persona, fallbacks, routing, tools, skills, output, limits, "
-    "budget_hints, retry, loop"
+    "budget, budget_hints, retry, loop"
 )
 
 
@@ -197,11 +197,9 @@ ACCEPTED = (
             "{name: a, model: x, output: {$ref: 'http://x/y'}}",
             "output: it is not a JSON Schema: Resource 'http://x/y",
         ),
-        ("{name: a, model: x, budget: own}", "budget: this version does not support it yet (found the text `own`)"),
-        (
-            "{name: a, model: x, budget: shared}",
-            "budget: this version does not support it yet (found the text `shared`)",
-        ),
+        ("{name: a, model: x, budget: mine}", "budget: found the text `mine`; accepted: own or shared"),
+        ("{name: a, model: x, quality: {minimum: 5}}", "quality.minimum must be from 0 to 1, found 5"),
+        ("{name: a, model: x, limits: {max_children: 0}}", "limits.max_children must be above 0, found 0"),
         ("{name: a, model: x, memory: {recall: 99}}", "memory.recall must be from 0 to 50, found 99"),
         ("{name: a, model: x, memory: {embedder: best}}", "memory.embedder must be auto, none, local or provider/"),
         ("{name: a, model: x, compaction: {at: 75}}", "compaction.at must be above 0 and at most 1, found 75"),
@@ -209,8 +207,8 @@ ACCEPTED = (
         ("{name: a, model: x, fallbacks: y}", "fallbacks: found the text `y`; accepted: a list of text"),
         ("{name: a, model: x, routing: {tiers: [{upto: 1}]}}", "routing.tiers[0].model is missing"),
         (
-            "{name: a, model: x, limits: {max_depth: 2}}",
-            "limits.max_depth: this version does not support it yet (found the number 2); remove it",
+            "{name: a, model: x, limits: {max_depth: -2}}",
+            "limits.max_depth and max_tree must be 0 or more; found the number -2",
         ),
     ],
 )

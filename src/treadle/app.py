@@ -166,6 +166,13 @@ class Engine:
         if new:
             self._knows_more()
 
+    def add_agents(self, *agents: Agent | AgentSpec) -> None:
+        """Make agents known by their names, for those that leave work to others."""
+        for agent in agents:
+            spec = agent.spec if isinstance(agent, Agent) else agent
+            self._known.agents[spec.name] = spec
+            self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
+
     def add_hooks(self, *hooks: Hook) -> None:
         """Have these look at every call before it runs and at what came of it, after those added before."""
         self._hooks += hooks
@@ -225,6 +232,9 @@ class Engine:
             end.next,
             end.stopped,
             end.unverified_claim,
+            end.score,
+            end.score_reasons,
+            end.diagnosis,
         )
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:

@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -14,14 +14,16 @@ import msgspec
 
 from treadle.database_url import files_of, path_of
 from treadle.dispatch.local import LocalDispatcher
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import StoreError, StoreFull, UsageError
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.identity import AgentId, Instant, RunId
 from treadle.domain.providers import ApiMode
 from treadle.engine.absent import NoVault
 from treadle.engine.deps import Deps, ToolTimeouts
 from treadle.engine.hub import Hub
 from treadle.engine.loop import advance
 from treadle.home import Home
+from treadle.known_agents import EngineAgents, HomeAgents
 from treadle.memory_assembly import memories_on
 from treadle.models.formats import format_of
 from treadle.models.registry import ModelRegistry
@@ -36,6 +38,7 @@ from treadle.service.automating import Automation
 from treadle.service.front import Front
 from treadle.service.keeping import Housekeeping
 from treadle.service.memory import MemoryService
+from treadle.service.usage import refuse_unless_running
 from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from treadle.telemetry_assembly import Observing
 
 TOOL_TIMEOUT = "TREADLE_TOOL_TIMEOUT_SECS"
+AGENT_TIMEOUT = "TREADLE_AGENT_TOOL_TIMEOUT_SECS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class Known:
     observing: "Observing | None" = None
     """Who counts, logs and traces what is committed; None: nobody."""
     credits_per_dollar: float = 1.0
+    agents: dict[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
+    """Those that a program has brought along."""
 
 
 @asynccontextmanager
@@ -197,6 +203,11 @@ async def _deps(
     memories = memories_on(writer, known.models, known.vault, known.clock)
     opened.push_async_callback(memories.close)
     await memories.start()
+
+    async def identity(name: str) -> AgentId:
+        return await journal.agent(name, AgentId(known.ids("agt")))
+
+    states = SqliteAccounts(writer, known.clock)
     return Deps(
         journal,
         hub,
@@ -216,6 +227,9 @@ async def _deps(
         results=SqliteResults(writer),
         sessions=SqliteSessions(writer),
         memories=memories,
+        agents=EngineAgents(
+            HomeAgents(known.home), known.agents, partial(refuse_unless_running, states=states), identity
+        ),
     )
 
 
@@ -250,11 +264,16 @@ def _writer(path: str, hub: Hub) -> Writer:
 
 
 def _timeouts() -> ToolTimeouts:
-    value = os.environ.get(TOOL_TIMEOUT)
+    normal = ToolTimeouts()
+    return ToolTimeouts(_seconds(TOOL_TIMEOUT, normal.default), _seconds(AGENT_TIMEOUT, normal.agents))
+
+
+def _seconds(variable: str, otherwise: float) -> float:
+    value = os.environ.get(variable)
     try:
-        seconds = ToolTimeouts().default if value is None else float(value)
+        seconds = otherwise if value is None else float(value)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < math.inf:
-        raise UsageError(f"{TOOL_TIMEOUT} is `{value}`; accepted: seconds, 0 for none.")
-    return ToolTimeouts(seconds)
+        raise UsageError(f"{variable} is `{value}`; accepted: seconds, 0 for none.")
+    return seconds

@@ -33,11 +33,6 @@ _ALLOWED_HEAD = (
     "# What this agent may do without asking, as you have answered. Remove an entry, and it asks again.\n"
 )
 
-LATER_AGENT_KEYS = frozenset((
-    "budget", "quality", "errors", "limits.max_depth", "limits.max_children", "limits.max_tree",
-))  # fmt: skip
-"""Keys of the agent file that this version does not obey yet. It says so: a limit that is written down and not
-kept is worse than none."""
 PORT = 8420
 
 
@@ -222,7 +217,7 @@ class Home(Struct, frozen=True):
 
     def put_agent(self, values: dict[str, Any], *, new: bool) -> AgentSpec:
         """Keep an agent with these settings, which are checked as those of a file are."""
-        spec = as_struct(values, AgentSpec, "the agent", LATER_AGENT_KEYS)
+        spec = as_struct(values, AgentSpec, "the agent")
         if spec.output is not None:
             _refuse_wrong_schema("the agent", spec.output)
         if new and spec.name in self.agents():
@@ -312,7 +307,7 @@ def _agent_text(spec: AgentSpec) -> str:
 
 def _read_agent_file(path: Path, name: str | None = None) -> AgentSpec:
     """The agent of a file, which must have this name, if one is given."""
-    spec = read_struct(path, AgentSpec, LATER_AGENT_KEYS)
+    spec = read_struct(path, AgentSpec)
     if name is not None and spec.name != name:
         raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
     if spec.output is not None:

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import msgspec
 from msgspec import Struct
@@ -11,10 +11,12 @@ from msgspec import Struct
 from treadle.domain.agents import (
     AgentSpec,
     Compaction,
+    Errors,
     Limits,
     Loop,
     MemorySettings,
     ModelSettings,
+    Quality,
     Retry,
     Routing,
 )
@@ -65,6 +67,7 @@ class Agent:
         skills: Sequence[str] = (),
         output: OutputLike = None,
         limits: Limits | Mapping[str, Any] | None = None,
+        budget: Literal["own", "shared"] = "own",
         budget_hints: bool = False,
         retry: Retry | Mapping[str, Any] | None = None,
         loop: Loop | Mapping[str, Any] | None = None,
@@ -74,6 +77,8 @@ class Agent:
         workspace: str | Path | None = None,
         memory: MemorySettings | Mapping[str, Any] | None = None,
         compaction: Compaction | Mapping[str, Any] | None = None,
+        quality: Quality | Mapping[str, Any] | None = None,
+        errors: Errors | Mapping[str, Any] | None = None,
     ) -> None:
         self.tools = implementations(tools)
         self.output_type: Any = type_of(output)
@@ -90,6 +95,7 @@ class Agent:
                 "skills": tuple(skills),
                 "output": schema_of(output),
                 "limits": limits or {},
+                "budget": budget,
                 "budget_hints": budget_hints,
                 "retry": retry or {},
                 "loop": loop or {},
@@ -99,6 +105,8 @@ class Agent:
                 "workspace": None if workspace is None else str(workspace),
                 "memory": memory or {},
                 "compaction": compaction or {},
+                "quality": quality or {},
+                "errors": errors or {},
             }
         )
 
@@ -154,7 +162,8 @@ def type_of(output: OutputLike) -> Any:
 
 def _spec(fields: dict[str, Any]) -> AgentSpec:
     try:
-        return checked(msgspec.to_builtins(fields), AgentSpec)
+        said = {name: value for name, value in msgspec.to_builtins(fields).items() if value != {}}
+        return checked(said, AgentSpec)
     except Wrong as wrong:
         raise ConfigError(f"agent `{fields['name']}`: {wrong}") from None
 
@@ -240,6 +249,11 @@ class Result(Struct, frozen=True):
     stopped: tuple[str, ...] = ()
     unverified_claim: str = ""
     """What the answer claims to have done and no call bears out; empty: nothing."""
+    score: float | None = None
+    """From 0 to 1, where the agent has a quality checker."""
+    score_reasons: str = ""
+    diagnosis: str = ""
+    """Why it has failed, where the agent has an error analyzer."""
 
     @property
     def silent(self) -> bool:

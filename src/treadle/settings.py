@@ -3,7 +3,6 @@ accepted."""
 
 import math
 import types
-from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -18,26 +17,6 @@ _Kind = TypeVar("_Kind", bound=Struct)
 
 class Wrong(Exception):
     """What is wrong with a value, and where in it."""
-
-
-def without_later_keys(value: Any, not_yet: Collection[str], at: str = "") -> Any:
-    """The value without the keys of a later version, which must ask for nothing."""
-    if not isinstance(value, dict):
-        return value
-    kept: dict[str, Any] = {}
-    for name, item in cast("dict[str, Any]", value).items():
-        path = _join(at, name)
-        if path not in not_yet:
-            kept[name] = without_later_keys(item, not_yet, path)
-        elif not _asks_for_nothing(item):
-            raise Wrong(f"{path}: this version does not support it yet (found {_found(item, path)}); remove it")
-    return kept
-
-
-def _asks_for_nothing(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(_asks_for_nothing(item) for item in cast("dict[str, Any]", value).values())
-    return value is None or value == []
 
 
 def checked(value: Any, kind: type[_Kind], at: str = "") -> _Kind:

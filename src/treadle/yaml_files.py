@@ -2,35 +2,34 @@
 the file, the key, what was found and what is accepted."""
 
 import re
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import yaml
 from msgspec import Struct
 
 from treadle.domain.errors import ConfigError
-from treadle.settings import Wrong, checked, without_later_keys
+from treadle.settings import Wrong, checked
 
 MAX_BYTES = 1_000_000
 _Kind = TypeVar("_Kind", bound=Struct)
 
 
-def read_struct(path: Path, kind: type[_Kind], not_yet: Collection[str] = ()) -> _Kind:
-    """The content of a file as a `kind`. `not_yet` are keys, as dotted paths, that only a later version obeys: they
-    may be there if they ask for nothing."""
+def read_struct(path: Path, kind: type[_Kind]) -> _Kind:
+    """The content of a file as a `kind`."""
     try:
-        return as_struct(_load(path), kind, str(path), not_yet)
+        return as_struct(_load(path), kind, str(path))
     except Wrong as wrong:
         raise ConfigError(f"{path}: {wrong}") from None
     except RecursionError:
         raise ConfigError(f"{path}: it is nested too deeply, or an alias (*) contains itself") from None
 
 
-def as_struct(values: Any, kind: type[_Kind], source: str, not_yet: Collection[str] = ()) -> _Kind:
+def as_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
     """Plain values as a `kind`, as strictly as those of a file; `source` is where they are from."""
     try:
-        return checked(without_later_keys(values, not_yet), kind, at="")
+        return checked(msgspec.to_builtins(values), kind, at="")  # which does not end where one contains itself
     except Wrong as wrong:
         raise ConfigError(f"{source}: {wrong}") from None
 

@@ -11,7 +11,7 @@ from treadle.domain.envelope import VERSION, Event, Origin, decode_data, draft, 
 from treadle.domain.events import VOCABULARY, EventData, Unknown
 from treadle.domain.identity import AgentId, ApprovalId, EventId, RunId, SegmentId, SessionId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse, user
-from treadle.domain.runs import Metrics, Usage
+from treadle.domain.runs import Metrics, Outcome, Usage
 from treadle.domain.tools import ToolSpec
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"), RunId("run_0"))
@@ -85,6 +85,16 @@ EXAMPLES: tuple[EventData, ...] = (
     e.WebhookReceived("hok_1", "msg_1", 200),
     e.WebhookDelivered("whk_1", "evt_1", 1),
     e.WebhookFailed("whk_1", "evt_1", 2, "reason", 12.5),
+    e.AgentSpawn(
+        "c", RunId("run_2"), SessionId("ses_2"), "helper", "spawn", "{}", 12.5, ("bash",), Outcome("completed")
+    ),
+    e.AgentEnd(
+        "c", RunId("run_2"), "helper", "failed", "max_steps", "text", "reason", Metrics(steps=3), 5, ("bash (c)",)
+    ),
+    e.AgentWaiting(RunId("run_2"), "helper", "approval", "apr_1: bash"),
+    e.AgentTold(("c",), "cancel", "reason"),
+    e.QualityScored("quality-checker", RunId("run_2"), 0.4, "reasons", "note"),
+    e.ErrorAnalyzed("error-analyzer", RunId("run_2"), "diagnosis"),
     e.ContextTrimmed("shrink", 400, (0, 3), (1,), ("c",), 1000),
     e.CompactionStarted("compact", "threshold", 1, 9, "provider", "model", 5000, 0.01, True),
     e.CompactionFailed("harder", "overflow", "reason", Usage(10, 1), 5, 0.01, 2),

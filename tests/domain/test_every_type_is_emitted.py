@@ -306,6 +306,29 @@ async def from_outside(emitted: Emitted) -> None:
                         await web.engine.cancel(event.run_id)
 
 
+async def family(emitted: Emitted) -> None:
+    """A child that asks a person, one that is stopped with its parent, an answer that is scored, a diagnosis."""
+
+    def policy(request: ModelRequest) -> ScriptStep:
+        said = request.conversation.messages[0].text
+        if said.startswith("<task>"):
+            return say('{"score": 1, "reasons": "fine"}')
+        if said == "part":
+            return ask(call("post"))
+        return say("answer") if said == "say" else ask(call("agent_spawn", message="part"))
+
+    async with in_virtual_time(FunctionModel(policy)) as engine:
+        asks = {"default": "auto", "via": "api", "rules": [{"tool": "post", "do": "ask"}]}
+        judged = {"quality": {"checker": "quality-checker"}, "errors": {"analyzer": "error-analyzer"}}
+        parent = await engine.submit(agent(tools=["agent_spawn", post], approvals=asks), "go")
+        await until(engine, parent, "agent_waiting")
+        await engine.cancel(parent)
+        failed = await engine.submit(agent(limits={"max_depth": 0}, tools=["agent_spawn"], **judged), "go")
+        for run_id in (parent, failed, await engine.submit(agent(**judged), "say")):
+            async for event in engine.events(run_id):
+                emitted.add(event.type)
+
+
 def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
     seen: list[Operation] = []
 
@@ -327,7 +350,7 @@ def emitted_by(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> Emit
 
 SCENARIOS = (
     plain, steered, failing, slow, killed, permitted, secretive, commanded, long, remembering, bounded,
-    by_the_clock, from_outside,
+    by_the_clock, from_outside, family,
 )  # fmt: skip
 
 

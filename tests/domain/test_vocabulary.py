@@ -98,6 +98,8 @@ BEYOND = frozenset(
         "compaction_failed",
         "message_pinned",
         "command_obeyed",
+        "agent_told",
+        "agent_waiting",
     ]
 )
 """Types that the specification needs and does not name."""

@@ -2,6 +2,7 @@
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.identity import RunId, TokenId
+from treadle.domain.lineage import Lineage, TreeCeiling
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.ports.accounts import Ceilings
 
@@ -16,10 +17,23 @@ def ceilings_of(agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | 
     return tuple(found)
 
 
-def tree_of(root: RunId, agent: AgentSpec) -> tuple[Ceilings, ...]:
-    """The one that a run shares with the runs under it."""
-    cost = agent.limits.cost
-    return () if cost is None else (Ceilings(f"tree/{root}", cost=cost),)
+def trees_of(run_id: RunId, agent: AgentSpec, lineage: Lineage | None) -> tuple[TreeCeiling, ...]:
+    """What a run shares with the runs under it, and what it shares with those above it."""
+    limits = agent.limits
+    steps = limits.max_steps if agent.budget == "shared" else None
+    own = TreeCeiling(run_id, limits.cost, steps, limits.max_tree)
+    return (own,) if lineage is None else (own, *lineage.ceilings)
+
+
+def spending(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
+    """The accounts that a model call counts for."""
+    bounded = [tree for tree in trees if (tree.cost, tree.steps) != (None, None)]
+    return tuple([Ceilings(f"tree/{tree.run_id}", cost=tree.cost, steps=tree.steps) for tree in bounded])
+
+
+def growing(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
+    """The accounts that a run under this one counts for."""
+    return tuple([Ceilings(f"tree/{tree.run_id}", runs=tree.runs) for tree in trees if tree.runs is not None])
 
 
 def _ceilings(account: str, quotas: Quotas) -> Ceilings:

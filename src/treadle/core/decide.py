@@ -1,15 +1,29 @@
 """What a run does next, given all that has happened to it. Pure: the same state and time give the same step."""
 
 from treadle.core import guards
+from treadle.core.children import before_the_end, interrupted, wait_for
 from treadle.core.context import input_estimate
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
 from treadle.core.guards.verdict import Stop, strictest
+from treadle.core.judging import unjudged, verdict, who_judges, without_note
 from treadle.core.planning import plan_calls, skipped
 from treadle.core.retry import fallback_after
 from treadle.core.room import compact, make_room, overflow, overflows
-from treadle.core.state import RunState
-from treadle.core.steps import CallModel, Compact, FallBack, Finish, Obey, RunTools, Step, Trim, Wait
+from treadle.core.state import Child, RunState
+from treadle.core.steps import (
+    CallModel,
+    Compact,
+    FallBack,
+    Finish,
+    Gather,
+    Obey,
+    Reach,
+    RunTools,
+    Step,
+    Trim,
+    Wait,
+)
 from treadle.domain.commands import CompactSession, SessionCommand
 from treadle.domain.events import (
     CommandObeyed,
@@ -18,6 +32,7 @@ from treadle.domain.events import (
     EventData,
     LlmError,
     PhantomAction,
+    QualityScored,
     RecoveryAction,
 )
 from treadle.domain.identity import Instant
@@ -26,6 +41,34 @@ from treadle.domain.runs import Outcome
 
 def decide(state: RunState, now: Instant) -> Step:
     """The next step of a run that has started and not ended."""
+    if state.judging is not None and state.cancelled is None:
+        return _judged(state, state.judging, now)
+    step = _next(state, now)
+    if not isinstance(step, Finish):
+        return step
+    ready = before_the_end(state, step, now)
+    return who_judges(state, ready) if isinstance(ready, Finish) else ready
+
+
+def _judged(state: RunState, child: Child, now: Instant) -> Step:
+    """The run has come to its end, and somebody looks at it: wait for the verdict, and then end, or try again."""
+    end, said = child.spawn.end, verdict(state, child, now)
+    assert end is not None, "whoever judges was told how the run ends"
+    if state.steered is not None and child.spawn.role == "quality":  # there is more to be answered
+        said = said or unjudged(True, child.spawn.agent, "Another message came first.", child)
+        reach = before_the_end(state, Finish(end), now) if child.told is None else None
+        return reach if isinstance(reach, Reach) else _call_model(state, now, (without_note(said),))
+    if said is None:
+        return wait_for(state, child)
+    if isinstance(said, QualityScored) and said.note:
+        again = _call_model(state, now, (said,))
+        if not isinstance(again, Finish):
+            return again
+    finish = Finish(end, (without_note(said),))
+    return before_the_end(state, finish, now) if child.told is None else finish
+
+
+def _next(state: RunState, now: Instant) -> Step:
     stop = strictest(guards.ALWAYS, state, now)
     if isinstance(stop, Stop):
         return _finish(state, stop)
@@ -34,7 +77,7 @@ def decide(state: RunState, now: Instant) -> Step:
     if state.command is not None:
         return obey(state, state.command)
     if wait := _must_wait(state, now):
-        return wait
+        return interrupted(state) or wait if wait.reason == "interrupted" else wait
     if state.failure is not None:
         return _after_failure(state, state.failure)
     if state.reply is not None and not state.calls:
@@ -86,7 +129,7 @@ def _must_wait(state: RunState, now: Instant) -> Wait | None:
     return None
 
 
-def _plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Finish:
+def _plan_calls(state: RunState, now: Instant) -> RunTools | Gather | Reach | Wait | Finish:
     if marked_final(state):
         return _finish(state, Stop(completed(state)))
     plan = plan_calls(state, now)

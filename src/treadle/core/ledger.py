@@ -10,7 +10,7 @@ import msgspec
 from treadle.domain.messages import ToolResult, ToolUse
 from treadle.domain.tools import ToolSpec
 
-Phase = Literal["asked", "started", "ended"]
+Phase = Literal["asked", "started", "delegated", "ended"]
 FAILURES_WARN = 3
 """How many failures of one tool in a row make a run look stuck."""
 LONG_ARGUMENTS = 200

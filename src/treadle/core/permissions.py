@@ -23,17 +23,30 @@ WAVED_THROUGH = Ruling("auto")
 
 
 def can_be_asked(state: RunState) -> bool:
-    """Whether somebody can answer: whoever sent the message, or somebody at the API."""
-    return state.asker is not None or state.agent.approvals.via is not None
+    """Whether somebody can answer: whoever sent the message, or somebody at the API. A child asks through its
+    root."""
+    return state.asker is not None or rules_of(state)[0].via is not None
 
 
-def needs_no_ruling(approvals: Approvals) -> bool:
+def rules_of(state: RunState) -> tuple[Approvals, ...]:
+    """The rules that hold for a run: those of the ones above it, the root's first, and its own."""
+    own = state.agent.approvals
+    return (own,) if state.lineage is None else (*state.lineage.approvals, own)
+
+
+def needs_no_ruling(state: RunState) -> bool:
     """Whether nothing is ever asked for or refused, but for what a tool itself is cautious about."""
-    return approvals.default == "auto" and not approvals.rules
+    return all(rules.default == "auto" and not rules.rules for rules in rules_of(state))
+
+
+def ruling_for(state: RunState, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
+    """The strictest ruling on anything that the call would do, by any of the rules that hold."""
+    rulings = [rule_on(rules, spec, subjects, grants) for rules in rules_of(state)]
+    return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
 
 
 def rule_on(approvals: Approvals, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
-    """The strictest ruling on anything that the call would do.
+    """The strictest ruling of one agent's rules on anything that the call would do.
 
     What cannot be told apart is never waved through by a rule, and is asked for where any rule might refuse it."""
     of_tool = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]

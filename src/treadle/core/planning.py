@@ -2,13 +2,14 @@
 
 from difflib import get_close_matches
 
+from treadle.core.children import delegates, room, to_gather, to_reach, turn, wait_for
 from treadle.core.guards import loop, stuck
 from treadle.core.guards.quota import most_calls
 from treadle.core.guards.verdict import Block, Stop
 from treadle.core.ledger import Call
 from treadle.core.overlap import as_written, may_run_beside
 from treadle.core.state import RunState
-from treadle.core.steps import RunTools, Wait
+from treadle.core.steps import Gather, Reach, RunTools, Wait
 from treadle.domain.events import (
     ApprovalDecided,
     ApprovalExpired,
@@ -30,7 +31,10 @@ UNANSWERED = "Nobody answered in time. Go on with what you think best, and say w
 SUPERSEDED = "A new message came before anybody answered."
 
 
-def plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Stop:
+def plan_calls(state: RunState, now: Instant) -> RunTools | Gather | Reach | Wait | Stop:
+    if (first := to_reach(state, now) or to_gather(state, now)) is not None:
+        return first
+    free = room(state)
     run: list[Call] = []
     beside: list[Call] = []
     refuse: list[EventData] = []
@@ -44,7 +48,11 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Stop:
             case Wait() as wait:
                 waits.append(wait)
                 beside.append(call)
+            case None if delegates(state, call) and free == 0:
+                waits.append(turn(call))
+                beside.append(call)
             case None:
+                free -= delegates(state, call)
                 run.append(call)
                 beside.append(call)
             case refusal:
@@ -56,7 +64,7 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | Wait | Stop:
 
 def skipped(call: Call, reason: str) -> ToolCallError:
     """The result of a call that is not run because the run ends."""
-    if call.phase == "started":
+    if call.phase in ("started", "delegated"):
         return ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN)
     return ToolCallError(call.call_id, call.name, "skipped", f"Not run. {reason}")
 
@@ -70,6 +78,8 @@ def _judge(state: RunState, call: Call, now: Instant) -> Stop | Wait | tuple[Eve
         if spec.repeatable:
             return None
         return (ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN),)
+    if (child := state.children.get(call.call_id)) is not None:
+        return wait_for(state, child)
     if (asked := state.approvals.get(call.call_id)) is not None:
         return _approval(state, call, asked, now)
     if call.call_id in state.questions:

@@ -10,6 +10,8 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import SessionCommand
 from treadle.domain.envelope import Origin
 from treadle.domain.events import (
+    AgentEnd,
+    AgentSpawn,
     ApprovalDecided,
     ApprovalRequested,
     ClarifyAnswered,
@@ -18,20 +20,25 @@ from treadle.domain.events import (
     CompactionFailed,
     CompactStage,
     ContextCompacted,
+    ErrorAnalyzed,
     LlmError,
     LlmResponse,
     ModelResolved,
+    QualityScored,
     RecoveryStage,
+    RunQueued,
     RunWaiting,
     SegmentOpened,
     SteerMode,
+    Telling,
     TrimStage,
 )
-from treadle.domain.identity import ApprovalId, Instant, SessionId, first_segment_id
+from treadle.domain.identity import ApprovalId, Instant, RunId, SessionId, first_segment_id
+from treadle.domain.lineage import Lineage, TreeCeiling
 from treadle.domain.messages import Message, Part, Text
 from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.permissions import Asker
-from treadle.domain.runs import Metrics, OutcomeKind, Status, Usage
+from treadle.domain.runs import Metrics, Outcome, OutcomeKind, Status, Usage
 from treadle.domain.tools import ToolSpec
 from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import SessionFacts
@@ -89,6 +96,18 @@ class Recovery:
     """Steps in a row that told nothing new."""
     detected_at: int = 0
     """The quiet step or failure count that was acted on last."""
+
+
+@dataclass(slots=True)
+class Child:
+    """A run under this one."""
+
+    spawn: AgentSpawn
+    began_at: Instant
+    end: AgentEnd | None = None
+    told: Telling | None = None
+    """What it was asked last, as long as that holds."""
+    told_at: Instant = 0.0
 
 
 @dataclass(slots=True)
@@ -198,6 +217,22 @@ class RunState:
     """Those that have an end, of all that it counts for."""
     credits_per_dollar: float = 1.0
 
+    # Runs above it and under it
+    queued: RunQueued | None = None
+    """What the run was asked for with: children inherit of it."""
+    trees: tuple[TreeCeiling, ...] = ()
+    """What it shares with those above it and under it."""
+    children: dict[str, Child] = field(default_factory=dict[str, Child])
+    """By call, those that have ended too."""
+    judging: Child | None = None
+    """The one that judges how the run ends."""
+    judged: list[QualityScored] = field(default_factory=list[QualityScored])
+    judged_request: int = 0
+    """The request whose reply was judged last."""
+    kept: Outcome | None = None
+    """An end that was not good enough: it is the end if no better one comes."""
+    analyzed: ErrorAnalyzed | None = None
+
     # Questions to people, and their answers
     asker: Asker | None = None
     """Who sent the message and can be asked something back."""
@@ -235,6 +270,27 @@ class RunState:
     @property
     def started(self) -> bool:
         return self.started_at is not None
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """Whose child it is; None: nobody's."""
+        return None if self.queued is None else self.queued.lineage
+
+    @property
+    def root(self) -> RunId:
+        lineage = self.lineage
+        return self.origin.run_id if lineage is None else lineage.root
+
+    @property
+    def running(self) -> list[Child]:
+        """The children that have not ended."""
+        return [child for child in self.children.values() if child.end is None] if self.children else []
+
+    @property
+    def steps_of_tree(self) -> int:
+        """Its own, and those of all under it that have ended."""
+        ended = [child.end.steps for child in self.children.values() if child.end is not None]
+        return self.step.number + sum(ended)
 
     @property
     def answer(self) -> str:

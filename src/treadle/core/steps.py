@@ -1,5 +1,7 @@
 """What a run can do next."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 from treadle.core.ledger import Call
@@ -10,6 +12,7 @@ from treadle.domain.events import (
     ContextTrimmed,
     EventData,
     LlmFallback,
+    Telling,
     WaitReason,
 )
 from treadle.domain.identity import Instant
@@ -74,4 +77,26 @@ class Finish(Struct, frozen=True):
     events: tuple[EventData, ...] = ()
 
 
-Step = CallModel | RunTools | Trim | Compact | Obey | FallBack | Wait | Finish
+class Reach(Struct, frozen=True):
+    """Tell these children something."""
+
+    call_ids: tuple[str, ...]
+    what: Telling
+    reason: str
+
+
+class Gather(Struct, frozen=True):
+    """What came of these children is the result of their calls."""
+
+    calls: tuple[Call, ...]
+
+
+class Judge(Struct, frozen=True):
+    """Have an agent look at how the run ends, before it does."""
+
+    role: Literal["quality", "errors"]
+    agent: str
+    end: Outcome
+
+
+Step = CallModel | RunTools | Gather | Reach | Judge | Trim | Compact | Obey | FallBack | Wait | Finish

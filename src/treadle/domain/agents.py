@@ -1,8 +1,7 @@
 """What an agent is: the content of its `config.yaml`. Only `name` and `model` are required.
 
-A field lands here with the part that obeys it; a file that sets a field no part obeys yet is refused when it is
-read, because a limit that is written down and not kept is worse than none. Here unknown fields are let be: the
-journal of a later version may hold them."""
+A field that a file sets and nothing obeys is refused when the file is read: a limit that is written down and not
+kept is worse than none. Here unknown fields are let be: the journal of a later version may hold them."""
 
 import re
 from typing import Any, Literal
@@ -46,10 +45,19 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     """The most messages of the conversation that are sent; older ones are left out."""
     context_window: int | None = None
     """Tokens; None: what the model takes."""
+    max_depth: int = 3
+    """How far down runs may begin runs under them; 0: not at all."""
+    max_children: int = 8
+    """Runs under one run at the same time; those that are asked for beyond wait for their turn."""
+    max_tree: int = 32
+    """Runs under one run in all, however deep."""
     stuck_steps: int = 6
 
     def __post_init__(self) -> None:
         _positive("max_steps", self.max_steps)
+        _positive("max_children", self.max_children)
+        if self.max_depth < 0 or self.max_tree < 0:
+            raise ValueError("max_depth and max_tree must be 0 or more")
         _positive("stuck_steps", self.stuck_steps)
         _positive("cost", self.cost)
         _positive("history_messages", self.history_messages)
@@ -142,6 +150,30 @@ class Compaction(Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"at must be above 0 and at most 1, found {self.at}")
 
 
+class Quality(Struct, frozen=True, omit_defaults=True):
+    """Who judges what a run has produced, and what becomes of it then."""
+
+    checker: str | None = None
+    """The name of an agent; None: nobody."""
+    minimum: float | None = None
+    """The score below which the agent is told the reasons and tries again."""
+    retries: int = 0
+    """How often it does."""
+
+    def __post_init__(self) -> None:
+        if self.minimum is not None and not 0 <= self.minimum <= 1:
+            raise ValueError(f"minimum must be from 0 to 1, found {self.minimum}")
+        if self.retries < 0:
+            raise ValueError(f"retries must be 0 or more, found {self.retries}")
+
+
+class Errors(Struct, frozen=True, omit_defaults=True):
+    """Who finds out what went wrong with a run that failed."""
+
+    analyzer: str | None = None
+    """The name of an agent; None: nobody."""
+
+
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """An agent, whole. A run keeps the one it was started with."""
 
@@ -160,6 +192,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     output: dict[str, Any] | None = None
     """A JSON Schema that the answer must fit."""
     limits: Limits = Limits()
+    budget: Literal["own", "shared"] = "own"
+    """Whether max_steps counts the run's own steps, or those of all runs under it too."""
     budget_hints: bool = False
     retry: Retry = Retry()
     loop: Loop = Loop()
@@ -172,6 +206,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     memory: MemorySettings = MemorySettings()
     compaction: Compaction = Compaction()
     heartbeat: Heartbeat = Heartbeat()
+    quality: Quality = Quality()
+    errors: Errors = Errors()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

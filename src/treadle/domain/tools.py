@@ -33,6 +33,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """What it cannot work without."""
     asks_a_person: bool = False
     """It is not run: its result is what a person answers."""
+    delegates: Literal["spawn", "send", "invoke"] | None = None
+    """It is not run: its result is what comes of a run under this one."""
     alias_of: str | None = None
     """The tool that this is another name of: rules, hooks and grants for that one are for this one too."""
 

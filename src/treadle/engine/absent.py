@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin
-from treadle.domain.errors import UnknownApproval
+from treadle.domain.errors import UnknownAgent, UnknownApproval
 from treadle.domain.events import RunEnd
 from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId
@@ -51,6 +51,16 @@ class NoVault:
 
     def reveal(self, name: str, agent: str, tool: str) -> str:
         raise SecretRefused(f"There is no secret `{name}`: this engine has no vault.", "there is no vault")
+
+
+class NoAgents:
+    """Implements `ports.agents.Agents`: whoever begins a run under it can only begin a copy of itself."""
+
+    async def named(self, name: str, asked_by: AgentSpec) -> AgentSpec:
+        raise UnknownAgent(f"No agent is called `{name}`: this engine knows none.")
+
+    async def identity(self, name: str) -> AgentId:
+        raise UnknownAgent(f"No agent is called `{name}`: this engine knows none.")
 
 
 class NoApprovals:

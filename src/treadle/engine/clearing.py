@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from treadle.core.ledger import Call
 from treadle.core.overlap import Asked, may_run_beside
-from treadle.core.permissions import can_be_asked, needs_no_ruling, rule_on
+from treadle.core.permissions import can_be_asked, needs_no_ruling, ruling_for
 from treadle.core.planning import denied
 from treadle.core.state import RunState
 from treadle.domain.events import (
@@ -109,14 +109,14 @@ async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
         if tool.spec.asks_a_person:
             raise _question(call, arguments, log, deps)
         subjects = _subjects(call, tool, arguments)
-        if subjects.caution is not None or not needs_no_ruling(log.state.agent.approvals):
+        if subjects.caution is not None or not needs_no_ruling(log.state):
             await _permitted(call, tool, subjects, text, log, deps)
         return _ready(call, tool, text, arguments, log)
     edited = log.state.decisions[approval.approval_id].arguments
     if edited is None:
         return _ready(call, tool, approval.arguments, _parsed(call, tool, approval.arguments), log)
     text, arguments = await _seen_by_hooks(call, tool, edited, log, deps)
-    ruling = rule_on(log.state.agent.approvals, tool.spec, _subjects(call, tool, arguments))
+    ruling = ruling_for(log.state, tool.spec, _subjects(call, tool, arguments))
     if ruling.verdict == "deny":
         raise Refused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
     return _ready(call, tool, text, arguments, log)
@@ -185,10 +185,9 @@ def _question(call: Call, arguments: Any, log: Log, deps: Deps) -> Refused:
 
 async def _permitted(call: Call, tool: Tool, subjects: Subjects, text: str, log: Log, deps: Deps) -> None:
     """Return if the call may run now. Raises Refused with a denial, or with the question to a person."""
-    approvals = log.state.agent.approvals
-    ruling = rule_on(approvals, tool.spec, subjects)
+    ruling = ruling_for(log.state, tool.spec, subjects)
     if ruling.verdict == "ask":
-        ruling = rule_on(approvals, tool.spec, subjects, await deps.approvals.grants(log.origin.session_id))
+        ruling = ruling_for(log.state, tool.spec, subjects, await deps.approvals.grants(log.origin.session_id))
     match ruling.verdict:
         case "auto":
             return

@@ -7,9 +7,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
-from treadle.engine.absent import NoApprovals, NoMemories, NoResults, NoSessions, NoSurroundings, NoVault
+from treadle.engine.absent import NoAgents, NoApprovals, NoMemories, NoResults, NoSessions, NoSurroundings, NoVault
 from treadle.engine.conversations import Conversations
 from treadle.engine.hub import Hub
+from treadle.ports.agents import Agents
 from treadle.ports.approvals import Approvals
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
@@ -28,6 +29,8 @@ class ToolTimeouts(Struct, frozen=True):
     """Seconds; 0 means none."""
 
     default: float = 120.0
+    agents: float = 600.0
+    """For those that begin a run and wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Deps:
     memories: Memories = field(default_factory=NoMemories)
     surroundings: Surroundings = field(default_factory=NoSurroundings)
     sessions: Sessions = field(default_factory=NoSessions)
+    agents: Agents = field(default_factory=NoAgents)
     workspace: Callable[[AgentSpec], Path] = lambda agent: Path(agent.workspace or ".")
     """The folder that the tools of an agent work in; it is there when this returns."""
     hidden: tuple[Path, ...] = ()

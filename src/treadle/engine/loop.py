@@ -4,11 +4,26 @@ import logging
 
 from msgspec import Struct
 
+from treadle.core.children import stopped, within_tree
 from treadle.core.decide import decide
-from treadle.core.guards.quota import for_tool_calls, judge
+from treadle.core.guards.quota import for_calls, judge
+from treadle.core.judging import judged_of
 from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
-from treadle.core.steps import CallModel, Compact, FallBack, Finish, Obey, RunTools, Step, Trim, Wait
+from treadle.core.steps import (
+    CallModel,
+    Compact,
+    FallBack,
+    Finish,
+    Gather,
+    Judge,
+    Obey,
+    Reach,
+    RunTools,
+    Step,
+    Trim,
+    Wait,
+)
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
 from treadle.domain.identity import Instant, RunId
@@ -16,6 +31,7 @@ from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
 from treadle.engine.calling import asked, call_model
 from treadle.engine.clearing import clear
+from treadle.engine.delegating import divided, tend, told_of_the_end, told_of_the_wait
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log, own
 from treadle.engine.remembering import remembered, reminded
@@ -71,21 +87,37 @@ async def _carry(log: Log, deps: Deps) -> None:
                 model = take_over(log, deps)
             case AskAnother():
                 model = take_over(log, deps)
-            case RunTools(calls, refusals):
-                ready, refused = await clear(calls, log, deps)
-                starts = [item.start for item in ready]
-                reserve = for_tool_calls(log.state, len(starts))
-                if await log.intend(*refusals, *refused, *starts, reserve=reserve):
-                    await run_tools(ready, log, deps)
+            case RunTools() as calls:
+                await act(calls, log, deps)
+            case Gather() | Reach() | Judge() as task:
+                await tend(task, log, deps)
             case Wait() as wait:
-                if await log.release(Release(wait.reason, wait.wake_at), *waiting(wait, log.state)):
+                news = waiting(wait, log.state)
+                told = told_of_the_wait(wait, bool(news), log)
+                if await log.release(Release(wait.reason, wait.wake_at), *news, tell=told):
                     return
-            case Finish(outcome, events):
-                last = log.state_after(*events)
-                kept = await remembered(outcome, last, deps)
-                end = ending(outcome, last, deps.clock.now())
-                if await log.release(Release(said=said(outcome, last), whole=last.revised), *events, *kept, end):
+            case Finish() as last:
+                if await finish(last, log, deps):
                     return
+
+
+async def act(step: RunTools, log: Log, deps: Deps) -> None:
+    """Run the calls that may run, and begin the runs that some of them leave their work to."""
+    cleared, refused = await clear(step.run, log, deps)
+    work = await divided(cleared, log, deps)
+    reserve = for_calls(log.state, len(work.here), len(work.runs))
+    if await log.intend(*step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
+        await run_tools(work.here, log, deps)
+
+
+async def finish(step: Finish, log: Log, deps: Deps) -> bool:
+    """End the run, unless something was delivered meanwhile; whether it has ended."""
+    outcome, events = step.outcome, step.events
+    last = log.state_after(*events)
+    kept = await remembered(outcome, last, deps)
+    end = ending(outcome, last, deps.clock.now())
+    release = Release(said=said(outcome, last), whole=last.revised)
+    return await log.release(release, *events, *kept, end, tell=told_of_the_end(end, log))
 
 
 def end_step(log: Log, deps: Deps) -> None:
@@ -102,6 +134,8 @@ def afforded(step: Step, log: Log, deps: Deps) -> Step:
     """The step; or what becomes of the run where an account did not have what the step wants."""
     if log.refused is None or not isinstance(step, CallModel | RunTools | Compact):
         return step
+    if log.refused.kind == "runs":
+        return within_tree(log.state, step, log.refused) if isinstance(step, RunTools) else step
     return judge(log.state, log.refused, deps.clock.now())
 
 
@@ -158,8 +192,9 @@ def ending(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
         outcome.text,
         outcome.reason,
         outcome.next,
-        (*state.stopped, *(("the model call",) if model_stopped else ())),
+        (*state.stopped, *(("the model call",) if model_stopped else ()), *stopped(state)),
         outcome.unverified_claim,
+        *judged_of(state),
     )
 
 

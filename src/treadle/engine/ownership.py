@@ -21,7 +21,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.hiding import CLEAN, hide_in
 from treadle.engine.interruption import Interruption
 from treadle.ports.accounts import Reserve, Short
-from treadle.ports.journal import ANY, Advance, Claim, Release
+from treadle.ports.journal import ANY, Advance, Claim, NewRun, Release, Tell
 
 logger = logging.getLogger(__name__)
 
@@ -81,11 +81,22 @@ class Log:
                 return events if redactor.is_idle else [hide_in(each, redactor) for each in events]
         return events
 
-    async def intend(self, *intents: EventData, reserve: Reserve | None = None) -> bool:
-        """What is about to happen, committed before it does, with what it may use. False when something was
-        delivered meanwhile, which is folded now, or when an account does not have that much: `refused` tells. The
-        owner must decide again."""
-        return await self._commit(intents, reserve=reserve)
+    async def intend(
+        self,
+        *intents: EventData,
+        reserve: Reserve | None = None,
+        begin: Sequence[NewRun] = (),
+        tell: Sequence[Tell] = (),
+    ) -> bool:
+        """What is about to happen, committed before it does, with what it may use, the runs that it begins and what
+        others are told of it. False when something was delivered meanwhile, which is folded now, or when an account
+        does not have that much: `refused` tells. The owner must decide again."""
+        return await self._commit(intents, None, reserve, tuple(begin), tuple(tell))
+
+    def telling(self, run_id: RunId, data: EventData, key: str) -> Tell:
+        """What another run is told, without secrets; once for a key."""
+        [made] = drafts(self._deps.ids, self._deps.clock.now(), self._without_secrets((data,)))
+        return Tell(run_id, made, key)
 
     async def flush(self) -> None:
         """Commit what was recorded, now. A caller that is cancelled meanwhile changes nothing about it."""
@@ -94,9 +105,9 @@ class Log:
             committing.add_done_callback(_heard)
             await asyncio.shield(committing)
 
-    async def release(self, release: Release, *intents: EventData) -> bool:
+    async def release(self, release: Release, *intents: EventData, tell: Sequence[Tell] = ()) -> bool:
         """Let go of the run with these last events. False, as for `intend`, when something was delivered."""
-        self._released = await self._commit(intents, release)
+        self._released = await self._commit(intents, release, tell=tuple(tell))
         if self._released and release.said is not None and (release.said or not self.state.said):
             self._hand_on(self.state)  # unless what it has said is left out of the conversation
         return self._released
@@ -172,7 +183,12 @@ class Log:
             self._listen()
 
     async def _commit(
-        self, data: Sequence[EventData], release: Release | None = None, reserve: Reserve | None = None
+        self,
+        data: Sequence[EventData],
+        release: Release | None = None,
+        reserve: Reserve | None = None,
+        begin: tuple[NewRun, ...] = (),
+        tell: tuple[Tell, ...] = (),
     ) -> bool:
         known, self.refused = self._folded, None
         await self._committing.acquire()  # calls that end side by side must not overtake each other
@@ -185,7 +201,7 @@ class Log:
             intents = tuple(drafts(self._deps.ids, now, self._without_secrets(data))) if data else ()
             facts, self._facts = tuple(self._facts), []
             advanced = await self._deps.journal.advance(
-                Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release, reserve)
+                Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release, reserve, begin, tell)
             )
             if advanced.delivered:
                 self._fold(advanced.delivered)

@@ -11,6 +11,7 @@ from treadle.core.routing import Route, route
 from treadle.core.state import RunState
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
+from treadle.domain.lineage import Lineage
 from treadle.engine.deps import Deps
 from treadle.engine.ownership import Log
 from treadle.ports.model import Resolved
@@ -115,9 +116,14 @@ def _start(state: RunState, deps: Deps) -> tuple[RunStart, ...]:
     notes = kept[1] if kept is not None and kept[0] == workspace else around.notes(agent)
     wanted = f"{ASKED_BESIDE}\n{state.instructions}" if state.instructions else ""
     sections = (around.rules(), around.catalog(skills) if skills else "", wanted)
-    tools = tuple([tool.spec for tool in deps.tools.select(allowed)])
+    tools = tuple([tool.spec for tool in deps.tools.select(allowed) if inherits(state.lineage, tool.spec.name)])
     said = tuple([section for section in sections if section])
     return (RunStart(tools, said, notes, workspace if notes else ""),)
+
+
+def inherits(lineage: Lineage | None, tool: str) -> bool:
+    """Whether a run may have a tool: a child has none that its parent has not. What a skill says is no right."""
+    return lineage is None or tool in lineage.tools or (tool == LOAD_SKILL and not lineage.judges)
 
 
 def allowlist(tools: Sequence[str], skills: Sequence[Skill], known: Toolbox) -> Sequence[str]:

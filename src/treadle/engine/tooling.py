@@ -151,7 +151,7 @@ class Running:
         call = self.item.call
         try:
             tool = self.item.tool.spec.known_as
-            value = self._deps.vault.reveal(secret, self._log.state.agent.name, tool)
+            [value, *_] = [self._deps.vault.reveal(secret, name, tool) for name in self._grantees()]
         except SecretRefused as error:
             self._log.record(SecretDenied(secret, call.name, call.call_id, error.reason))
             raise
@@ -160,9 +160,16 @@ class Running:
 
     def _secrets(self) -> dict[str, str]:
         call = self.item.call
-        granted = self._deps.vault.granted(self._log.state.agent.name, self.item.tool.spec.known_as)
+        tool = self.item.tool.spec.known_as
+        first, *others = [self._deps.vault.granted(name, tool) for name in self._grantees()]
+        granted = {name: first[name] for name in first if all(name in other for other in others)}
         self._log.record(*(SecretUsed(name, call.name, call.call_id) for name in granted))
-        return dict(granted)
+        return granted
+
+    def _grantees(self) -> tuple[str, ...]:
+        """Who must have been granted a secret: the agent, and all those above it."""
+        state = self._log.state
+        return (state.agent.name,) if state.lineage is None else (state.agent.name, *state.lineage.agents)
 
     def _time_left(self) -> float:
         return self._began + (self._timeout or 0.0) - self._clock.monotonic()

@@ -31,13 +31,17 @@ class Ceilings(Struct, frozen=True, gc=False):
     credits: float | None = None
     cost: float | None = None
     """Dollars."""
+    steps: int | None = None
+    """In all."""
+    runs: int | None = None
+    """In all."""
 
 
 class Reserve(Struct, frozen=True, gc=False):
     """What an intent may use at most. It is refused together with the intent, and leaves nothing behind then.
 
     Tokens and money are reserved until the run's next `llm_response`, `llm_error`, `context_compacted` or
-    `compaction_failed`; calls of tools are used at once."""
+    `compaction_failed`; calls of tools, steps and runs are used at once."""
 
     accounts: tuple[Ceilings, ...]
     step: int = 0
@@ -46,6 +50,8 @@ class Reserve(Struct, frozen=True, gc=False):
     cost: float = 0.0
     credits: float = 0.0
     calls: int = 0
+    steps: int = 0
+    runs: int = 0
 
 
 class Short(Struct, frozen=True, gc=False):

@@ -58,6 +58,22 @@ class Release(Struct, frozen=True, gc=False):
     """It is not added: it is the whole conversation, from now on."""
 
 
+class NewRun(Struct, frozen=True, gc=False):
+    """A run that is begun, runnable at once."""
+
+    origin: Origin
+    events: tuple[Draft, ...]
+    """Its first."""
+
+
+class Tell(Struct, frozen=True, gc=False):
+    """A delivery to another run, as by `Journal.deliver`. Nothing is told to a run that has ended, or is gone."""
+
+    run_id: RunId
+    event: Draft
+    key: str
+
+
 class Advance(Struct, frozen=True, gc=False):
     """What the owner of a run adds to it, in one commit."""
 
@@ -72,6 +88,10 @@ class Advance(Struct, frozen=True, gc=False):
     release: Release | None = None
     reserve: Reserve | None = None
     """What the intents may use at most: they are refused where an account does not have it."""
+    begin: tuple[NewRun, ...] = ()
+    """Runs under it, begun together with the intents."""
+    tell: tuple[Tell, ...] = ()
+    """What others are told, together with the intents."""
 
 
 ANY = 2**62

@@ -142,6 +142,11 @@ class Result(Struct, frozen=True):
     metrics: Metrics
     stopped: tuple[str, ...] = ()
     unverified_claim: str = ""
+    score: float | None = None
+    """From 0 to 1, where it was judged."""
+    score_reasons: str = ""
+    diagnosis: str = ""
+    """Why it has failed, where somebody found out."""
 
 
 class RunView(Struct, frozen=True):
@@ -246,7 +251,17 @@ def run_view(record: RunRecord) -> RunView:
 def run_detail(record: RunRecord, end: RunEnd | None) -> RunDetail:
     result = None
     if end is not None:
-        result = Result(end.text, end.reason, end.next, end.metrics, end.stopped, end.unverified_claim)
+        result = Result(
+            end.text,
+            end.reason,
+            end.next,
+            end.metrics,
+            end.stopped,
+            end.unverified_claim,
+            end.score,
+            end.score_reasons,
+            end.diagnosis,
+        )
     return RunDetail(**_of_run(record), result=result)
 
 

@@ -1,7 +1,8 @@
 """Models without a provider: one that follows a script, one that follows a function."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -113,13 +114,15 @@ class ScriptedModel:
 
 
 class FunctionModel:
-    """Answers each request with whatever a function makes of it: for runs whose order is not known beforehand."""
+    """Answers each request with whatever a function makes of it: for runs whose order is not known beforehand. The
+    function may take its time."""
 
-    def __init__(self, answer: LateStep) -> None:
+    def __init__(self, answer: LateStep | Callable[[ModelRequest], Awaitable[ScriptStep]]) -> None:
         self._answer = answer
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
-        return await perform(self._answer(request), show)
+        step = self._answer(request)
+        return await perform(await step if inspect.isawaitable(step) else step, show)
 
 
 async def perform(step: ScriptStep, show: Show, pause: Callable[[], float] = lambda: 0.0) -> Completed | Failed:

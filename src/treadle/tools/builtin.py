@@ -7,6 +7,7 @@ from treadle.ports.tool import Tool
 from treadle.ports.vault import Vault
 from treadle.tools.bash import ALIAS, NAME, Bash
 from treadle.tools.clarify import clarify
+from treadle.tools.delegation import agent_send, agent_spawn, invoke_agent
 from treadle.tools.files import files
 from treadle.tools.load_skill import load_skill
 from treadle.tools.memory import journal_write, memory_save, memory_search
@@ -27,4 +28,7 @@ def builtin(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
     yield journal_write
     yield load_skill
     yield clarify
+    yield agent_spawn
+    yield agent_send
+    yield invoke_agent
     yield vault_get(vault)

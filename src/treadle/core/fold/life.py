@@ -1,6 +1,6 @@
 """The life of a run, and what others deliver to it."""
 
-from treadle.core.accounts import ceilings_of, tree_of
+from treadle.core.accounts import ceilings_of, spending, trees_of
 from treadle.core.context import set_preamble
 from treadle.core.fold.changes import on
 from treadle.core.state import RunState
@@ -12,10 +12,9 @@ from treadle.domain.messages import user
 @on(e.RunQueued)
 def _queued(state: RunState, data: e.RunQueued) -> None:
     state.agent, state.asker, state.command = data.agent, data.asker, data.command
-    state.accounts = (
-        *ceilings_of(data.agent, data.token, data.token_quotas),
-        *tree_of(state.origin.run_id, data.agent),
-    )
+    state.queued = data
+    state.trees = trees_of(state.origin.run_id, data.agent, data.lineage)
+    state.accounts = (*ceilings_of(data.agent, data.token, data.token_quotas), *spending(state.trees))
     state.credits_per_dollar = data.credits_per_dollar
     state.instructions = data.instructions
     for message in data.before:

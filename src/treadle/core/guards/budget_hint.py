@@ -10,11 +10,22 @@ PERCENTS = (90, 70)
 
 
 def judge(state: RunState, now: Instant) -> Warn | None:
-    limit = state.agent.limits.max_steps
-    if not state.agent.budget_hints or limit is None:
+    if not state.agent.budget_hints:
         return None
-    used = state.step.number
+    limit, used = _steps(state)
+    if limit is None:
+        return None
     for percent in PERCENTS:
         if used * 100 >= limit * percent and state.hinted_percent < percent:
             return Warn((BudgetHint(percent, f"{used} of {limit} steps are used. Come to a close in time."),))
     return None
+
+
+def _steps(state: RunState) -> tuple[int | None, int]:
+    """How many there are, and how many are used: the run's own, or those of the tree that it shares them with, as
+    far as it knows."""
+    shared = [tree.steps for tree in state.trees if tree.steps is not None]
+    if not shared:
+        return state.agent.limits.max_steps, state.step.number
+    before = 0 if state.lineage is None else state.lineage.steps_before
+    return min(shared), before + state.steps_of_tree

@@ -5,13 +5,14 @@ from math import inf, isfinite
 
 from msgspec import Struct
 
+from treadle.core.accounts import growing
 from treadle.core.state import RunState
 from treadle.core.steps import Finish, Wait
 from treadle.domain.calendar import minute
 from treadle.domain.events import BudgetExhausted, BudgetReserved, EventData, QuotaExceeded, QuotaWarning
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
-from treadle.ports.accounts import Reserve, Short
+from treadle.ports.accounts import Ceilings, Reserve, Short
 
 PAUSE = 1.0
 """Seconds until a run looks again whether calls of others have been settled."""
@@ -27,18 +28,24 @@ class Intent(Struct, frozen=True, gc=False):
 def for_a_model_call(state: RunState, step: int, attempt: int, tokens: int, cost: float | None) -> Reserve | None:
     """The most that a model call may use. Where it costs money, which has an end, and nobody knows how much, it may
     cost any amount."""
-    accounts = tuple([each for each in state.accounts if (each.tokens, each.credits, each.cost) != (None,) * 3])
+    accounts = tuple([each for each in state.accounts if _counts_model_calls(each)])
     if not accounts:
         return None
     if cost is None:
         cost = inf if any((each.credits, each.cost) != (None, None) for each in accounts) else 0.0
-    return Reserve(accounts, step, attempt, tokens, cost, cost * state.credits_per_dollar)
+    steps = 1 if attempt == 1 else 0
+    return Reserve(accounts, step, attempt, tokens, cost, cost * state.credits_per_dollar, steps=steps)
 
 
-def for_tool_calls(state: RunState, calls: int) -> Reserve | None:
-    """What so many calls of tools use."""
-    accounts = tuple([each for each in state.accounts if each.calls is not None])
-    return Reserve(accounts, calls=calls) if accounts and calls else None
+def _counts_model_calls(account: Ceilings) -> bool:
+    return (account.tokens, account.credits, account.cost, account.steps) != (None, None, None, None)
+
+
+def for_calls(state: RunState, tools: int, runs: int) -> Reserve | None:
+    """What so many calls of tools use, and so many runs that are begun under this one."""
+    accounts = [each for each in state.accounts if each.calls is not None] if tools + runs else []
+    grown = growing(state.trees) if runs else ()
+    return Reserve((*accounts, *grown), calls=tools + runs, runs=runs) if accounts or grown else None
 
 
 def intent_to(before: tuple[EventData, ...], request: EventData, reserve: Reserve | None) -> Intent:
@@ -81,6 +88,8 @@ def _wait(state: RunState, wait: Wait) -> Wait:
 def _finish(state: RunState, short: Short) -> Finish:
     wanted = short.wanted if isfinite(short.wanted) else 0.0
     account, said, reason, go_on = short.account, state.answer_so_far, in_words(short), way_on(short)
+    if short.kind == "steps":
+        return Finish(Outcome("max_steps", said, reason, go_on))
     if short.kind == "cost":
         outcome = Outcome("budget_exhausted", said, reason, go_on)
         return Finish(outcome, (BudgetExhausted(account, short.ceiling, short.used, wanted),))
@@ -120,6 +129,13 @@ def in_words(short: Short) -> str:
             )
         case "cost" if not isfinite(wanted):
             said = f"{who} may cost {short.ceiling:g} dollars, and no price is known of the model to be asked."
+        case "steps":
+            said = f"{who} and those under it may take {short.ceiling:g} steps together, and all are used."
+        case "runs":
+            said = (
+                f"{who} may have {short.ceiling:g} runs under it; {short.used:g} were begun, and {wanted:g} more "
+                "are wanted."
+            )
         case "cost":
             said = (
                 f"{who} may cost {short.ceiling:g} dollars; it has cost {short.used:.6g}, and the next call may "
@@ -137,7 +153,11 @@ def way_on(short: Short) -> str:
         "calls": "quotas.max_tool_calls_per_minute",
         "credits": "quotas.credits",
         "cost": "limits.cost",
+        "steps": "limits.max_steps",
+        "runs": "limits.max_tree",
     }[short.kind]
+    if short.kind in ("steps", "runs"):
+        return f"Raise {setting}, and send its session a message to go on."
     then = "then" if short.resets_at is not None else "after that"
     lower = "lower model_settings.max_tokens"
     return f"Raise {setting} or {lower}, and send its session a message {then} to go on."

@@ -107,6 +107,15 @@ from treadle.domain.events.deliveries import (
     RunInterrupted,
     SteerMode,
 )
+from treadle.domain.events.children import (
+    AgentEnd,
+    AgentSpawn,
+    AgentTold,
+    AgentWaiting,
+    ErrorAnalyzed,
+    QualityScored,
+    Telling,
+)
 from treadle.domain.events.automation import (
     HeartbeatFired,
     ScheduleSkipped,
@@ -131,6 +140,10 @@ from treadle.domain.events.vocabulary import (
 __all__ = [
     "NAMES",
     "VOCABULARY",
+    "AgentEnd",
+    "AgentSpawn",
+    "AgentTold",
+    "AgentWaiting",
     "ApprovalDecided",
     "ApprovalExpired",
     "ApprovalRequested",
@@ -156,6 +169,7 @@ __all__ = [
     "Decision",
     "Delivery",
     "EmptyTurn",
+    "ErrorAnalyzed",
     "EventData",
     "EventType",
     "GuardName",
@@ -179,6 +193,7 @@ __all__ = [
     "OutputRejected",
     "PhantomAction",
     "ProcessKilled",
+    "QualityScored",
     "QuotaExceeded",
     "QuotaWarning",
     "RecalledBy",
@@ -211,6 +226,7 @@ __all__ = [
     "StreamReset",
     "StuckDetected",
     "StuckKind",
+    "Telling",
     "ThinkingDelta",
     "Token",
     "ToolCallBlocked",

@@ -6,6 +6,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import SessionCommand
 from treadle.domain.events.vocabulary import EventData, durable, live
 from treadle.domain.identity import Instant, RunId, TokenId
+from treadle.domain.lineage import Lineage
 from treadle.domain.messages import Message
 from treadle.domain.models import UNKNOWN_WINDOW, Profile
 from treadle.domain.permissions import Asker
@@ -34,6 +35,8 @@ class RunQueued(EventData, frozen=True):
     """What was said before, elsewhere: the conversation of a new session begins with it."""
     instructions: str = ""
     """What whoever asks wants beside what the agent is told; it stands after that."""
+    lineage: Lineage | None = None
+    """Whose child it is; None: nobody's."""
 
 
 @durable("user_message")
@@ -70,7 +73,9 @@ class ModelResolved(EventData, frozen=True):
     """The facts about the model that decide what it is sent; without its prices."""
 
 
-WaitReason = Literal["retry", "interrupted", "unavailable", "breaker", "approval", "answer", "quota", "budget"]
+WaitReason = Literal[
+    "retry", "interrupted", "unavailable", "breaker", "approval", "answer", "quota", "budget", "child"
+]
 
 
 @durable("run_waiting")
@@ -120,3 +125,8 @@ class RunEnd(EventData, frozen=True):
     """The calls that were under way and had to be stopped."""
     unverified_claim: str = ""
     """What the answer claims to have done and no call bears out, even when asked."""
+    score: float | None = None
+    """From 0 to 1, what was produced was judged to be worth; None: nobody has judged it."""
+    score_reasons: str = ""
+    diagnosis: str = ""
+    """Why it has failed, as somebody found out."""

@@ -47,6 +47,16 @@ class _Agent(Struct, frozen=True):
     name: str
     quotas: Quotas = Quotas()
     limits: _Limits = _Limits()
+    budget: str = "own"
+
+
+class _Tree(Struct, frozen=True):
+    cost: float | None = None
+    steps: int | None = None
+
+
+class _Lineage(Struct, frozen=True):
+    ceilings: tuple[_Tree, ...] = ()
 
 
 class _Queued(Struct, frozen=True):
@@ -56,6 +66,13 @@ class _Queued(Struct, frozen=True):
     token: str | None = None
     token_quotas: Quotas | None = None
     credits_per_dollar: float = 1.0
+    lineage: _Lineage | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        own = self.agent.limits.cost is not None or self.agent.budget == "shared"
+        above = any((tree.cost, tree.steps) != (None, None) for tree in (self.lineage or _Lineage()).ceilings)
+        return own or above or _has_ceiling(self.agent.quotas, self.token_quotas)
 
 
 class _Resolved(Struct, frozen=True):
@@ -117,9 +134,8 @@ def payer_of(events: Iterable[Any], written: int) -> Payer:
     for sequence, _, timestamp, type_, version, raw in events:
         if type_ == "run_queued":
             queued = _queued.decode(raw)
-            agent, quotas = queued.agent, queued.token_quotas
-            payer.agent, payer.token, payer.rate = agent.name, queued.token or "", queued.credits_per_dollar
-            payer.is_bounded = _has_ceiling(agent.quotas, quotas) or agent.limits.cost is not None
+            payer.agent, payer.token, payer.rate = queued.agent.name, queued.token or "", queued.credits_per_dollar
+            payer.is_bounded = queued.is_bounded
         elif type_ not in COUNTED:
             continue
         elif sequence > written:

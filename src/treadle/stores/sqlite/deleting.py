@@ -33,6 +33,7 @@ OF_A_SESSION = (
     "delete_notes",
     "delete_reservations",
     "delete_tree_accounts",
+    "delete_tree_windows",
     "delete_tree_warnings",
     "delete_dead_letters",
     "bury_runs",

@@ -70,6 +70,9 @@ DELETE FROM reservations WHERE run IN (SELECT id FROM runs WHERE session_id = ?)
 -- name: delete_tree_accounts
 DELETE FROM accounts WHERE account IN (SELECT 'tree/' || run_id FROM runs WHERE session_id = ?);
 
+-- name: delete_tree_windows
+DELETE FROM windows WHERE account IN (SELECT 'tree/' || run_id FROM runs WHERE session_id = ?);
+
 -- name: delete_tree_warnings
 DELETE FROM warnings WHERE account IN (SELECT 'tree/' || run_id FROM runs WHERE session_id = ?);
 

@@ -1,13 +1,14 @@
 """The journal, the wakes and the run lists on SQLite: the verbs of the domain, each one transaction."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
-from treadle.domain.errors import Fenced, NotClaimable
+from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
@@ -18,12 +19,14 @@ from treadle.ports.journal import (
     Advance,
     Advanced,
     Claim,
+    NewRun,
     Placed,
     Publisher,
     Release,
     RunFilter,
     RunRecord,
     SessionFacts,
+    Tell,
 )
 from treadle.stores.sqlite.connection import SQL, Database
 from treadle.stores.sqlite.group import Group, RunRow, read_row, session_deleted, unknown
@@ -38,6 +41,16 @@ _encode = msgspec.json.Encoder().encode
 _decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 
+class Delivered(msgspec.Struct, frozen=True, gc=False):
+    """What was appended to a run that is somebody else's."""
+
+    origin: Origin
+    sequence: int | None
+    """None: the run has ended."""
+    event: Draft
+    is_new: bool
+
+
 class Appended(msgspec.Struct, frozen=True, gc=False):
     """What an advance did, for those who must be told once it is committed."""
 
@@ -45,6 +58,8 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     drafts: tuple[Draft, ...]
     advanced: Advanced
     wake: tuple[RunId, Instant] | None
+    begun: tuple[NewRun, ...] = ()
+    told: tuple[Delivered, ...] = ()
 
 
 class SqliteJournal:
@@ -61,22 +76,28 @@ class SqliteJournal:
         def work(group: Group) -> RunId | None:
             if key is not None and (found := group.db.execute(SQL["run_of_submission"], (key,)).fetchone()):
                 return RunId(str(found[0]))
-            now = self._clock.now()
-            inserted = group.db.execute(
-                SQL["insert_run"],
-                (origin.run_id, origin.session_id, origin.agent_id, origin.parent_run_id, key, now, AT_ONCE),
-            )
-            if inserted.fetchone() is None:
-                raise session_deleted(group.db, origin.session_id)
-            group.append(group.run(origin.run_id), events)
+            self._begin(group, NewRun(origin, tuple(events)), key)
             return None
 
         def then(existing: RunId | None) -> None:
             if existing is None:
-                self._publisher.committed(origin, 1, events)
-                self._publisher.wake(origin.run_id, self._clock.now())
+                self._publish_begun(NewRun(origin, tuple(events)))
 
         return await self._writer.write(work, then, patient=False) or origin.run_id
+
+    def _begin(self, group: Group, new: NewRun, key: str | None = None) -> None:
+        origin, now = new.origin, self._clock.now()
+        inserted = group.db.execute(
+            SQL["insert_run"],
+            (origin.run_id, origin.session_id, origin.agent_id, origin.parent_run_id, key, now, AT_ONCE),
+        )
+        if inserted.fetchone() is None:
+            raise session_deleted(group.db, origin.session_id)
+        group.append(group.run(origin.run_id), new.events)
+
+    def _publish_begun(self, new: NewRun) -> None:
+        self._publisher.committed(new.origin, 1, new.events)
+        self._publisher.wake(new.origin.run_id, self._clock.now())
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
         def work(group: Group) -> tuple[Origin, int, bool, list[Any], Any]:
@@ -116,6 +137,9 @@ class SqliteJournal:
         row = group.run(advance.run_id)
         if row.epoch != advance.epoch or row.outcome is not None or row.worker is None:
             raise Fenced(f"{advance.run_id} is in other hands: epoch {row.epoch}, not {advance.epoch}.")
+        for new in advance.begin:  # before anything is appended
+            if group.db.execute(SQL["tombstone"], (new.origin.session_id,)).fetchone() is not None:
+                raise session_deleted(group.db, new.origin.session_id)
         delivered: tuple[Event, ...] = ()
         if row.sequence > advance.seen:
             group.flush()
@@ -136,7 +160,18 @@ class SqliteJournal:
             row.status = "running"
             group.db.execute(SQL["go_on"], (row.id,))
         advanced = Advanced(accepted, delivered, row.sequence, refused, near)
-        return Appended(row.origin, drafts, advanced, wake)
+        if not accepted or not (advance.begin or advance.tell):
+            return Appended(row.origin, drafts, advanced, wake)
+        for new in advance.begin:
+            self._begin(group, new)
+        return Appended(row.origin, drafts, advanced, wake, advance.begin, self._tell(group, advance.tell))
+
+    def _tell(self, group: Group, told: Sequence[Tell]) -> tuple[Delivered, ...]:
+        delivered: list[Delivered] = []
+        for each in told:
+            with suppress(UnknownRun):  # it was deleted
+                delivered.append(self._deliver(each.run_id, each.event, each.key, group))
+        return tuple(delivered)
 
     def _let_go(
         self, group: Group, row: RunRow, drafts: tuple[Draft, ...], release: Release
@@ -165,29 +200,34 @@ class SqliteJournal:
         self._publisher.committed(appended.origin, advanced.sequence - len(drafts) + 1, drafts)
         if appended.wake is not None:
             self._publisher.wake(*appended.wake)
+        for new in appended.begun:
+            self._publish_begun(new)
+        for told in appended.told:
+            self._publish_delivered(told)
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        def work(group: Group) -> tuple[Origin, int | None, bool]:
-            row, db = group.run(run_id), group.db
-            if found := db.execute(SQL["delivery"], (row.id, key)).fetchone():
-                return row.origin, int(found[0]), False
-            if row.outcome is not None:
-                return row.origin, None, False
-            if isinstance(event.data, ApprovalDecided):
-                refuse_closed(db, event.data.approval_id, self._clock.now())
-            group.append(row, (event,))
-            db.execute(SQL["insert_delivery"], (row.id, key, row.sequence))
-            db.execute(SQL["wake"], (AT_ONCE, row.id))
-            return row.origin, row.sequence, True
+        work = partial(self._deliver, run_id, event, key)
+        return (await self._writer.write(work, self._publish_delivered, patient=False)).sequence
 
-        def then(result: tuple[Origin, int | None, bool]) -> None:
-            origin, sequence, new = result
-            if new and sequence is not None:
-                self._publisher.committed(origin, sequence, (event,))
-                self._publisher.delivered(run_id)
-                self._publisher.wake(run_id, self._clock.now())
+    def _deliver(self, run_id: RunId, event: Draft, key: str, group: Group) -> Delivered:
+        row, db = group.run(run_id), group.db
+        if found := db.execute(SQL["delivery"], (row.id, key)).fetchone():
+            return Delivered(row.origin, int(found[0]), event, False)
+        if row.outcome is not None:
+            return Delivered(row.origin, None, event, False)
+        if isinstance(event.data, ApprovalDecided):
+            refuse_closed(db, event.data.approval_id, self._clock.now())
+        group.append(row, (event,))
+        db.execute(SQL["insert_delivery"], (row.id, key, row.sequence))
+        db.execute(SQL["wake"], (AT_ONCE, row.id))
+        return Delivered(row.origin, row.sequence, event, True)
 
-        return (await self._writer.write(work, then, patient=False))[1]
+    def _publish_delivered(self, delivered: Delivered) -> None:
+        run_id = delivered.origin.run_id
+        if delivered.is_new and delivered.sequence is not None:
+            self._publisher.committed(delivered.origin, delivered.sequence, (delivered.event,))
+            self._publisher.delivered(run_id)
+            self._publisher.wake(run_id, self._clock.now())
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
         def work(db: Database) -> list[Any]:

@@ -11,6 +11,8 @@ from treadle.stores.sqlite.connection import SQL, Database
 
 TOKEN_BUCKET, CALL_BUCKET = 60.0, 1.0
 """Seconds: what was used is remembered by the minute, and by the second."""
+FOR_EVER = 0
+"""The one bucket of what is never forgotten."""
 
 
 def reserve(db: Database, run: int, wanted: Reserve, now: Instant) -> tuple[Short | None, tuple[Short, ...]]:
@@ -28,6 +30,9 @@ def reserve(db: Database, run: int, wanted: Reserve, now: Instant) -> tuple[Shor
         if wanted.calls and ceilings.calls is not None:
             db.execute(SQL["use_window"], (account, "calls", int(now // CALL_BUCKET), wanted.calls))
             db.execute(SQL["forget_window"], (account, "calls", oldest(now, CALL_BUCKET, MINUTE)))
+        for kind, amount in (("steps", wanted.steps), ("runs", wanted.runs)):
+            if amount and getattr(ceilings, kind) is not None:
+                db.execute(SQL["use_window"], (account, kind, FOR_EVER, amount))
         if wanted.tokens:
             tokens = 0 if ceilings.tokens is None else wanted.tokens
             values = (account, run, wanted.step, wanted.attempt, tokens, wanted.cost, wanted.credits)
@@ -75,6 +80,14 @@ def standing(db: Database, ceilings: Ceilings, wanted: Reserve, now: Instant) ->
         used = db.execute(SQL["window"], (account, "calls", oldest(now, CALL_BUCKET, MINUTE))).fetchall()
         sums = ceilings.calls, sum(amount for _, amount in used), 0, wanted.calls
         yield Short(account, "calls", *sums, _frees(used, sum(sums[1:]) - sums[0], CALL_BUCKET, MINUTE))
+    if wanted.steps and ceilings.steps is not None:
+        yield Short(account, "steps", ceilings.steps, _in_all(db, account, "steps"), 0, wanted.steps)
+    if wanted.runs and ceilings.runs is not None:
+        yield Short(account, "runs", ceilings.runs, _in_all(db, account, "runs"), 0, wanted.runs)
+
+
+def _in_all(db: Database, account: str, kind: str) -> int:
+    return sum(int(amount) for _, amount in db.execute(SQL["window"], (account, kind, FOR_EVER)))
 
 
 def _sums(db: Database, account: str) -> tuple[float, float, int, float, float]:
@@ -100,6 +113,8 @@ def _frees(used: Sequence[tuple[int, int]], excess: float, bucket: float, length
 
 def _is_news(db: Database, short: Short, now: Instant) -> bool:
     """Whether an account comes to its end and nobody was told in this window, or of this ceiling; now they are."""
+    if short.kind in ("steps", "runs"):
+        return False  # which the run itself says, where its agent wants that
     used = short.used + short.wanted if short.kind == "calls" else short.used
     if used < short.ceiling * WARN_AT:
         return False

@@ -14,6 +14,8 @@ QUOTAS = {
     "calls": "tool calls of this minute",
     "credits": "credits",
     "cost": "dollars",
+    "steps": "steps",
+    "runs": "runs",
 }
 NOBODY = "nobody can answer"
 """In what the model is told when a call needs an approval and there is nobody to ask."""
@@ -51,7 +53,7 @@ def activity(data: e.EventData, width: int = NARROW) -> str | None:
         case e.MessageSteered(message=message):
             return f"message to the run: {one_line(message.text, WIDTH)}"
         case _:
-            return _permitted(data) or _guarded(data) or _remembered(data)
+            return _permitted(data) or _guarded(data) or _remembered(data) or _family(data)
 
 
 def _without_name(name: str, content: str) -> str:
@@ -108,6 +110,30 @@ def _guarded(data: e.EventData) -> str | None:
             return f"{account} has used {used:,.6g} of {ceiling:,.6g} {QUOTAS[kind]}"
         case e.RunWaiting("quota" | "budget", detail=detail):
             return f"waiting: {one_line(detail)}"
+        case _:
+            return None
+
+
+def _family(data: e.EventData) -> str | None:
+    """The line for what became of runs under this one, and of those that judge it."""
+    match data:
+        case e.AgentSpawn(role="quality" | "errors", agent=agent):
+            return f"{agent} looks at how it ends"
+        case e.AgentSpawn(agent=agent, run_id=run_id, withheld=withheld):
+            without = f", without {', '.join(withheld)}" if withheld else ""
+            return f"· {agent} begins as {run_id}{without}"
+        case e.AgentEnd(agent=agent, run_id=run_id, outcome=outcome):
+            return f"  {agent} has ended ({outcome}): {run_id}"
+        case e.AgentWaiting(agent=agent, run_id=run_id, reason=reason):
+            return f"  {agent} waits for an {reason}: {run_id}"
+        case e.QualityScored(score=None, reasons=reasons):
+            return f"not judged: {one_line(reasons, WIDTH)}"
+        case e.QualityScored(score=score, reasons=reasons, note=note):
+            return f"judged {score:.2f}{', and sent back' if note else ''}: {one_line(reasons, WIDTH)}"
+        case e.ErrorAnalyzed(diagnosis="", reason=reason):
+            return f"no diagnosis: {one_line(reason, WIDTH)}"
+        case e.ErrorAnalyzed(diagnosis=diagnosis):
+            return f"diagnosis: {one_line(diagnosis)}"
         case _:
             return None
 

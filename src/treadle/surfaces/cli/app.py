@@ -183,6 +183,14 @@ def show_steps(run_id: RunArgument, json: Json = False) -> None:
     process.perform(partial(steps.show_steps, run_id, json))
 
 
+@runs_app.command("tree")
+def show_tree(run_id: RunArgument, json: Json = False) -> None:
+    """Print a run and all runs under it: their state, their tokens and what they cost."""
+    from treadle.surfaces.cli import process, tree
+
+    process.perform(partial(tree.show_tree, run_id, json))
+
+
 @runs_app.command("resume")
 def resume_run(run_id: RunArgument, base_url: BaseUrl = None, yes: FurtherYes = None, json: Json = False) -> None:
     """Go on with an interrupted run, or follow one that is under way, to its end.

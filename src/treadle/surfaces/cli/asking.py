@@ -12,6 +12,7 @@ from treadle.domain.identity import RunId
 from treadle.home import Home
 from treadle.ports.approvals import ApprovalRecord
 from treadle.service import Answer, Service
+from treadle.service.family import family
 from treadle.surfaces.cli.calls import quoted, readable_json, remembered, shown
 from treadle.surfaces.cli.printing import Printer, say
 from treadle.surfaces.cli.prompt import Prompt
@@ -41,7 +42,13 @@ class Asking(Struct, frozen=True):
     """The answer to every approval, where it was given beforehand."""
 
     async def settle(self, run_id: RunId) -> bool:
-        """Have everything answered that the run waits for; whether all of it was."""
+        """Have everything answered that the run waits for, or one under it; whether all of it was."""
+        for member in await family(self.service, run_id, unfinished=True):
+            if not await self._settle(member.record.origin.run_id):
+                return False
+        return True
+
+    async def _settle(self, run_id: RunId) -> bool:
         for approval in await self.service.approvals(run_id):
             if not await self._approval(approval):
                 return False

@@ -9,10 +9,11 @@ from msgspec import Struct
 from treadle.assembly import observe
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError
-from treadle.domain.events import RunEnd, RunWaiting
+from treadle.domain.events import AgentWaiting, RunEnd, RunWaiting
 from treadle.domain.identity import RunId
 from treadle.domain.runs import exit_code_of
 from treadle.ports.journal import RunRecord
+from treadle.service.family import family
 from treadle.service.following import without_resets
 from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.printing import Printer
@@ -115,8 +116,10 @@ class Following(Struct, frozen=True):
 
     async def _left_waiting(self, run_id: RunId) -> int:
         """Say what the run waits for and how to answer it, and leave it."""
-        for line in await questions_of(self.reached.service, run_id, self.resume_options):
-            self.printer.note(f"treadle: {run_id} waits for {line}")
+        for member in await family(self.reached.service, run_id, unfinished=True):
+            waiting = member.record.origin.run_id
+            for line in await questions_of(self.reached.service, waiting, self.resume_options):
+                self.printer.note(f"treadle: {waiting} waits for {line}")
         return self.stop.exit_code if self.stop.is_terminated else NEEDS_AN_ANSWER
 
     async def _interrupt_when_asked(self, run_id: RunId) -> None:
@@ -149,7 +152,9 @@ class Following(Struct, frozen=True):
 
 
 def _asks(event: Event) -> bool:
-    return isinstance(event.data, RunWaiting) and event.data.reason in FOR_AN_ANSWER
+    """Whether somebody must answer: what the run itself asks, or one under it."""
+    waits = isinstance(event.data, RunWaiting) and event.data.reason in FOR_AN_ANSWER
+    return waits or isinstance(event.data, AgentWaiting)
 
 
 def _taken_up(unfinished: Sequence[RunRecord]) -> list[RunId]:

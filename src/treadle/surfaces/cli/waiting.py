@@ -9,6 +9,7 @@ from treadle.domain.identity import RunId
 from treadle.home import Home
 from treadle.ports.journal import RunRecord
 from treadle.service import Service
+from treadle.service.family import family
 from treadle.surfaces.cli.calls import in_words
 from treadle.surfaces.cli.terminal import one_line, revealed_line
 
@@ -55,6 +56,10 @@ async def explained(service: Service, record: RunRecord, home: Home) -> list[str
     options = likely_option(await service.agent_of(run_id), home)
     if record.waiting_for in FOR_AN_ANSWER:
         return await questions_of(service, run_id, options)
+    if record.waiting_for == "child":
+        under = [member.record.origin.run_id for member in await family(service, run_id, unfinished=True)]
+        asked = [line for child in under for line in await questions_of(service, child, options)]
+        return asked or [f"{await _detail(service, run_id)}. See it all with: treadle runs tree {run_id}"]
     detail = one_line(await _detail(service, run_id))
     if record.waiting_for not in PARKED:
         return [detail]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from litestar import Request
@@ -13,6 +12,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownAgent, UnknownRun, UnknownSession
 from treadle.domain.identity import Instant, RunId, SessionId
 from treadle.home import Home
+from treadle.known_agents import HomeAgents
 from treadle.ports.access import Requests
 from treadle.ports.journal import RunRecord
 from treadle.service import LocalService
@@ -23,34 +23,6 @@ from treadle.service.memory import MemoryService
 from treadle.surfaces.http.gate import principal_of
 
 Asked = Request[Any, Any, State]
-
-
-class KnownAgents:
-    """The agents of a home, read again only when their files have changed."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._known: dict[str, tuple[tuple[object, ...], AgentSpec]] = {}
-
-    def find(self, name: str) -> AgentSpec:
-        known = self._known.get(name)
-        if known is not None and known[0] == self._state(name):
-            return known[1]
-        spec = self._home.agent(name)  # which knows a name that leads elsewhere
-        if name in self._home.agents():
-            self._known[name] = (self._state(name), spec)
-        return spec
-
-    def _state(self, name: str) -> tuple[object, ...]:
-        return tuple(map(_seen, self._home.files_of_agent(name)))
-
-
-def _seen(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 class Watched(Protocol):
@@ -85,7 +57,7 @@ class Served:
     access: Access
     requests: Requests
     home: Home
-    agents: KnownAgents
+    agents: HomeAgents
     now: Callable[[], Instant]
     house: Housekeeping
     watched: Watched

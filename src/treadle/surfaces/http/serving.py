@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 from treadle.app import Engine
 from treadle.home import Home
+from treadle.known_agents import HomeAgents
 from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.gate import LOOPBACK, Gate, OwnersGate
-from treadle.surfaces.http.served import KnownAgents, Served, Unwatched
+from treadle.surfaces.http.served import Served, Unwatched
 from treadle.surfaces.http.server import OfTheSameUser, listening
 
 
@@ -21,7 +22,7 @@ def application(engine: Engine, home: Home) -> Application:
         front.access,
         front.requests,
         home,
-        KnownAgents(home),
+        HomeAgents(home),
         engine.clock.now,
         front.house,
         engine.metrics or Unwatched(),

@@ -1,0 +1,48 @@
+"""Runs under a run, and what was judged of it."""
+
+from treadle.core.fold.changes import on
+from treadle.core.state import Child, RunState
+from treadle.domain import events as e
+from treadle.domain.messages import user
+
+
+@on(e.AgentSpawn)
+def _spawned(state: RunState, data: e.AgentSpawn) -> None:
+    state.status, state.waiting = "running", None
+    child = state.children[data.call_id] = Child(data, state.latest_at)
+    if data.end is not None:
+        state.judging = child
+    for call in state.calls:
+        if call.call_id == data.call_id:
+            call.phase, call.attempts, call.started, call.arguments = "delegated", 1, state.sequence, data.arguments
+            state.tally.actions += 1
+
+
+@on(e.AgentEnd)
+def _ended(state: RunState, data: e.AgentEnd) -> None:
+    child = state.children.get(data.call_id)
+    if child is not None and child.end is None:
+        child.end = data
+    state.waiting = None
+
+
+@on(e.AgentTold)
+def _told(state: RunState, data: e.AgentTold) -> None:
+    for call_id in data.call_ids:
+        child = state.children[call_id]
+        child.told, child.told_at = None if data.what == "resume" else data.what, state.latest_at
+
+
+@on(e.QualityScored)
+def _scored(state: RunState, data: e.QualityScored) -> None:
+    state.judged.append(data)
+    child, state.judging, state.judged_request = state.judging, None, state.request
+    if data.note:
+        state.kept = None if child is None else child.spawn.end
+        state.inbox.append(user(data.note))
+        state.answer_so_far = ""
+
+
+@on(e.ErrorAnalyzed)
+def _analyzed(state: RunState, data: e.ErrorAnalyzed) -> None:
+    state.analyzed, state.judging = data, None

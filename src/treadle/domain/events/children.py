@@ -1,0 +1,96 @@
+"""Runs under a run: begun, waiting for a person, asked to stop, ended; and what those say that judge a run."""
+
+from typing import Literal
+
+from treadle.domain.events.vocabulary import EventData, durable
+from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.domain.lineage import Role
+from treadle.domain.runs import Metrics, Outcome, OutcomeKind, Status
+
+
+@durable("agent_spawn")
+class AgentSpawn(EventData, frozen=True):
+    """A child was begun, in the same commit. Its output will be the result of the call."""
+
+    call_id: str
+    """For one that judges the run, a name that no call has."""
+    run_id: RunId
+    """The child's."""
+    session_id: SessionId
+    agent: str
+    role: Role
+    arguments: str = ""
+    """What the call was made with, as hooks and people have left it."""
+    expires_at: Instant | None = None
+    """When it is asked to stop; None: never."""
+    withheld: tuple[str, ...] = ()
+    """Tools of its agent that it was not given, because its parent has not got them."""
+    end: Outcome | None = None
+    """For one that judges: how the run ends when it has been judged."""
+
+
+@durable("agent_end")
+class AgentEnd(EventData, frozen=True):
+    """A child has ended: delivered to its parent in the commit of that end."""
+
+    call_id: str
+    run_id: RunId
+    agent: str
+    status: Status
+    outcome: OutcomeKind
+    text: str
+    reason: str
+    metrics: Metrics
+    """Its own."""
+    steps: int = 0
+    """Of it and of all under it."""
+    stopped: tuple[str, ...] = ()
+
+
+@durable("agent_waiting")
+class AgentWaiting(EventData, frozen=True):
+    """A run somewhere under this one waits for a person. Told to the root, whose people answer."""
+
+    run_id: RunId
+    agent: str
+    reason: Literal["approval", "answer"]
+    detail: str
+
+
+Telling = Literal["cancel", "interrupt", "resume"]
+
+
+@durable("agent_told")
+class AgentTold(EventData, frozen=True):
+    """Children were asked to stop, to wait or to go on, in the same commit."""
+
+    call_ids: tuple[str, ...]
+    what: Telling
+    reason: str
+
+
+@durable("quality_scored")
+class QualityScored(EventData, frozen=True):
+    """What a run has produced was judged; or was not, and why."""
+
+    checker: str
+    run_id: RunId | None = None
+    """That judged."""
+    score: float | None = None
+    """From 0 to 1; None: it was not judged."""
+    reasons: str = ""
+    """Of the score, or why there is none."""
+    note: str = ""
+    """What the agent is told, where the score is below the minimum and it tries again."""
+
+
+@durable("error_analyzed")
+class ErrorAnalyzed(EventData, frozen=True):
+    """What went wrong with a run that failed; or why nobody could tell."""
+
+    analyzer: str
+    run_id: RunId | None = None
+    diagnosis: str = ""
+    """Empty: there is none."""
+    reason: str = ""
+    """Why there is none."""

@@ -1,0 +1,282 @@
+"""Runs under a run: begun with the call that wants them, told what their parent is told, and heard of once.
+
+A child is a run like any other. What makes it a child is in its `run_queued`; what makes it wanted is the
+`agent_spawn` of its parent, in the same commit. Its end is delivered to its parent in the commit of that end."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import count
+
+from msgspec import Struct
+
+from treadle.core.children import outcome_of
+from treadle.core.inheriting import copied, lineage_of, narrowed, ordered
+from treadle.core.judging import asked_of, unjudged
+from treadle.core.ledger import Call
+from treadle.core.state import RunState
+from treadle.core.steps import Gather, Judge, Reach, Wait
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Origin, drafts
+from treadle.domain.errors import SessionDeleted, UsageError
+from treadle.domain.events import (
+    AgentEnd,
+    AgentSpawn,
+    AgentTold,
+    AgentWaiting,
+    CancelRequested,
+    EventData,
+    ResumeRequested,
+    RunEnd,
+    RunInterrupted,
+    RunQueued,
+    ToolCallError,
+    ToolCallStart,
+    UserMessage,
+)
+from treadle.domain.identity import RunId, SessionId
+from treadle.domain.lineage import Lineage, Order, Role
+from treadle.domain.messages import Message, user
+from treadle.domain.runs import Outcome
+from treadle.engine.clearing import Ready
+from treadle.engine.deps import Deps
+from treadle.engine.finishing import finish
+from treadle.engine.ownership import Log
+from treadle.engine.resolving import inherits
+from treadle.ports.journal import NewRun, Tell
+
+JUDGING_SECONDS = 120.0
+"""For whoever judges how a run ends."""
+TURN_SECONDS = 30.0
+"""Beyond the time that a child has: it may have had to wait for its turn."""
+
+
+class Work(Struct, frozen=True):
+    """What is about to be done of what was asked for."""
+
+    here: list[Ready]
+    """The calls that run here."""
+    events: tuple[EventData, ...]
+    """What is on record of all of it before it is done."""
+    runs: tuple[NewRun, ...] = ()
+    """Those that are begun under this one."""
+
+
+class _Child(Struct, frozen=True):
+    """Who it is, what it is asked, and whose it is."""
+
+    agent: AgentSpec
+    message: Message
+    session_id: SessionId
+    lineage: Lineage
+
+
+async def divided(cleared: list[Ready], log: Log, deps: Deps) -> Work:
+    """What is done here, and what is left to runs under this one."""
+    here = [item for item in cleared if item.tool.spec.delegates is None]
+    starts = tuple([item.start for item in here])
+    if len(here) == len(cleared):
+        return Work(here, starts)
+    events: list[EventData] = []
+    runs: list[NewRun] = []
+    for item in cleared:
+        if item.tool.spec.delegates is not None:
+            try:
+                event, run = await _begin_child(item, log, deps)
+            except UsageError as error:
+                told = f"Nothing was begun: {error}"
+                events.append(ToolCallError(item.call.call_id, item.call.name, "failed", told))
+            else:
+                events.append(event)
+                runs.append(run)
+    return Work(here, (*starts, *events), tuple(runs))
+
+
+async def _begin_child(item: Ready, log: Log, deps: Deps) -> tuple[AgentSpawn, NewRun]:
+    state, order, role = log.state, item.arguments, item.tool.spec.delegates
+    assert isinstance(order, Order), f"`{item.call.name}` delegates, and says nothing of to whom"
+    assert role is not None, f"`{item.call.name}` delegates"
+    if state.agent.limits.max_depth < 1:
+        raise UsageError("this run is as far down as runs may go (limits.max_depth). Do it yourself.")
+    if role == "send" and order.agent in _waiting_above(state):
+        raise UsageError(f"`{order.agent}` waits for you itself: it could never answer. Answer it instead.")
+    if role == "spawn" and order.agent in (None, state.agent.name):
+        found = copied(state.agent, order)
+    else:
+        found = await deps.agents.named(order.agent or "", state.agent)
+    agent = ordered(found, state.agent, order)
+    deps.models.resolve(agent.model, agent.provider)
+    wanted = [tool.spec.name for tool in deps.tools.select(agent.tools)]
+    lineage = lineage_of(state, item.call.call_id, role)
+    session = await _session_with(agent.name, log, deps) if role == "send" else SessionId(deps.ids("ses"))
+    child = _Child(agent, user(order.message), session, lineage)
+    withheld = tuple([name for name in wanted if not inherits(lineage, name)])
+    return await _begun(child, deps.timeouts.agents or None, log, deps, item.start.arguments, withheld)
+
+
+async def _begun(
+    child: _Child,
+    seconds: float | None,
+    log: Log,
+    deps: Deps,
+    arguments: str = "",
+    withheld: tuple[str, ...] = (),
+    end: Outcome | None = None,
+) -> tuple[AgentSpawn, NewRun]:
+    state, now, lineage = log.state, deps.clock.now(), child.lineage
+    left = None if state.deadline is None or lineage.judges else max(1.0, state.deadline - now)
+    most = min([each for each in (seconds, left) if each is not None], default=None)
+    agent = narrowed(child.agent, state.agent, str(deps.workspace(state.agent)), most)
+    same = agent.name == state.agent.name
+    agent_id = log.origin.agent_id if same else await deps.agents.identity(agent.name)
+    origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, log.origin.run_id)
+    expires_at = None if most is None else now + most + TURN_SECONDS
+    event = AgentSpawn(
+        lineage.call_id,
+        origin.run_id,
+        origin.session_id,
+        agent.name,
+        lineage.role,
+        arguments,
+        expires_at,
+        withheld,
+        end,
+    )
+    first = (_queued(agent, state, lineage), UserMessage(child.message))
+    return event, NewRun(origin, tuple(drafts(deps.ids, now, first)))
+
+
+def _queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
+    above = parent.queued
+    assert above is not None, "a run that has begun was asked for"
+    return RunQueued(
+        agent,
+        asker=above.asker,
+        token=above.token,
+        token_quotas=above.token_quotas,
+        credits_per_dollar=above.credits_per_dollar,
+        lineage=lineage,
+    )
+
+
+def _waiting_above(state: RunState) -> tuple[str, ...]:
+    """The agents that wait for this run, itself among them."""
+    above = () if state.lineage is None else state.lineage.agents
+    return (*above, state.agent.name)
+
+
+async def _session_with(agent: str, log: Log, deps: Deps) -> SessionId:
+    """The session that is kept for what this one says to an agent; another, where that one was deleted."""
+    for number in count():
+        name = f"{log.origin.session_id}/{agent}/{number}"
+        session = SessionId(f"ses_{_uuid_of(name)}")
+        try:
+            await deps.sessions.find(session)
+        except SessionDeleted:
+            continue
+        return session
+    raise AssertionError("there is always another number")
+
+
+def _uuid_of(name: str) -> str:
+    """Always the same for a name: a UUID of version 8, which is made as one likes."""
+    digest = int.from_bytes(blake2b(name.encode(), digest_size=16).digest())
+    marks = (0xF << 76 | 0x3 << 62, 0x8 << 76 | 0x2 << 62)
+    return f"{digest & ~marks[0] | marks[1]:032x}"
+
+
+async def tend(task: Gather | Reach | Judge, log: Log, deps: Deps) -> None:
+    """See to the runs under this one, and to the one that judges it."""
+    match task:
+        case Gather(calls):
+            log.record(*await _gathered(calls, log, deps))
+        case Reach():
+            await _reach(task, log)
+        case Judge():
+            await _begin_judge(task, log, deps)
+
+
+async def _gathered(calls: Sequence[Call], log: Log, deps: Deps) -> tuple[EventData, ...]:
+    """The results of these calls, of what came of their children."""
+    results: list[EventData] = []
+    for call in calls:
+        child, tool = log.state.children[call.call_id], deps.tools.find(call.name)
+        came, late = outcome_of(child)
+        elapsed = max(0, round((deps.clock.now() - child.began_at) * 1000))
+        if tool is None:  # it is gone: nobody is asked about its result
+            results.append(ToolCallError(call.call_id, call.name, "failed", came.content, elapsed))
+            continue
+        start = ToolCallStart(call.call_id, call.name, child.spawn.arguments, f"{log.origin.run_id}/{call.call_id}")
+        item = Ready(call, tool, None, start)
+        results += await finish(item, came, elapsed, log, deps, "timeout" if late else "failed")
+    return tuple(results)
+
+
+# ── What is told, down and up ──
+
+
+async def _reach(step: Reach, log: Log) -> None:
+    """Tell children what they must know. What they are told and that they were is one commit."""
+    told: list[Tell] = []
+    for call_id in step.call_ids:
+        child = log.state.children[call_id]
+        key = f"{log.origin.run_id}/{step.what}/{log.state.sequence}"
+        told.append(log.telling(child.spawn.run_id, _message(step), key))
+    await log.intend(AgentTold(step.call_ids, step.what, step.reason), tell=told)
+
+
+def _message(step: Reach) -> EventData:
+    match step.what:
+        case "cancel":
+            return CancelRequested(step.reason)
+        case "interrupt":
+            return RunInterrupted(step.reason)
+        case "resume":
+            return ResumeRequested()
+
+
+def told_of_the_end(end: RunEnd, log: Log) -> tuple[Tell, ...]:
+    """What the parent of a run is told when it ends; nothing, where it has none."""
+    lineage, parent = log.state.lineage, log.origin.parent_run_id
+    if lineage is None or parent is None:
+        return ()
+    event = AgentEnd(
+        lineage.call_id,
+        log.origin.run_id,
+        log.state.agent.name,
+        end.status,
+        end.outcome,
+        end.text,
+        end.reason,
+        end.metrics,
+        log.state.steps_of_tree,
+        end.stopped,
+    )
+    return (log.telling(parent, event, f"end of {log.origin.run_id}"),)
+
+
+def told_of_the_wait(wait: Wait, is_new: bool, log: Log) -> tuple[Tell, ...]:
+    """What the root of a run is told when it begins to wait for a person: the root's people answer."""
+    lineage, origin = log.state.lineage, log.origin
+    if lineage is None or not is_new or (wait.reason != "approval" and wait.reason != "answer"):
+        return ()
+    event = AgentWaiting(origin.run_id, log.state.agent.name, wait.reason, wait.detail)
+    return (log.telling(lineage.root, event, f"{origin.run_id} waits at {log.state.sequence}"),)
+
+
+# ── How a run ends is judged ──
+
+
+async def _begin_judge(step: Judge, log: Log, deps: Deps) -> None:
+    """Begin the run that judges this one; or put on record why there is none."""
+    role: Role = step.role
+    lineage = lineage_of(log.state, f"@{role}-{len(log.state.children)}", role)
+    try:
+        agent = await deps.agents.named(step.agent, log.state.agent)
+        deps.models.resolve(agent.model, agent.provider)
+    except UsageError as error:
+        log.record(unjudged(role == "quality", step.agent, f"It was not asked: {error}"))
+        return
+    message = user(asked_of(role, log.state, step.end))
+    child = _Child(agent, message, SessionId(deps.ids("ses")), lineage)
+    event, run = await _begun(child, JUDGING_SECONDS, log, deps, end=step.end)
+    await log.intend(event, begin=(run,))

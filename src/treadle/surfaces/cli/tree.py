@@ -1,0 +1,103 @@
+"""`treadle runs tree`: a run and all under it, with what each has used."""
+
+import sys
+
+import msgspec
+from msgspec import Struct
+
+from treadle.assembly import observe
+from treadle.domain.identity import RunId
+from treadle.domain.runs import Metrics
+from treadle.service import Service
+from treadle.service.family import Member, family
+from treadle.service.records import records_of
+from treadle.surfaces.cli.tables import print_table
+
+HEAD = ("RUN", "AGENT", "STATUS", "STEPS", "TOKENS", "COST")
+
+
+class Branch(Struct, frozen=True):
+    """A run of the tree, as it is printed."""
+
+    run_id: str
+    parent_run_id: str | None
+    depth: int
+    agent: str
+    status: str
+    outcome: str | None
+    waiting_for: str | None
+    metrics: Metrics
+
+
+async def show_tree(run_id: str, json: bool) -> int:
+    async with observe() as service:
+        members = await family(service, RunId(run_id))
+        branches = [await _branch(service, member) for member in members]
+    if json:
+        for branch in branches:
+            sys.stdout.buffer.write(msgspec.json.encode(branch) + b"\n")
+        return 0
+    rows = [_row(branch, lead) for branch, lead in zip(branches, _leads(members), strict=True)]
+    if len(rows) > 1:
+        rows.append(_sum(branches))
+    print_table(HEAD, rows)
+    return 0
+
+
+async def _branch(service: Service, member: Member) -> Branch:
+    record = member.record
+    origin = record.origin
+    metrics = records_of([event async for event in service.stored(origin.run_id)]).metrics
+    return Branch(
+        origin.run_id,
+        origin.parent_run_id,
+        member.depth,
+        record.agent,
+        record.status,
+        record.outcome,
+        record.waiting_for,
+        metrics,
+    )
+
+
+def _leads(members: list[Member]) -> list[str]:
+    """The lines before each run that show where it hangs."""
+    open_above: list[bool] = []
+    leads: list[str] = []
+    for member in members:
+        if member.depth == 0:
+            leads.append("")
+            continue
+        del open_above[member.depth - 1 :]
+        above = "".join("│  " if goes_on else "   " for goes_on in open_above)
+        leads.append(f"{above}{'└─ ' if member.is_last else '├─ '}")
+        open_above.append(not member.is_last)
+    return leads
+
+
+def _row(branch: Branch, lead: str) -> tuple[str, ...]:
+    used = branch.metrics
+    state = branch.outcome or (f"waits: {branch.waiting_for}" if branch.status == "waiting" else branch.status)
+    return (f"{lead}{branch.run_id}", branch.agent, state, f"{used.steps}", _tokens(used), _cost(used))
+
+
+def _sum(branches: list[Branch]) -> tuple[str, ...]:
+    used = [branch.metrics for branch in branches]
+    total = Metrics(
+        steps=sum(each.steps for each in used),
+        input_tokens=sum(each.input_tokens for each in used),
+        output_tokens=sum(each.output_tokens for each in used),
+        cost=sum(each.cost for each in used),
+        unpriced_calls=sum(each.unpriced_calls for each in used),
+    )
+    return (f"{len(branches)} runs", "", "", f"{total.steps}", _tokens(total), _cost(total))
+
+
+def _tokens(used: Metrics) -> str:
+    return f"{used.input_tokens + used.output_tokens}"
+
+
+def _cost(used: Metrics) -> str:
+    if used.unpriced_calls and not used.cost:
+        return "unknown"
+    return f"${used.cost:.4f}{' and more' if used.unpriced_calls else ''}"

@@ -1,0 +1,88 @@
+"""`agent_spawn`, `agent_send`, `invoke_agent`: work that is left to another run. The engine begins the run and
+parks the one that asks; what comes of it is the result."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from treadle.domain.lineage import Order
+from treadle.domain.tools import ToolSpec
+from treadle.ports.tool import Subjects, ToolContext
+from treadle.tools.function import FunctionTool, tool
+
+_NOT_RUN = "a call that delegates is never run: the engine begins a run, whose output is the result"
+_Text = Annotated[str, Meta(min_length=1)]
+
+
+@tool(effect="external", parallel=True, timeout=0, name="agent_spawn")
+def _spawn(
+    message: _Text,
+    instructions: str | None = None,
+    agent: str | None = None,
+    tools: tuple[str, ...] | None = None,
+    model: str | None = None,
+) -> None:
+    """Start a helper for one part of your work, and get its answer as the result.
+
+    The helper begins with an empty conversation: it knows nothing of yours. Use it for work that stands by itself
+    and whose way you need not see: a search through many files, one of several like tasks. Several calls in one
+    turn run side by side. It costs what your own work costs, so do not use it for what takes you a step or two.
+
+    Args:
+        message: The whole task: what is wanted, all that it must know, and the form of the answer.
+        instructions: Who the helper is and how it works; without it, the same as you.
+        agent: The name of another agent to take instead of a helper like you.
+        tools: The names of the tools that it may use, of those that you have; without it, all of them.
+        model: Another model, of those that you may use.
+    """
+
+
+@tool(effect="external", parallel=True, timeout=0, name="agent_send")
+def _send(agent: _Text, message: _Text) -> None:
+    """Say something to another agent, and get its answer as the result.
+
+    It remembers what you have said to it before in this conversation, and nothing else of it. Use it for a talk of
+    several turns with one who knows more of something, or who keeps a piece of the work.
+
+    Args:
+        agent: The name of the agent.
+        message: What you say.
+    """
+
+
+@tool(effect="external", parallel=True, timeout=0, name="invoke_agent")
+def _invoke(agent: _Text, message: _Text) -> None:
+    """Give a task to another agent by its name, and get its answer as the result.
+
+    It begins with an empty conversation each time. Several calls in one turn run side by side.
+
+    Args:
+        agent: The name of the agent.
+        message: The whole task, with all that it must know.
+    """
+
+
+class Delegation:
+    """A tool whose result is what comes of a run."""
+
+    def __init__(self, function: FunctionTool[Any, Any], role: Literal["spawn", "send", "invoke"]) -> None:
+        self._function = function
+        self.spec: ToolSpec = msgspec.structs.replace(function.spec, delegates=role)
+
+    def parse(self, arguments: str) -> Order:
+        given = self._function.parse(arguments)
+        return Order(**{name: getattr(given, name) for name in given.__struct_fields__})
+
+    def subjects(self, arguments: Order) -> Subjects:
+        """The agent and the message: rules may let some be asked, and others not."""
+        texts = (arguments.agent or "", arguments.message)
+        return Subjects(tuple([text for text in texts if text]), pattern=arguments.agent or "*")
+
+    async def run(self, arguments: Any, context: ToolContext) -> str:
+        raise RuntimeError(_NOT_RUN)
+
+
+agent_spawn = Delegation(_spawn, "spawn")
+agent_send = Delegation(_send, "send")
+invoke_agent = Delegation(_invoke, "invoke")

@@ -1,0 +1,183 @@
+"""How a run ends is looked at before it ends: scored, sent back, diagnosed; and never failed by whoever looks."""
+
+import asyncio
+from typing import Any
+
+from tests.engine.running import agent, in_virtual_time, journal, types, virtually
+from tests.engine.test_children import children_of, first_said, of, results
+from treadle.domain.events import AgentSpawn, ErrorAnalyzed, QualityScored, RunQueued, RunStart
+from treadle.ports.model import ModelRequest
+from treadle.testing.models import Failure, FunctionModel, ScriptStep, ask, call, say
+
+CHECKED: dict[str, Any] = {"quality": {"checker": "quality-checker"}}
+CAREFUL: dict[str, Any] = {"quality": {"checker": "quality-checker", "minimum": 0.7, "retries": 2}}
+ANALYZED: dict[str, Any] = {"errors": {"analyzer": "error-analyzer"}}
+
+
+def is_judge(request: ModelRequest) -> bool:
+    return first_said(request).startswith("<task>")
+
+
+def scores(*given: str) -> "Any":
+    """A model that answers `answer N`, and judges with each of these in turn."""
+    left = list(given)
+
+    def policy(request: ModelRequest) -> ScriptStep:
+        if is_judge(request):
+            return say(left.pop(0))
+        asked = sum(message.role == "user" for message in request.conversation.messages)
+        return say(f"answer {asked}")
+
+    return policy
+
+
+def test_an_answer_is_scored_by_a_run_of_its_own_that_has_no_tools() -> None:
+    async def work() -> None:
+        model = FunctionModel(scores('{"score": 0.9, "reasons": "complete"}'))
+        async with in_virtual_time(model) as engine:
+            result = await engine.run(agent(tools=["agent_spawn"], **CHECKED), "what is it?")
+            assert (result.outcome, result.text) == ("completed", "answer 1")
+            events = await journal(engine, result.run_id)
+            [scored], [spawn] = of(events, QualityScored), of(events, AgentSpawn)
+            assert (scored.score, scored.reasons, scored.run_id) == (0.9, "complete", spawn.run_id)
+            assert types(events)[-1] == "run_end"
+            judge = await journal(engine, spawn.run_id)
+            [queued], [start] = of(judge, RunQueued), of(judge, RunStart)
+            assert (queued.agent.name, start.tools, queued.agent.model) == ("quality-checker", (), "scripted/x")
+
+    virtually(work())
+
+
+def test_an_answer_below_the_minimum_is_sent_back_with_the_reasons() -> None:
+    async def work() -> None:
+        model = FunctionModel(scores('{"score": 0.2, "reasons": "no source"}', '{"score": 0.8, "reasons": "good"}'))
+        async with in_virtual_time(model) as engine:
+            result = await engine.run(agent(**CAREFUL), "what is it?")
+            assert (result.outcome, result.text) == ("completed", "answer 2")
+            events = await journal(engine, result.run_id)
+            first, second = of(events, QualityScored)
+            assert "no source" in first.note
+            assert (second.score, second.note) == (0.8, "")
+
+    virtually(work())
+
+
+def test_it_is_sent_back_only_so_often_and_then_goes_out_as_it_is() -> None:
+    async def work() -> None:
+        bad = '{"score": 0.1, "reasons": "thin"}'
+        async with in_virtual_time(FunctionModel(scores(bad, bad, bad))) as engine:
+            result = await engine.run(agent(**CAREFUL), "what is it?")
+            assert (result.outcome, result.text) == ("completed", "answer 3")
+            scored = of(await journal(engine, result.run_id), QualityScored)
+            assert [bool(each.note) for each in scored] == [True, True, False]
+            assert scored[-1].reasons == "thin"
+
+    virtually(work())
+
+
+def test_a_retry_that_fails_loses_nothing() -> None:
+    def policy(request: ModelRequest) -> ScriptStep:
+        if is_judge(request):
+            return say('{"score": 0.1, "reasons": "thin"}')
+        asked = sum(message.role == "user" for message in request.conversation.messages)
+        return say("answer 1") if asked == 1 else Failure(retryable=False)
+
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            result = await engine.run(agent(**CAREFUL), "what is it?")
+            assert (result.outcome, result.text) == ("completed", "answer 1")
+
+    virtually(work())
+
+
+def test_whoever_judges_badly_changes_nothing() -> None:
+    async def sleeps(request: ModelRequest) -> ScriptStep:
+        if is_judge(request):
+            await asyncio.sleep(10_000)
+        return say("answer")
+
+    wrong = ("no JSON at all", '{"score": 7, "reasons": ""}', '{"score": "high"}')
+    judges: list[Any] = [FunctionModel(scores(*[each] * 3)) for each in wrong]
+    judges.append(FunctionModel(lambda request: Failure(retryable=False) if is_judge(request) else say("answer")))
+    judges.append(FunctionModel(sleeps))
+
+    async def work(model: Any) -> None:
+        async with in_virtual_time(model) as engine:
+            result = await engine.run(agent(**CAREFUL), "what is it?")
+            assert result.outcome == "completed"
+            assert result.text.startswith("answer")
+            [scored] = of(await journal(engine, result.run_id), QualityScored)
+            assert scored.score is None
+            assert scored.reasons
+            assert result.metrics.duration_ms < 200_000
+
+    for model in judges:
+        virtually(work(model))
+
+
+def test_a_checker_that_is_not_there_is_said() -> None:
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(lambda _: say("answer"))) as engine:
+            result = await engine.run(agent(quality={"checker": "nobody"}), "what is it?")
+            [scored] = of(await journal(engine, result.run_id), QualityScored)
+            assert (result.outcome, scored.score) == ("completed", None)
+            assert "No agent is called `nobody`" in scored.reasons
+            assert await children_of(engine, result.run_id) == []
+
+    virtually(work())
+
+
+def test_a_failed_run_is_diagnosed_and_stays_failed() -> None:
+    def policy(request: ModelRequest) -> ScriptStep:
+        if is_judge(request):
+            assert "max_steps" in first_said(request)
+            return say("It looked for ever.")
+        return ask(call("agent_spawn", message=f"x {results(request)}", model="none/such"))
+
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            hero = agent(tools=["agent_spawn"], limits={"max_steps": 2}, **ANALYZED)
+            result = await engine.run(hero, "what is it?")
+            assert result.outcome == "max_steps"
+            [analyzed] = of(await journal(engine, result.run_id), ErrorAnalyzed)
+            assert analyzed.diagnosis == "It looked for ever."
+
+    virtually(work())
+
+
+def test_a_message_that_comes_while_it_is_judged_is_answered_first() -> None:
+    async def policy(request: ModelRequest) -> ScriptStep:
+        if is_judge(request):
+            await asyncio.sleep(5)
+            return say('{"score": 1, "reasons": "fine"}')
+        asked = sum(message.role == "user" for message in request.conversation.messages)
+        return say(f"answer {asked}")
+
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            run_id = await engine.submit(agent(**CHECKED), "what is it?")
+            await asyncio.sleep(1)
+            await engine.steer(run_id, "and that?")
+            result = await engine.wait(run_id)
+            assert (result.outcome, result.text) == ("completed", "answer 2")
+            scored = of(await journal(engine, run_id), QualityScored)
+            assert [each.score for each in scored] == [None, 1]
+
+    virtually(work())
+
+
+def test_cancel_while_it_is_judged_ends_it_and_the_judge() -> None:
+    async def policy(request: ModelRequest) -> ScriptStep:
+        if is_judge(request):
+            await asyncio.sleep(50)
+        return say("answer")
+
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            run_id = await engine.submit(agent(**CHECKED), "what is it?")
+            await asyncio.sleep(1)
+            await engine.cancel(run_id)
+            assert (await engine.wait(run_id)).outcome == "cancelled"
+            assert [record.outcome for record in await engine.service.runs()] == ["cancelled", "cancelled"]
+
+    virtually(work())
