@@ -22,6 +22,14 @@ class Member(Struct, frozen=True):
     """Nobody stands beneath it at the same place."""
 
 
+async def root_of(service: Asking, run_id: RunId) -> RunRecord:
+    """The run at the top of the tree that a run belongs to, which may be itself."""
+    record = await service.run(run_id)
+    while (parent := record.origin.parent_run_id) is not None:
+        record = await service.run(parent)
+    return record
+
+
 async def family(service: Asking, run_id: RunId, unfinished: bool = False) -> list[Member]:
     """A run and those under it, each before those under itself, in the order in which they were begun."""
     first = Member(await service.run(run_id), 0)

@@ -13,6 +13,7 @@ from treadle.domain.identity import ApprovalId
 from treadle.home import Home
 from treadle.ports.approvals import ApprovalRecord
 from treadle.service import Answer
+from treadle.service.family import root_of
 from treadle.surfaces.cli.calls import in_words, remembered, shown
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import Stop
@@ -81,11 +82,12 @@ async def decide(approval_id: str, answer: Answer, going: Going) -> int:
                     f"Nothing can be remembered for {record.approval_id}: there is no rule that would match such "
                     f"calls of `{record.tool}` and no others. Approve it without --session."
                 )
+            root = await root_of(service, record.origin.run_id)
             since = await service.decide(record.approval_id, answer)
             if answer.remember == "session" and record.pattern is not None:
                 note(f"without asking in this session: {remembered(record.tool, record.pattern)}")
             following = going.follow(home_of, home, stop, "your decision")
-            return await following.run(record.origin.run_id, after=since, since=since)
+            return await following.whole(root, record.origin.run_id, since)
 
 
 def _view(record: ApprovalRecord) -> ApprovalView:

@@ -60,6 +60,11 @@ class Following(Struct, frozen=True):
         finally:
             interrupting.cancel()
 
+    async def whole(self, root: RunRecord, run_id: RunId, since: int) -> int:
+        """Follow a run that was just told something; of one under others, the root, as it goes on from there."""
+        seen = since if root.origin.run_id == run_id else root.sequence
+        return await self.run(root.origin.run_id, after=seen, since=seen)
+
     @property
     def _losses(self) -> tuple[type[Exception], ...]:
         """What tells that another process has gone; of its own, one that works by itself is told as ever."""

@@ -28,6 +28,7 @@ from treadle.domain.identity import RunId
 from treadle.home import Home
 from treadle.ports.journal import RunRecord
 from treadle.service import Service
+from treadle.service.family import root_of
 from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.following import LOOK_SECONDS, Following
 from treadle.surfaces.cli.printing import EventLines, JsonLines, note
@@ -186,9 +187,10 @@ async def answer_run(run_id: str, call_id: str, text: str, going: Going) -> int:
     home = Home.from_environment(os.environ)
     with Stop() as stop:
         async with going.reached(home) as home_of:
+            root = await root_of(home_of.service, RunId(run_id))
             since = await home_of.service.answer(RunId(run_id), call_id, text)
             following = going.follow(home_of, home, stop, "your answer")
-            return await following.run(RunId(run_id), after=since, since=since)
+            return await following.whole(root, RunId(run_id), since)
 
 
 async def cancel_run(run_id: str, json: bool) -> int:

@@ -1,0 +1,81 @@
+"""Runs under a run, as a user meets them: the tree, and questions that come from below."""
+
+import re
+from pathlib import Path
+
+from tests.fake_endpoint import FakeEndpoint, says
+from tests.surfaces.shell import Shell
+from tests.surfaces.terminal import Terminal, against, files, wants
+
+PARENT = """
+name: parent
+model: fake/m
+tools: [agent_spawn, write_file]
+retry: {attempts: 0}
+approvals: {default: auto, rules: [{tool: write_file, do: ask}]VIA}
+"""
+NOTE = {"path": "note.txt", "content": "hello"}
+STORY = (
+    wants("agent_spawn", message="Write the note."),
+    wants("write_file", **NOTE),
+    says("Written."),
+    says("All is done."),
+)
+
+
+def configured(shell: Shell, folder: Path, via: str = "") -> None:
+    shell.cwd = folder
+    shell.write("agents/parent/config.yaml", PARENT.replace("VIA", via))
+
+
+def test_a_child_asks_the_person_who_sent_the_message(shell: Shell, folder: Path) -> None:
+    @against(shell, *STORY)
+    async def _(server: FakeEndpoint) -> None:
+        configured(shell, folder)
+        async with Terminal(shell, "run", "-a", "parent", "Go.", folder=folder) as terminal:
+            await terminal.shows("parent begins as run_")
+            await terminal.shows("write_file asks to run")
+            terminal.types("y\n")
+            await terminal.shows("All is done.")
+            assert await terminal.ends() == 0
+        assert files(folder) == {"note.txt": "hello"}
+
+
+def test_where_nobody_can_answer_a_child_is_denied(shell: Shell, folder: Path) -> None:
+    @against(shell, *STORY[:2], says("I may not."), says("It is not allowed."))
+    async def _(server: FakeEndpoint) -> None:
+        configured(shell, folder)
+        done = await shell("run", "-a", "parent", "Go.")
+        assert (done.code, done.out) == (0, "It is not allowed.\n")
+        assert files(folder) == {}
+
+
+def test_a_question_from_below_is_answered_later_and_the_root_goes_on(shell: Shell, folder: Path) -> None:
+    @against(shell, *STORY)
+    async def _(server: FakeEndpoint) -> None:
+        configured(shell, folder, ", via: api")
+        left = await shell("run", "-a", "parent", "Go.")
+        assert left.code == 4, left.err
+        found = re.search(r"(run_\w+) waits for an approval of .*treadle approvals approve (apr_\w+)", left.err)
+        assert found is not None, left.err
+        child, approval = found[1], found[2]
+        runs = (await shell("runs", "list", "--json")).json
+        [root] = [run["run_id"] for run in runs if run["run_id"] != child]
+        shown = await shell("runs", "show", root)
+        assert f"treadle approvals approve {approval}" in shown.out
+        tree = await shell("runs", "tree", root)
+        assert "waits: child" in tree.out
+        assert f"└─ {child}  parent  waits: approval" in tree.out
+        done = await shell("approvals", "approve", approval)
+        assert (done.code, done.out) == (0, "All is done.\n")
+        assert files(folder) == {"note.txt": "hello"}
+        head, first, second, total = (await shell("runs", "tree", root)).out.splitlines()
+        assert head.split() == ["RUN", "AGENT", "STATUS", "STEPS", "TOKENS", "COST"]
+        assert first.split()[:4] == [root, "parent", "completed", "2"]
+        assert second.split()[:5] == ["└─", child, "parent", "completed", "2"]
+        assert total.split()[:3] == ["2", "runs", "4"]
+        programs = (await shell("runs", "tree", root, "--json")).json
+        assert [(each["run_id"], each["depth"]) for each in programs] == [(root, 0), (child, 1)]
+        unknown = await shell("runs", "tree", "run_none")
+        assert unknown.code == 2
+        assert "There is no run run_none" in unknown.complaint
