@@ -126,7 +126,9 @@ class NoSurroundings:
 class NoSessions:
     """Implements `ports.sessions.Sessions`."""
 
-    async def newest(self, limit: int = 50) -> Sequence[SessionRecord]:
+    async def newest(
+        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+    ) -> Sequence[SessionRecord]:
         return ()
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:

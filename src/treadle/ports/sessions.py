@@ -38,8 +38,11 @@ class SessionRecord(Struct, frozen=True):
 
 
 class Sessions(Protocol):
-    async def newest(self, limit: int = 50) -> Sequence[SessionRecord]:
-        """Those with the latest run first."""
+    async def newest(
+        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+    ) -> Sequence[SessionRecord]:
+        """Those with the latest run first: those after that one in this order, and those that these agents have
+        begun, where that is asked for."""
         ...
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:

@@ -155,8 +155,8 @@ class RemoteService:
         page = await self._ask.get(f"/v1/runs/{run_id}/questions", Page[Question])
         return [ClarifyRequested(asked.call_id, asked.question, asked.options) for asked in page.items]
 
-    async def sessions(self, limit: int = 50) -> Sequence[SessionRecord]:
-        page = await self._ask.get("/v1/sessions", Page[SessionView], limit=min(MOST, limit))
+    async def sessions(self, limit: int = 50, before: SessionId | None = None) -> Sequence[SessionRecord]:
+        page = await self._ask.get("/v1/sessions", Page[SessionView], limit=min(MOST, limit), cursor=before)
         return [session_record(view) for view in page.items]
 
     async def session(self, session_id: SessionId) -> SessionRecord:

@@ -313,8 +313,11 @@ class LocalService:
         """What the model was sent at a step, the latest unless it is said which."""
         return await seen(run_id, step, self._journal)
 
-    async def sessions(self, limit: int = 50) -> Sequence[SessionRecord]:
-        return await self._sessions.newest(limit)
+    async def sessions(
+        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+    ) -> Sequence[SessionRecord]:
+        """The latest first."""
+        return await self._sessions.newest(limit, before, agents)
 
     async def session(self, session_id: SessionId) -> SessionRecord:
         found = await self._sessions.find(session_id)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
 from treadle.domain.identity import SessionId
@@ -20,8 +22,12 @@ class SqliteSessions:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def newest(self, limit: int = 50) -> Sequence[SessionRecord]:
-        found = await self._writer.read(lambda db: db.execute(SQL["sessions"], (limit,)).fetchall())
+    async def newest(
+        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+    ) -> Sequence[SessionRecord]:
+        names = None if agents is None else msgspec.json.encode(agents).decode()
+        wanted = (before, names, limit)
+        found = await self._writer.read(lambda db: db.execute(SQL["sessions"], wanted).fetchall())
         return [_record(row) for row in found]
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:

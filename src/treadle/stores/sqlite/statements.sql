@@ -193,7 +193,10 @@ SELECT session_id,
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
       FROM runs GROUP BY session_id) AS listed
-ORDER BY last DESC LIMIT ?;
+WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1))
+  AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
+                     IN (SELECT value FROM json_each(?2)))
+ORDER BY last DESC LIMIT ?3;
 
 -- name: session
 SELECT session_id,

@@ -25,18 +25,16 @@ from treadle.surfaces.http.describing import asks
 from treadle.surfaces.http.gate import principal_of
 from treadle.surfaces.http.served import Asked, said_by, served_of
 
+Cursor = Annotated[str | None, QueryParameter(description="`next` of the page before.", max_length=200)]
 Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]
 
 
 @get("/v1/sessions", **asks("read", "List sessions, the latest first"))
-async def list_sessions(request: Asked, limit: Limit = 50) -> Page[SessionView]:
-    principal, wanted = principal_of(request), limit
-    while True:
-        found = await served_of(request).service.sessions(wanted)
-        seen = [session_view(record) for record in found if principal.sees(record.agent)]
-        if len(seen) >= limit or len(found) < wanted:
-            return Page(tuple(seen[:limit]))
-        wanted *= 4  # most are not theirs
+async def list_sessions(request: Asked, cursor: Cursor = None, limit: Limit = 50) -> Page[SessionView]:
+    before = None if cursor is None else SessionId(cursor)
+    found = await served_of(request).service.sessions(limit + 1, before, principal_of(request).agents)
+    views = tuple(map(session_view, found[:limit]))
+    return Page(views, views[-1].session_id if len(found) > limit else None)
 
 
 @get("/v1/sessions/{session_id:str}", **asks("read", "One session", 404))

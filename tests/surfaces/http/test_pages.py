@@ -1,0 +1,40 @@
+"""Lists come in pages: each goes on where the one before ended, and shows nobody what is not theirs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.test_access import in_time
+
+
+async def walked(server: Offered, path: str, token: str | None = None) -> list[list[Any]]:
+    """All pages of a list, by two."""
+    pages: list[list[Any]] = []
+    cursor = ""
+    while True:
+        reply = await server.ask("GET", f"{path}?limit=2{cursor}", token=token)
+        assert reply.status == 200, reply
+        pages.append(reply.json["items"])
+        if reply.json["next"] is None:
+            return pages
+        cursor = f"&cursor={reply.json['next']}"
+
+
+@pytest.mark.parametrize(("path", "name"), [("/v1/runs", "run_id"), ("/v1/sessions", "session_id")])
+def test_the_pages_of_a_list_are_the_list(tmp_path: Path, path: str, name: str) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            for agent in ("one", "two", "one", "one", "two"):
+                await server.begin(agent)
+            whole = [item[name] for item in (await server.ask("GET", path)).json["items"]]
+            pages = await walked(server, path)
+            assert [len(page) for page in pages] == [2, 2, 1]
+            assert [item[name] for page in pages for item in page] == whole
+            mine = await server.mint("read", agents=["one"])
+            theirs = [item for page in await walked(server, path, mine) for item in page]
+            assert [item["agent"] for item in theirs] == ["one"] * 3
+            assert (await server.ask("GET", f"{path}?cursor=unheard-of")).json["items"] == []
+
+    in_time(perform())
