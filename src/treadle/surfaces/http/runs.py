@@ -142,12 +142,17 @@ async def list_runs(
 
 @get("/v1/runs/{run_id:str}/children", **asks("read", "Runs under a run", 404))
 async def children(
-    run_id: FromPath[str], request: Asked, cursor: Cursor = None, limit: Limit = 50
+    run_id: FromPath[str],
+    request: Asked,
+    unfinished: FromQuery[bool] = False,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Page[RunView]:
-    record = await seen_run(run_id, request)
+    """Those that it has begun, the newest first; those under them are their children."""
+    parent = (await seen_run(run_id, request)).origin.run_id
     before = None if cursor is None else RunId(cursor)
     agents = principal_of(request).agents
-    return await _page(request, RunFilter(agents, parent_run_id=record.origin.run_id, before=before), limit)
+    return await _page(request, RunFilter(agents, None, parent, before=before, unfinished=unfinished), limit)
 
 
 async def _page(request: Asked, wanted: RunFilter, limit: int) -> Page[RunView]:
