@@ -20,10 +20,10 @@ from treadle.models.http import failures
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.failures import Limit
 from treadle.models.http.keys import Key
+from treadle.models.http.posting import MOST_AT_ONCE, NO_LIMITS, READ_BUFFER, Poster, is_plain
 from treadle.ports.model import Failed
 from treadle.timers import Timers
 
-_READ_BUFFER = 256 * 1024
 _SMALL_BODY = 1024 * 1024  # aiohttp wants larger ones as a file, which it sends without holding up the loop
 _ERROR_BODY = 64 * 1024
 _LINGER_SECONDS = 0.1
@@ -59,8 +59,8 @@ class Connections:
             connector_owner=False,
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),  # `_Watch` keeps the time, for less
-            read_bufsize=_READ_BUFFER,
+            timeout=NO_LIMITS,  # `_Watch` keeps the time, for less
+            read_bufsize=READ_BUFFER,
         )
         self._sessions.append(session)
         return session
@@ -165,12 +165,25 @@ class Post:
             for key in (None, *endpoint.keys)
         }
         self._sessions: dict[Key | None, aiohttp.ClientSession] = {}
+        self._posters: dict[Key | None, Poster] = {}
 
-    def session(self, key: Key | None) -> aiohttp.ClientSession:
-        """Calls with this key. Headers that a session has cost less than those that a call brings."""
+    def __call__(self, body: bytes, key: Key | None) -> Awaitable[aiohttp.ClientResponse]:
+        """Send a body with this key. Headers that a session has cost less than those that a call brings."""
         session = self._sessions.get(key)
         if session is None or session.closed:
-            session = self._sessions[key] = self.connections.session(self._headers[key])
+            session = self._open(key)
+        if len(body) <= MOST_AT_ONCE and (poster := self._posters.get(key)) is not None:
+            return poster.post(body)
+        return session.post(
+            self.url,
+            data=aiohttp.BytesPayload(body) if len(body) <= _SMALL_BODY else io.BytesIO(body),
+            allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
+        )
+
+    def _open(self, key: Key | None) -> aiohttp.ClientSession:
+        session = self._sessions[key] = self.connections.session(self._headers[key])
+        if is_plain(self.url, session):
+            self._posters[key] = Poster(self.url, session)
         return session
 
 
@@ -208,9 +221,9 @@ class Call:
         watch = self._watch = _Watch(self._post.connections.timers, endpoint.timeouts)
         try:
             try:
-                self._response = await self._send(body)
+                self._response = await self._post(body, self._key)
             except _KeptAndLost:  # the server was letting it go as the request went out
-                self._response = await self._send(body)
+                self._response = await self._post(body, self._key)
         except asyncio.CancelledError:
             if (passed := watch.take_back()) is not None:
                 raise CallFailed(failures.timed_out(endpoint, *passed)) from None
@@ -220,13 +233,6 @@ class Call:
         watch.response = self._response
         if self._response.status != 200:
             raise CallFailed(await self._refusal(self._response))
-
-    def _send(self, body: bytes) -> Awaitable[aiohttp.ClientResponse]:
-        return self._post.session(self._key).post(
-            self._post.url,
-            data=aiohttp.BytesPayload(body) if len(body) <= _SMALL_BODY else io.BytesIO(body),
-            allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
-        )
 
     async def read(self) -> bytes:
         """The next piece of the reply; nothing when it has ended as it should."""
