@@ -152,8 +152,8 @@ async def killed(emitted: Emitted) -> None:
     with sound.hub.subscribe(ticket.run_id) as heard:
 
         async def listen() -> None:
-            async for events in heard:
-                emitted.update([event.type for event in events or ()])
+            while (events := await heard.take()) is not None:
+                emitted.update([event.type for event in events])
 
         listening = sound.spawn(listen())
         await asyncio.sleep(5)

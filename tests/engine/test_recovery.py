@@ -266,8 +266,8 @@ def test_a_worker_that_stood_still_past_its_lease_is_fenced_and_told_so() -> Non
             told: set[str] = set()
 
             async def listen() -> None:
-                async for events in heard:
-                    told.update([event.type for event in events or ()])
+                while (events := await heard.take()) is not None:
+                    told.update([event.type for event in events])
 
             listening = first.spawn(listen())
             await asyncio.sleep(5)

@@ -4,7 +4,7 @@ A reader that falls behind is cut off with a reset that it can resume from; a ru
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -43,7 +43,7 @@ class Subscription:
         self._patience = patience
         self._later: asyncio.TimerHandle | None = None
         self._events: list[Event] = []
-        self._ready = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None
         self._cut = False
         self._error: StoreError | None = None
 
@@ -52,8 +52,6 @@ class Subscription:
 
     def __exit__(self, *_: object) -> None:
         self._hub.forget(self._run_id, self)
-        if self._later is not None:
-            self._later.cancel()
 
     def offer(self, event: Event, urgent: bool = True) -> None:
         """What is not urgent waits a moment for more, where the reader is patient."""
@@ -64,33 +62,38 @@ class Subscription:
             self._events.clear()
         else:
             self._events.append(event)
+        if self._waiting is None:
+            return  # the reader is busy, and looks by itself
         if urgent or not self._patience:
-            self._ready.set()
+            self._ring()
         elif self._later is None:
             self._later = asyncio.get_running_loop().call_later(self._patience, self._ring)
 
     def _ring(self) -> None:
-        self._later = None
-        self._ready.set()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def fail(self, error: StoreError) -> None:
         self._error = error
-        self._ready.set()
+        self._ring()
 
-    async def __aiter__(self) -> AsyncIterator[Sequence[Event] | None]:
-        """The events as they come, all that are there at once; None once, and last, when the reader was cut off."""
-        while True:
-            if self._events:
-                events, self._events = self._events, []
-                yield events
-                continue
+    async def take(self) -> Sequence[Event] | None:
+        """All that has come, as soon as anything has; None, and nothing more, when the reader was cut off."""
+        while not self._events:
             if self._error is not None:
                 raise self._error
             if self._cut:
-                yield None
-                return
-            self._ready.clear()
-            await self._ready.wait()
+                return None
+            self._waiting = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+                if self._later is not None:
+                    self._later.cancel()
+                    self._later = None
+        events, self._events = self._events, []
+        return events
 
 
 class Hub:

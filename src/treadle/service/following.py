@@ -46,10 +46,7 @@ async def followed(reader: Reader, hub: Hub, journal: Journal, runs: Runs) -> As
             yield (hub.event(origin, caught_up.request, caught_up),)
         if ended:
             return
-        async for batch in live:
-            if batch is None:
-                yield (hub.event(origin, last, reset(last)),)
-                return
+        while (batch := await live.take()) is not None:
             news: list[Event] = []
             for event in batch:
                 if not event.durable:
@@ -66,6 +63,7 @@ async def followed(reader: Reader, hub: Hub, journal: Journal, runs: Runs) -> As
                 yield news
             if isinstance(batch[-1].data, RunEnd):
                 return
+        yield (hub.event(origin, last, reset(last)),)
 
 
 async def without_resets(service: Watching, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:

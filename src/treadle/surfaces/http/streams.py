@@ -6,9 +6,9 @@ the run is not slowed. A stream ends with its run, with its token, or with the s
 that end is hung up on."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 from litestar import Router, get
 from litestar.params import FromPath, HeaderParameter, QueryParameter
@@ -37,7 +37,9 @@ HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
+Piece = TypeVar("Piece")
 Pieces = AsyncGenerator[bytes, None]
+Batches = AsyncGenerator[Sequence[Event], None]
 NOBODYS = Origin(RunId(""), SessionId(""), AgentId(""))
 """Of what is told to the reader of several runs, and is about none of them."""
 LastEventId = Annotated[
@@ -51,18 +53,18 @@ class Streams:
     """The streams that are open, with one clock for all of their heartbeats."""
 
     def __init__(self) -> None:
-        self._open: set[EventStream] = set()
+        self._open: set[EventStream[Any]] = set()
         self._beating: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, stream: "EventStream") -> None:
+    def add(self, stream: "EventStream[Any]") -> None:
         self._open.add(stream)
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat(), name="treadle-heartbeats")
 
-    def remove(self, stream: "EventStream") -> None:
+    def remove(self, stream: "EventStream[Any]") -> None:
         self._open.discard(stream)
 
     async def close(self) -> None:
@@ -79,11 +81,18 @@ class Streams:
                 stream.beat()
 
 
-class EventStream:
+class EventStream(Generic[Piece]):
     """One open stream: an ASGI application that sends pieces as they come, until there are no more or it is cut."""
 
-    def __init__(self, pieces: Pieces, request: Asked, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    def __init__(
+        self,
+        pieces: AsyncGenerator[Piece, None],
+        written: Callable[[Piece], bytes],
+        request: Asked,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
         self._pieces = pieces
+        self._written = written
         self._headers = [*HEADERS, *headers]
         self._served = served_of(request)
         self._streams: Streams = request.app.state.streams
@@ -127,11 +136,12 @@ class EventStream:
             beat.add_done_callback(self._beats.discard)
 
     async def _pump(self, send: Send) -> None:
+        written = self._written
         async with aclosing(self._pieces) as pieces:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             self._send = send
             async for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": written(piece), "more_body": True})
 
 
 async def _say_goodbye(scope: Scope, send: Send) -> None:
@@ -167,13 +177,16 @@ def framed(events: Sequence[Event]) -> bytes:
     )
 
 
-async def of_run(record: RunRecord, after: int, served: Served, lost: int | None = None) -> Pieces:
-    if lost is not None:
-        yield framed((served.service.reset(record.origin, f"There is no event {lost}; this begins anew."),))
-    reader = Reader(record.origin.run_id, after, MOST_BEHIND, GATHER_SECONDS, record)
-    async with aclosing(served.service.batches(reader)) as batches:
+def of_run(record: RunRecord, after: int, served: Served) -> Batches:
+    return served.service.batches(Reader(record.origin.run_id, after, MOST_BEHIND, GATHER_SECONDS, record))
+
+
+async def anew(record: RunRecord, lost: int, served: Served) -> Batches:
+    """All of a run, for a reader that has asked for what comes after an event that is not there."""
+    yield (served.service.reset(record.origin, f"There is no event {lost}; this begins anew."),)
+    async with aclosing(of_run(record, 0, served)) as batches:
         async for batch in batches:
-            yield framed(batch)
+            yield batch
 
 
 async def of_many(after: int | None, agents: Sequence[str] | None, served: Served) -> Pieces:
@@ -201,10 +214,10 @@ async def run_events(
     known = _position(last_event_id)
     begin = (after or 0) if known is None else known
     if begin > record.sequence:  # what it never had is the id of nothing: the reader is told, and given all of it
-        return EventStream(of_run(record, 0, served_of(request), lost=begin), request)
+        return EventStream(anew(record, begin, served_of(request)), framed, request)
     if record.outcome is not None and begin == record.sequence:
         return no_more
-    return EventStream(of_run(record, begin, served_of(request)), request)
+    return EventStream(of_run(record, begin, served_of(request)), framed, request)
 
 
 @get(
@@ -216,14 +229,14 @@ async def agent_events(
 ) -> ASGIApp:
     """Durable events, in the order of commits: those after a cursor, and as they come."""
     agents = (await with_runs(name, request),)
-    return EventStream(of_many(_position(last_event_id or after), agents, served_of(request)), request)
+    return EventStream(of_many(_position(last_event_id or after), agents, served_of(request)), bytes, request)
 
 
 @get("/v1/events", **streams("Follow all runs"))
 async def all_events(request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None) -> ASGIApp:
     """Durable events, in the order of commits: those after a cursor, and as they come."""
     agents = agents_of(principal_of(request), None)
-    return EventStream(of_many(_position(last_event_id or after), agents, served_of(request)), request)
+    return EventStream(of_many(_position(last_event_id or after), agents, served_of(request)), bytes, request)
 
 
 async def no_more(scope: Scope, receive: Receive, send: Send) -> None:

@@ -241,7 +241,7 @@ async def streamed(going: Going, writer: Writer, request: Asked) -> ASGIApp:
         await told.aclose()
         raise
     headers = [(name.lower().encode(), value.encode()) for name, value in going.headers.items()]
-    return _Watched(EventStream(_written(first, told, writer, going), request, headers), going)
+    return _Watched(EventStream(_written(first, told, writer, going), bytes, request, headers), going)
 
 
 async def _shielded(first: "asyncio.Future[Sequence[Piece]]") -> Sequence[Piece]:
@@ -278,7 +278,7 @@ class _Watched:
     """A stream whose run is stopped when the client leaves. What ends it otherwise (the server, the token) does
     not."""
 
-    def __init__(self, stream: EventStream, going: Going) -> None:
+    def __init__(self, stream: EventStream[bytes], going: Going) -> None:
         self._stream = stream
         self._going = going
 
