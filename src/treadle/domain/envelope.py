@@ -5,6 +5,7 @@ fields and types that only a later version knows."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -107,21 +108,33 @@ def decode_data(type_: str, raw: bytes, version: int = VERSION) -> EventData:
 
 
 def to_json(event: Event) -> bytes:
-    """The envelope as others see it."""
-    origin = event.origin
-    return _encode(
-        _Wire(
-            event.event_id,
-            datetime.fromtimestamp(event.timestamp, UTC),
-            origin.agent_id,
-            origin.run_id,
-            origin.parent_run_id,
-            origin.session_id,
-            event.sequence,
-            event.type,
-            Raw(event.raw),
-            event.version,
-        )
+    """The envelope as others see it: a `_Wire`, put together from bytes that are there already."""
+    return b'{"event_id":%b,"timestamp":%b,%b,"sequence":%d,"type":%b,"data":%b,"version":%d}' % (
+        _encode(event.event_id),
+        _written_time(event.timestamp),
+        _written_origin(event.origin),
+        event.sequence,
+        _encode(event.type),
+        event.raw,
+        event.version,
+    )
+
+
+@lru_cache(maxsize=64)
+def _written_time(timestamp: Instant) -> bytes:
+    """Most events happen together with others."""
+    return _encode(datetime.fromtimestamp(timestamp, UTC))
+
+
+@lru_cache(maxsize=1024)
+def _written_origin(origin: Origin) -> bytes:
+    agent_id, run_id = _encode(origin.agent_id), _encode(origin.run_id)
+    parent_run_id, session_id = _encode(origin.parent_run_id), _encode(origin.session_id)
+    return b'"agent_id":%b,"run_id":%b,"parent_run_id":%b,"session_id":%b' % (
+        agent_id,
+        run_id,
+        parent_run_id,
+        session_id,
     )
 
 

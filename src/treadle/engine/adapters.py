@@ -12,6 +12,7 @@ from treadle.ports.vault import Redactor
 
 logger = logging.getLogger(__name__)
 ENDS = (Completed, Failed)
+WORDS = (Text, Thinking)
 
 
 async def reply_of(client: Model, request: ModelRequest, show: Show, redactor: Redactor) -> Completed | Failed:
@@ -43,7 +44,7 @@ def _failed(fault: BaseException, request: ModelRequest, redactor: Redactor) -> 
 
 def _is_plain(part: Part) -> bool:
     """Whether nothing need be looked at: nearly always, and nearly free."""
-    if isinstance(part, Text | Thinking):
+    if isinstance(part, WORDS):
         return part.text.isascii()
     return not isinstance(part, ToolUse) or (part.arguments.isascii() and part.name.isascii())
 

@@ -165,7 +165,14 @@ class PrivateFile(RotatingFileHandler):
     def __init__(self, path: Path, size: int = FILE_BYTES, kept: int = FILES) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._has_complained = False
+        self._latest: tuple[logging.LogRecord | None, str] = (None, "")
         super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8", errors="replace")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Once for each record: its length is asked for before it is written."""
+        if self._latest[0] is not record:
+            self._latest = (record, super().format(record))
+        return self._latest[1]
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Say it once: where a disk is full, every line fails."""
