@@ -50,10 +50,11 @@ def test_a_slow_reader_gets_every_byte(slow: bool, monkeypatch: pytest.MonkeyPat
         pause_reading(self)
 
     monkeypatch.setattr(Protocol, "pause_reading", count)
+    naps = iter([0.5])  # long enough, also on a busy machine, for more to come than the buffer holds
 
     async def run() -> None:
         async with FakeEndpoint(Answer(PIECES)) as server:
-            body = await read_all(server.url, (lambda: asyncio.sleep(0.02)) if slow else no_pause)
+            body = await read_all(server.url, (lambda: asyncio.sleep(next(naps, 0.0))) if slow else no_pause)
         assert body == b"".join(PIECES)
 
     asyncio.run(run())

@@ -73,8 +73,8 @@ class Poster:
 
 
 def is_plain(url: URL, session: aiohttp.ClientSession) -> bool:
-    """Whether requests to that address can be posted so. The others are left to aiohttp, with its errors; and all of
-    them where its insides may be others than those that were tried."""
+    """Whether requests to that address can be posted so. The others are left to aiohttp, with its errors; and all
+    of them where its insides may be others than those that were tried."""
     if not aiohttp.__version__.startswith(TRIED):
         return False
     sound = all(
