@@ -24,6 +24,7 @@ from treadle.home import Home
 from treadle.library import (
     Agent,
     Callbacks,
+    Changes,
     Options,
     Result,
     attached,
@@ -40,7 +41,7 @@ from treadle.ports.model import Model
 from treadle.ports.tool import Tool
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.environment import SYSTEM_PATH
-from treadle.service import Answer, LocalService, Submission, Ticket
+from treadle.service import Answer, Fork, LocalService, Submission, Ticket
 from treadle.service.following import without_resets
 from treadle.service.front import Front
 from treadle.surroundings import HomeSurroundings
@@ -254,6 +255,14 @@ class Engine:
                 return await self.run(agent, message, **options)
 
         return asyncio.run(whole())
+
+    async def fork(self, run_id: str, **changes: Unpack[Changes]) -> RunId:
+        """Queue a new run that goes on from a step of an old one. No tool is run again for the steps before."""
+        agent, get = changes.get("agent"), changes.get
+        spec = agent.spec if isinstance(agent, Agent) else agent
+        self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
+        wanted = Fork(RunId(run_id), get("step"), get("model"), get("message"), spec, get("key"), get("asker"))
+        return (await self.service.fork(wanted)).run_id
 
     async def steer(self, run_id: str, message: str, mode: SteerMode = "queue") -> int:
         """Say something to a run under way, for its next step or at once; the sequence of that event."""

@@ -190,6 +190,19 @@ class Options(TypedDict):
     """An idempotency key: the same one again finds the same run."""
 
 
+class Changes(TypedDict):
+    """What a fork may have otherwise than the run that it goes on from."""
+
+    step: NotRequired[int | None]
+    """Just before this step; without it before the last."""
+    model: NotRequired[str | None]
+    message: NotRequired[str | None]
+    """At the first step in the place of what was asked; later it is said after the results."""
+    agent: NotRequired[Agent | AgentSpec | None]
+    key: NotRequired[str | None]
+    asker: NotRequired[Asker | None]
+
+
 def attached(attachment: Image | Path) -> Image | Text:
     """What an attachment adds to a message. Raises UsageError for a file that is neither a picture nor text."""
     if isinstance(attachment, Image):

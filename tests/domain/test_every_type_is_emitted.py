@@ -74,10 +74,14 @@ async def plain(emitted: Emitted) -> None:
         say("half", stop="max_tokens"),
         say("a"),
         say("1"),
+        say("2"),
     ]
     async with in_virtual_time(ScriptedModel(*script)) as engine:
         hero = agent(tools=[look], output={"type": "integer"}, limits={"max_steps": 11}, budget_hints=True)
-        async for event in engine.stream(hero, "go"):
+        run_id = await engine.submit(hero, "go")
+        async for event in engine.events(run_id):
+            emitted.add(event.type)
+        async for event in engine.events(await engine.fork(run_id, step=1)):
             emitted.add(event.type)
 
 

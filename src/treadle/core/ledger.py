@@ -1,12 +1,14 @@
 """Every call the run has made, and what the guards must know of them. All of it follows from the journal."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
 import msgspec
 
+from treadle.domain.events import ReusedCall
 from treadle.domain.messages import ToolResult, ToolUse
 from treadle.domain.tools import ToolSpec
 
@@ -54,8 +56,8 @@ class Ledger:
 
     ids: set[str] = field(default_factory=set[str])
     counts: dict[str, int] = field(default_factory=dict[str, int])
-    outcomes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Key -> hash of its latest result, and how many times in a row that came back."""
+    outcomes: dict[str, tuple[bytes, int]] = field(default_factory=dict[str, tuple[bytes, int]])
+    """Key -> digest of its latest result, and how many times in a row that came back."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Tool -> failures in a row."""
     recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECENT))
@@ -63,18 +65,19 @@ class Ledger:
     cycle_blocks: int = 0
     world: int = 0
     """How often a successful write has changed the world."""
-    seen: set[int] = field(default_factory=set[int])
-    """Hashes of all results so far. They never leave this process, so Python's own will do."""
+    seen: set[bytes] = field(default_factory=set[bytes])
+    """Digests of all results so far."""
 
     def ask(self, use: ToolUse, spec: ToolSpec | None) -> Call:
         """Enter a call that the model asked for."""
-        key = call_key(use)
+        return self._asked(use, call_key(use), spec is not None and spec.poller)
+
+    def _asked(self, use: ToolUse, key: str, polls: bool) -> Call:
         self.ids.add(use.call_id)
         self.counts[key] = occurrence = self.counts.get(key, 0) + 1
         signature = _normalised(key)
         last, in_a_row = self.signature
         self.signature = (signature, in_a_row + 1 if signature == last else 1)
-        polls = spec is not None and spec.poller
         if polls:
             self.recent.clear()
         else:
@@ -87,25 +90,39 @@ class Ledger:
     def end(self, call: Call, result: ToolResult, told: str, spec: ToolSpec | None) -> bool:
         """Enter what came of a call, and what it told; say whether that was anything new."""
         call.phase, call.result = "ended", result
-        digest = hash(told)
-        latest, times = self.outcomes.get(call.key, (0, 0))
-        self.outcomes[call.key] = (digest, times + 1 if digest == latest else 1)
-        if result.is_error:
+        return self._ended(call, digest(told), result.is_error, spec is not None and spec.writes)
+
+    def _ended(self, call: Call, told: bytes, is_error: bool, writes: bool) -> bool:
+        latest, times = self.outcomes.get(call.key, (b"", 0))
+        self.outcomes[call.key] = (told, times + 1 if told == latest else 1)
+        if is_error:
             self.failures[call.name] = self.failures.get(call.name, 0) + 1
         else:
             self.failures.pop(call.name, None)
-            if spec is not None and spec.writes:
+            if writes:
                 self._world_changed(call.key)
-        news = digest not in self.seen
-        self.seen.add(digest)
+        news = told not in self.seen
+        self.seen.add(told)
         return news
 
     def refuse(self, call: Call, result: ToolResult, counts: bool) -> None:
         """Enter that a call was refused. By a guard it counts as a failure of its tool; by a person it does not."""
         call.phase, call.result = "ended", result
+        self._refused(call, counts)
+
+    def _refused(self, call: Call, counts: bool) -> None:
         if counts:
             self.failures[call.name] = self.failures.get(call.name, 0) + 1
         self.cycle_blocks += call.in_cycle
+
+    def reuse(self, turn: Sequence[ReusedCall]) -> None:
+        """Enter the calls of one turn of another run, which this one goes on from."""
+        asked = [self._asked(ToolUse(each.call_id, each.name, ""), each.key, each.polls) for each in turn]
+        for call, each in zip(asked, turn, strict=True):
+            if each.ended in ("refused", "denied"):
+                self._refused(call, counts=each.ended == "refused")
+            else:
+                self._ended(call, bytes.fromhex(each.told), each.ended == "failed", each.writes)
 
     def worst_failure(self) -> tuple[str | None, int]:
         """The tool that has failed most often in a row."""
@@ -127,6 +144,11 @@ class Ledger:
         self.failures.clear()
         self.counts = {by: self.counts.get(by, 0)}
         self.outcomes = {by: self.outcomes[by]}
+
+
+def digest(told: str) -> bytes:
+    """What tells one result from another."""
+    return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def call_key(use: ToolUse) -> str:

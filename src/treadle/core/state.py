@@ -183,6 +183,8 @@ class RunState:
     """Of its workspace, in the system prompt."""
     kept_notes: tuple[str, str] | None = None
     """A workspace, and what the session keeps of it."""
+    recalled: str = ""
+    """Memories that the system prompt begins with: those of the run that this one is a fork of."""
 
     # Commands
     command: SessionCommand | None = None

@@ -15,7 +15,7 @@ from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.remote.connection import Connection
-from treadle.service import Answer, End, Submission, Ticket
+from treadle.service import Answer, End, Fork, Submission, Ticket
 from treadle.service.shapes import (
     AnswerBody,
     ApprovalView,
@@ -50,6 +50,9 @@ class RemoteService:
 
     async def submit(self, submission: Submission) -> Ticket:
         return await self._ask.post("/v1/submissions", Ticket, submission)
+
+    async def fork(self, fork: Fork) -> Ticket:
+        return await self._ask.post("/v1/forks", Ticket, fork)
 
     async def steer(
         self, run_id: RunId, message: Message, mode: SteerMode = "queue", key: str | None = None

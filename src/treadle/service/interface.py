@@ -12,6 +12,7 @@ from treadle.engine.hub import End
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.service.forking import Fork
 from treadle.service.people import Answer
 from treadle.service.submissions import Submission, Ticket
 
@@ -21,6 +22,10 @@ class Acting(Protocol):
 
     async def submit(self, submission: Submission) -> Ticket:
         """Take a message: a new run, or, where the session has a run that waits, a message to that run."""
+        ...
+
+    async def fork(self, fork: Fork) -> Ticket:
+        """A new run from a step of an old one, in a new session; nothing of the old one is done again."""
         ...
 
     async def steer(

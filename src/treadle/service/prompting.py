@@ -25,7 +25,7 @@ class Seen(Struct, frozen=True):
 async def seen(run_id: RunId, step: int | None, journal: Journal) -> Seen:
     """The request of a step, in its last attempt. Raises UsageError where there was none."""
     state, events = await replayed(run_id, journal)
-    wanted = _request_of(run_id, step, events)
+    wanted = request_of(run_id, step, events)
     for event in events:
         fold(state, event.data, event.sequence, event.timestamp)
         if event is wanted:
@@ -33,7 +33,8 @@ async def seen(run_id: RunId, step: int | None, journal: Journal) -> Seen:
     raise AssertionError("an event of a journal is in it")
 
 
-def _request_of(run_id: RunId, step: int | None, events: list[Event]) -> Event:
+def request_of(run_id: RunId, step: int | None, events: list[Event]) -> Event:
+    """The last request of a step, the latest unless it is said which. Raises UsageError where there was none."""
     asked = [(event, event.data) for event in events if isinstance(event.data, LlmRequest)]
     found = [event for event, data in asked if step is None or data.step == step]
     if found:

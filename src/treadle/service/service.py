@@ -33,6 +33,7 @@ from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 from treadle.service.drafting import Drafts
 from treadle.service.following import Reader, followed
+from treadle.service.forking import Fork, Forking
 from treadle.service.people import Answer, People
 from treadle.service.prompting import Seen, seen
 from treadle.service.reading import stored_events
@@ -68,6 +69,9 @@ class LocalService:
         self._admission = Admission(models, tools, books)
         self._drafts = Drafts(vault, clock, ids)
         self._people = People(journal, approvals, tools, vault, self._drafts)
+        self._forking = Forking(
+            journal, runs, self._admission, self._drafts, vault, ids, self._agent_id, credits_per_dollar
+        )
         self._clock = clock
         self._ids = ids
         self._agents: dict[str, AgentId] = {}
@@ -119,6 +123,10 @@ class LocalService:
         if run_id == origin.run_id:
             return Ticket(run_id, origin.session_id)
         return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
+
+    async def fork(self, fork: Fork) -> Ticket:
+        """A new run from a step of an old one, in a new session; nothing of the old one is done again."""
+        return await self._forking.fork(fork)
 
     async def _refuse_other_agent(self, run_id: RunId, agent: AgentSpec) -> None:
         asked = await self.agent_of(run_id)

@@ -66,6 +66,18 @@ class Steer(Struct, frozen=True, forbid_unknown_fields=True):
     mode: SteerMode = "queue"
 
 
+class ForkBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """From which step, and what the new run has otherwise."""
+
+    step: Annotated[int, Meta(ge=1)] | None = None
+    """Just before this step of the old run; null: before its last."""
+    model: Annotated[str, Meta(min_length=1, max_length=300)] | None = None
+    message: Said | None = None
+    """At the first step in the place of what was asked; later it is said after the results."""
+    agent: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    """Another agent, by its name."""
+
+
 class DecisionBody(Struct, frozen=True, forbid_unknown_fields=True):
     decision: Decision
     arguments: dict[str, Any] | None = None

@@ -7,7 +7,7 @@ before them."""
 
 from collections.abc import Iterable
 
-from treadle.core.fold import children, context, guards, life, model_calls, tool_calls
+from treadle.core.fold import children, context, forking, guards, life, model_calls, tool_calls
 from treadle.core.fold.changes import CHANGES
 from treadle.core.fold.model_calls import SILENT_STORED, SILENT_TEXTS
 from treadle.core.state import RunState
@@ -17,7 +17,7 @@ from treadle.domain.identity import Instant
 
 __all__ = ["ROOMS", "SILENT_STORED", "SILENT_TEXTS", "fold", "fold_all"]
 
-ROOMS = (life, model_calls, tool_calls, guards, context, children)
+ROOMS = (life, model_calls, tool_calls, guards, context, children, forking)
 """The modules whose functions make the changes: to be imported is to be known."""
 
 

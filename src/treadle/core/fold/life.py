@@ -38,7 +38,7 @@ def _started(state: RunState, data: e.RunStart) -> None:
     state.status, state.started_at = "running", state.latest_at
     state.tools = {spec.name: spec for spec in data.tools}
     state.sections, state.notes = data.sections, data.notes
-    set_preamble(state, data.tools)
+    set_preamble(state, data.tools, state.recalled)
     limit = state.agent.limits.deadline_seconds
     state.deadline = None if limit is None else state.latest_at + limit
 

@@ -93,6 +93,7 @@ from treadle.domain.events.guards import (
     StuckDetected,
     StuckKind,
 )
+from treadle.domain.events.forking import Counters, Measured, ReusedCall, RunForked
 from treadle.domain.events.accounts import (
     BudgetExhausted,
     BudgetReserved,
@@ -166,6 +167,7 @@ __all__ = [
     "ContextCompacted",
     "ContextTrimmed",
     "Continuation",
+    "Counters",
     "Decision",
     "Delivery",
     "EmptyTurn",
@@ -182,6 +184,7 @@ __all__ = [
     "LlmResponse",
     "LlmRetry",
     "LoopWarning",
+    "Measured",
     "MemoryDegraded",
     "MemoryFlushed",
     "MemoryRecalled",
@@ -204,8 +207,10 @@ __all__ = [
     "Reminder",
     "ResultTruncated",
     "ResumeRequested",
+    "ReusedCall",
     "RunEnd",
     "RunFenced",
+    "RunForked",
     "RunInterrupted",
     "RunQuarantined",
     "RunQueued",

@@ -8,6 +8,7 @@ from treadle.domain.events import (
     ApprovalDecided,
     ApprovalExpired,
     ApprovalRequested,
+    RunForked,
     RunStart,
     SegmentOpened,
 )
@@ -61,12 +62,19 @@ def _started(db: Database, run: int, made: Draft) -> None:
         db.execute(SQL["keep_notes"], (made.data.workspace, made.data.notes, run))
 
 
+def _forked(db: Database, run: int, made: Draft) -> None:
+    """The whole text of results that were cut can be recalled in the fork too."""
+    assert isinstance(made.data, RunForked)
+    db.execute(SQL["keep_results_of_fork"], (run, made.data.run_id))
+
+
 PROJECTIONS: dict[str, Callable[[Database, int, Draft], None]] = {
     "approval_requested": _requested,
     "approval_decided": _decided,
     "approval_expired": _expired,
     **REMEMBERING,
     "run_start": _started,
+    "run_forked": _forked,
     "segment_opened": _segment_opened,
 }
 """By type of event. Each is handed the database, the number of the run and the event."""
