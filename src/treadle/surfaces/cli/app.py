@@ -8,6 +8,7 @@ import typer
 from treadle import __version__
 from treadle.surfaces.cli import completing
 from treadle.surfaces.cli.agents_app import agents_app
+from treadle.surfaces.cli.forks_app import forks_app
 from treadle.surfaces.cli.hooks_app import hooks_app
 from treadle.surfaces.cli.house_app import house_app
 from treadle.surfaces.cli.memory_app import memory_app
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 runs_app = typer.Typer(help="Look at runs, go on with them, stop them.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
+runs_app.add_typer(forks_app)
 models_app = typer.Typer(help="Look at models, and see whether they answer.", no_args_is_help=True)
 app.add_typer(agents_app, name="agents")
 approvals_app = typer.Typer(help="What waits for your decision.", no_args_is_help=True)

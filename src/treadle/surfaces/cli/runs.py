@@ -20,6 +20,7 @@ from treadle.domain.events import (
     MessageSteered,
     ResumeRequested,
     RunEnd,
+    RunForked,
     RunInterrupted,
     RunQueued,
     UserMessage,
@@ -121,6 +122,8 @@ async def view_of(service: Service, record: RunRecord) -> RunView:
                     if command is not None:
                         message = in_words(command)
                         break
+                case RunForked(asked=asked):
+                    message = asked
                 case UserMessage(message=said):
                     message = said.text
                     break

@@ -11,6 +11,7 @@ from treadle.surfaces.http import (
     agents,
     approvals,
     attached,
+    forks,
     hooks,
     memory,
     operations,
@@ -36,7 +37,7 @@ MOST_BYTES = 32 * 2**20
 DESCRIPTION = "/v1/openapi.json"
 ROOMS = (
     agents, runs, streams, approvals, sessions, memory, vault, tokens, usage, schedules, hooks, webhooks, attached,
-    operations, models, chat, responses,
+    operations, models, chat, responses, forks,
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from litestar.params import FromPath, JSONBody
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.memories import Memory
-from treadle.service import Submission, Ticket
+from treadle.service import Fork, Submission, Ticket
 from treadle.service.memory import Imported
 from treadle.service.shapes import Brought, Remembered
 from treadle.surfaces.http.served import Asked, seen_run, served_of
@@ -15,6 +15,11 @@ from treadle.surfaces.http.served import Asked, seen_run, served_of
 @post("/v1/submissions", status_code=202, opt={"scope": "admin"}, include_in_schema=False)
 async def submit(data: JSONBody[Submission], request: Asked) -> Ticket:
     return await served_of(request).service.submit(data)
+
+
+@post("/v1/forks", status_code=202, opt={"scope": "admin"}, include_in_schema=False)
+async def fork(data: JSONBody[Fork], request: Asked) -> Ticket:
+    return await served_of(request).service.fork(data)
 
 
 @get("/v1/runs/{run_id:str}/agent", opt={"scope": "admin"}, include_in_schema=False)
@@ -46,4 +51,4 @@ async def bring_in(data: JSONBody[Brought], request: Asked) -> Imported:
     return await served_of(request).memory.bring_in(data.data, data.agent, data.known_agents)
 
 
-ROUTES = Router("/", route_handlers=[submit, agent_of, remember, memory, forget, bring_in])
+ROUTES = Router("/", route_handlers=[submit, fork, agent_of, remember, memory, forget, bring_in])

@@ -1,0 +1,77 @@
+"""`treadle runs fork`: a new run from a step of an old one, followed to its end."""
+
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.app import Engine
+from treadle.domain.agents import AgentSpec
+from treadle.domain.identity import RunId
+from treadle.home import Home
+from treadle.library import overridden
+from treadle.service import Fork, Service
+from treadle.surfaces.cli.asking import Asking
+from treadle.surfaces.cli.following import Following
+from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.cli.reaching import reached
+from treadle.surfaces.cli.run import add_endpoint, printer, prompt_for, read_message
+from treadle.surfaces.cli.runs import Going
+from treadle.surfaces.cli.waiting import endpoint_option
+
+
+class Wanted(Struct, frozen=True):
+    """What the new run is to have otherwise."""
+
+    step: int | None = None
+    model: str | None = None
+    message: str | None = None
+    agent: str | None = None
+
+
+def fork_run(run_id: str, wanted: Wanted, going: Going) -> Coroutine[Any, Any, int]:
+    # Standard input is read before there is an event loop, as for `treadle run`.
+    message = None if wanted.message is None else read_message(wanted.message)
+    return _fork(RunId(run_id), msgspec.structs.replace(wanted, message=message), going)
+
+
+async def _fork(run_id: RunId, wanted: Wanted, going: Going) -> int:
+    home = Home.from_environment(os.environ)
+    agent = None if wanted.agent is None else _here(home.agent(wanted.agent, wanted.model))
+    engine = Engine(home=home)
+    provider = None if going.base_url is None else add_endpoint(engine, going.base_url)
+    with Stop() as stop:
+        async with reached(engine, home, going.base_url) as home_of:
+            service, out, prompt = home_of.service, printer(going.json), prompt_for(stop, going.json)
+            asking = Asking(service, home, out, prompt, going.decision)
+            following = Following(home_of, out, stop, asking, endpoint_option(going.base_url))
+            await following.announce(run_id)
+            if stop.asked.is_set():
+                return stop.exit_code
+            can_answer = prompt is not None or going.decision is not None
+            model = wanted.model
+            if provider is not None:
+                agent, model = await _behind(provider, agent, run_id, model, service), None
+            ticket = await service.fork(
+                Fork(run_id, wanted.step, model, wanted.message, agent, asker="terminal" if can_answer else None)
+            )
+            out.note(f"{ticket.run_id} goes on from {run_id}")
+            code = await following.run(ticket.run_id)
+            await following.see_off_others(ticket.run_id)
+            return code
+
+
+def _here(agent: AgentSpec) -> AgentSpec:
+    """An agent that has no folder of its own works where the command was started."""
+    return agent if agent.workspace is not None else overridden(agent, {"workspace": Path.cwd()})
+
+
+async def _behind(
+    provider: str, agent: AgentSpec | None, run_id: RunId, model: str | None, service: Service
+) -> AgentSpec:
+    """The agent, asked for at the endpoint that was named on the command line."""
+    found = agent or await service.agent_of(run_id)
+    return msgspec.structs.replace(found, provider=provider, model=model or found.model)

@@ -1,0 +1,71 @@
+"""A new run from a step of an old one, over HTTP; and an old one through the code of today."""
+
+from litestar import Router, post
+from litestar.params import FromPath, JSONBody
+
+from treadle.domain.access import Principal
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import UnknownRun
+from treadle.domain.events import RunQueued
+from treadle.ports.journal import RunRecord
+from treadle.service import Fork
+from treadle.service.shapes import Accepted, ForkBody
+from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.once import submission_key
+from treadle.surfaces.http.served import Asked, seen_agent, seen_run, served_of
+
+
+@post(
+    "/v1/runs/{run_id:str}/fork",
+    status_code=202,
+    **asks("run", "A new run from a step of this one", 402, 404, 409, 422),
+)
+async def fork(run_id: FromPath[str], request: Asked, data: JSONBody[ForkBody | None] = None) -> Accepted:
+    """It stands where the old run stood just before that step, with all results up to there, in a session of its
+    own. Nothing of the old run is done again."""
+    record, wanted = await _seen_whole(run_id, request), data or ForkBody()
+    principal = principal_of(request)
+    if wanted.agent is not None:
+        agent = seen_agent(wanted.agent, request)
+    else:
+        agent = await _as_it_may_be(record, principal, request)
+    ticket = await served_of(request).service.fork(
+        Fork(
+            record.origin.run_id,
+            wanted.step,
+            wanted.model,
+            wanted.message,
+            agent,
+            submission_key(request),
+            token=principal.token_id,
+            token_quotas=principal.quotas,
+        )
+    )
+    return Accepted(ticket.run_id, ticket.session_id)
+
+
+async def _seen_whole(run_id: str, request: Asked) -> RunRecord:
+    """A run with all that was said before it: where an agent has spoken in its session that whoever asks may not
+    see, the run does not exist for them."""
+    record = await seen_run(run_id, request)
+    principal = principal_of(request)
+    if principal.agents is not None:
+        session = await served_of(request).service.runs_of(record.origin.session_id)
+        if not all(principal.sees(run.agent) for run in session):
+            raise UnknownRun(f"There is no run {run_id} that can be forked with this token.")
+    return record
+
+
+async def _as_it_may_be(record: RunRecord, principal: Principal, request: Asked) -> AgentSpec | None:
+    """None: the agent as the old run had it. Whoever may not change agents, and did not ask for that run, gets it
+    as its file is today: the run may have had more than they may give it."""
+    if principal.may("admin"):
+        return None
+    [first] = await served_of(request).service.page(record.origin.run_id, 0, 1)
+    if isinstance(first.data, RunQueued) and first.data.token == principal.token_id:
+        return None
+    return seen_agent(record.agent, request)
+
+
+ROUTES = Router("/", route_handlers=[fork], tags=["runs"])

@@ -1,0 +1,142 @@
+"""Forks over HTTP: who may make one, of what, and once for a key."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from tests.surfaces.http.offered import Offered, offered
+from treadle.domain.agents import AgentSpec
+from treadle.domain.events import RunForked, RunQueued
+from treadle.domain.identity import RunId, SessionId
+from treadle.domain.messages import user
+from treadle.domain.quotas import Quotas
+from treadle.service import Submission
+
+
+async def ended(web: Offered, agent: str = "one", **body: object) -> str:
+    run_id = await web.begin(agent, **body)
+    await web.until(run_id, "completed")
+    return run_id
+
+
+async def queued(web: Offered, run_id: str) -> RunQueued:
+    [first] = await web.engine.service.page(RunId(run_id), 0, 1)
+    assert isinstance(first.data, RunQueued)
+    return first.data
+
+
+def test_a_fork_is_a_run_of_its_own(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with offered(tmp_path) as web:
+            old = await ended(web)
+            reply = await web.ask("POST", f"/v1/runs/{old}/fork", {"message": "Other.", "model": "fake/n"})
+            assert reply.status == 202, reply
+            assert reply.json["status"] == "pending"
+            found = await web.until(reply.json["run_id"], "completed")
+            assert found["session_id"] != (await web.ask("GET", f"/v1/runs/{old}")).json["session_id"]
+            sent = web.endpoint.requests[-1].json
+            assert (sent["model"], sent["messages"][-1]["content"]) == ("n", "Other.")
+            plain = await web.ask("POST", f"/v1/runs/{old}/fork")
+            assert plain.status == 202
+            other = await web.ask("POST", f"/v1/runs/{old}/fork", {"step": 1, "agent": "two"})
+            assert (await web.until(other.json["run_id"], "completed"))["agent"] == "two"
+            assert web.endpoint.requests[-1].json["messages"][-1]["content"] == "Go."
+
+    asyncio.run(story())
+
+
+def test_the_same_key_makes_one_fork(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with offered(tmp_path) as web:
+            old = await ended(web)
+            path, body = f"/v1/runs/{old}/fork", {"step": 1}
+            one, two = [await web.ask("POST", path, body, Idempotency_Key="k") for _ in range(2)]
+            assert one.json == two.json
+            assert (await web.ask("POST", path, {}, Idempotency_Key="k")).status == 422
+            assert len((await web.ask("GET", "/v1/runs")).json["items"]) == 2
+
+    asyncio.run(story())
+
+
+def test_what_makes_no_sense_is_told_as_a_problem(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with offered(tmp_path) as web:
+            old = await ended(web)
+            path = f"/v1/runs/{old}/fork"
+            wrong: tuple[object, ...] = (
+                {"step": 0}, {"step": "one"}, {"message": ""}, {"model": ""}, {"unknown": 1}, "text", b"{",
+            )  # fmt: skip
+            for body in wrong:
+                assert (await web.ask("POST", path, body)).status == 400, body
+            assert (await web.ask("POST", path, {"step": 9})).problem == "UsageError"
+            assert (await web.ask("POST", path, {"model": "nobody/there"})).problem == "UnknownModel"
+            assert (await web.ask("POST", path, {"agent": "nobody"})).problem == "UnknownAgent"
+            assert (await web.ask("POST", "/v1/runs/run_x/fork", {})).status == 404
+            session = (await web.ask("GET", f"/v1/runs/{old}")).json["session_id"]
+            command = await ended(web, message="/pin this", session_id=session)
+            assert (await web.ask("POST", f"/v1/runs/{command}/fork", {})).status == 409
+            assert (await web.ask("POST", path, {"message": "x" * 128_001})).status in (400, 413)
+            runs = (await web.ask("GET", "/v1/runs")).json["items"]
+            assert len(runs) == 2, "nothing came of it"
+
+    asyncio.run(story())
+
+
+def test_a_token_forks_only_what_it_may_see(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with offered(tmp_path) as web:
+            one, two = await ended(web), await ended(web, "two")
+            session = (await web.ask("GET", f"/v1/runs/{two}")).json["session_id"]
+            mixed = await ended(web, "one", session_id=session)
+            reader = await web.mint("read")
+            limited = await web.mint("run", agents=["one"])
+            assert (await web.ask("POST", f"/v1/runs/{one}/fork", {}, reader)).status == 403
+            assert (await web.ask("POST", f"/v1/runs/{one}/fork", {}, "")).status == 401
+            assert (await web.ask("POST", f"/v1/runs/{one}/fork", {}, limited)).status == 202
+            assert (await web.ask("POST", f"/v1/runs/{two}/fork", {}, limited)).problem == "UnknownRun"
+            assert (await web.ask("POST", f"/v1/runs/{mixed}/fork", {}, limited)).problem == "UnknownRun"
+            assert (await web.ask("POST", f"/v1/runs/{one}/fork", {"agent": "two"}, limited)).status == 404
+            assert (await web.ask("POST", f"/v1/runs/{mixed}/fork", {})).status == 202
+
+    asyncio.run(story())
+
+
+def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> None:
+    """The owner ran the agent in a folder of their own, with a tool that it does not have by itself."""
+
+    async def story() -> None:
+        async with offered(tmp_path) as web:
+            folder = tmp_path / "mine"
+            folder.mkdir()
+            more = msgspec.structs.replace(web.home.agent("one"), workspace=str(folder), tools=("write_file",))
+            ticket = await web.engine.service.submit(Submission(more, user("Go."), SessionId("ses_mine")))
+            await web.until(ticket.run_id, "completed")
+            path = f"/v1/runs/{ticket.run_id}/fork"
+            token = await web.mint("run")
+            by_token = (await web.ask("POST", path, {}, token)).json["run_id"]
+            by_admin = (await web.ask("POST", path, {})).json["run_id"]
+            again = (await web.ask("POST", f"/v1/runs/{by_token}/fork", {"model": "fake/n"}, token)).json["run_id"]
+            spec: AgentSpec = (await queued(web, by_token)).agent
+            assert (spec.workspace, spec.tools) == (None, ())
+            assert (await queued(web, by_admin)).agent == more
+            assert (await queued(web, again)).agent == msgspec.structs.replace(spec, model="fake/n")
+            assert (await queued(web, by_token)).token is not None
+            for run_id in (by_token, by_admin, again):
+                await web.until(run_id, "completed")
+                events = await web.engine.service.page(RunId(run_id))
+                assert any(isinstance(event.data, RunForked) for event in events)
+
+    asyncio.run(story())
+
+
+def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with offered(tmp_path) as web:
+            old = await ended(web)
+            token = await web.mint("run", quotas=Quotas(max_llm_tokens_per_hour=1))
+            reply = await web.ask("POST", f"/v1/runs/{old}/fork", {}, token)
+            fork = await web.until(reply.json["run_id"], "failed")
+            assert fork["outcome"] == "quota_exceeded"
+
+    asyncio.run(story())

@@ -1,0 +1,81 @@
+"""`treadle runs fork`, `replay` and `diff`, in a process of their own."""
+
+import asyncio
+from pathlib import Path
+
+from tests.fake_endpoint import Behaviour, FakeEndpoint, calls, fragment, says
+from tests.surfaces.shell import Shell
+
+
+def looks() -> Behaviour:
+    return calls(fragment(0, "call_1", "glob", '{"pattern": "*.txt"}'))
+
+
+async def begun(shell: Shell, *more: str) -> str:
+    done = await shell("run", "--json", "What is here?", *more)
+    assert done.code == 0, done.err
+    return done.json[0]["run_id"]
+
+
+def configured(tmp_path: Path, url: str) -> Shell:
+    shell = Shell(tmp_path / "home", url).configure()
+    shell.cwd = tmp_path
+    for name in ("default", "other"):
+        shell.write(
+            f"agents/{name}/config.yaml",
+            f"name: {name}\nmodel: fake/m\ntools: [glob]\nmemory: {{recall: 0, remember: false}}\n",
+        )
+    return shell
+
+
+def test_a_fork_is_followed_to_its_end(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeEndpoint(looks(), says("Nothing."), says("Still nothing."), says("So.")) as server:
+            shell = configured(tmp_path, server.url)
+            old = await begun(shell)
+            fork = await shell("runs", "fork", old)
+            assert (fork.code, fork.out) == (0, "Still nothing.\n")
+            assert f"goes on from {old}" in fork.err
+            assert server.requests[2].json["messages"] == server.requests[1].json["messages"]
+            changed = await shell(
+                "runs", "fork", old, "--step", "1", "--model", "fake/n", "--message", "-", "--agent", "other",
+                "--json", stdin=b"What else?\n",
+            )  # fmt: skip
+            assert changed.code == 0, changed.err
+            assert [event["type"] for event in changed.json[:3]] == ["run_queued", "run_forked", "user_message"]
+            sent = server.requests[3].json
+            assert (sent["model"], sent["messages"][-1]["content"]) == ("n", "What else?")
+            assert changed.json[0]["data"]["agent"]["name"] == "other"
+            listed = await shell("runs", "list", "--json")
+            assert [run["message"] for run in listed.json] == ["What else?", "What is here?", "What is here?"]
+
+    asyncio.run(story())
+
+
+def test_a_run_at_an_endpoint_of_its_own_is_forked_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeEndpoint(says("One."), says("Two.")) as server:
+            shell = configured(tmp_path, "http://127.0.0.1:9/v1")
+            old = await begun(shell, "--base-url", server.url)
+            without = await shell("runs", "fork", old)
+            assert without.code != 0
+            fork = await shell("runs", "fork", old, "--base-url", server.url, "--model", "n")
+            assert (fork.code, fork.out) == (0, "Two.\n"), fork.err
+            assert server.requests[1].json["model"] == "n"
+
+    asyncio.run(story())
+
+
+def test_what_cannot_be_forked_is_told_in_one_line(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeEndpoint(says("One.")) as server:
+            shell = configured(tmp_path, server.url)
+            old = await begun(shell)
+            assert "its steps are 1 to 1" in (await shell("runs", "fork", old, "--step", "7")).complaint
+            assert "There is no run" in (await shell("runs", "fork", "run_x")).complaint
+            assert "empty" in (await shell("runs", "fork", old, "--message", " ")).complaint
+            assert "no name" in (await shell("runs", "fork", old, "--model", " ")).complaint
+            assert "nobody" in (await shell("runs", "fork", old, "--agent", "nobody")).complaint
+            assert (await shell("runs", "fork", old, "--step", "0")).code == 2
+
+    asyncio.run(story())
