@@ -31,6 +31,8 @@ from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import ModelRequest
 from treadle.ports.surroundings import Surroundings
+from treadle.ports.tool import Toolbox
+from treadle.ports.vault import Vault
 from treadle.sandbox.secrecy import undumpable
 from treadle.service import LocalService
 from treadle.service.access import Access
@@ -81,7 +83,13 @@ class Known:
 
 
 @asynccontextmanager
-async def observe(database: str | None = None, *, home: Home | None = None) -> AsyncGenerator[LocalService, None]:
+async def observe(
+    database: str | None = None,
+    *,
+    home: Home | None = None,
+    tools: Toolbox | None = None,
+    vault: Vault | None = None,
+) -> AsyncGenerator[LocalService, None]:
     """Look at a database without owning it: nothing is worked on, and its owner, if it has one, goes on."""
     where = database or (home or Home.from_environment(os.environ)).database_url
     clock, ids = SystemClock(), TimeOrderedIds()
@@ -91,9 +99,9 @@ async def observe(database: str | None = None, *, home: Home | None = None) -> A
     approvals = SqliteApprovals(writer)
     try:
         sessions = SqliteSessions(writer)
-        models, tools = ModelRegistry({}), ToolRegistry()
+        models, known, hidden = ModelRegistry({}), tools or ToolRegistry(), vault or NoVault()
         books = SqliteAccounts(writer, clock)
-        yield LocalService(journal, journal, approvals, sessions, hub, models, tools, NoVault(), clock, ids, books)
+        yield LocalService(journal, journal, approvals, sessions, hub, models, known, hidden, clock, ids, books)
     finally:
         await journal.close()
 

@@ -27,17 +27,18 @@ def hide_in(data: EventData, redactor: Redactor) -> EventData:
     """The event without secrets, whoever put them into it: the last look before it is kept."""
     if type(data) in CLEAN or redactor.is_idle or not redactor.redact(_encode(data).decode()).names:
         return data
-    return msgspec.convert(_hidden(msgspec.to_builtins(data), redactor), type(data))
+    return msgspec.convert(hidden(msgspec.to_builtins(data), redactor), type(data))
 
 
-def _hidden(value: Any, redactor: Redactor) -> Any:
+def hidden(value: Any, redactor: Redactor) -> Any:
+    """A plain value, and all in it, without secrets."""
     match value:
         case str():
             return redactor.redact(value).text
         case list() | tuple():
-            return [_hidden(item, redactor) for item in cast("list[Any]", value)]
+            return [hidden(item, redactor) for item in cast("list[Any]", value)]
         case dict():
-            return {key: _hidden(item, redactor) for key, item in cast("dict[str, Any]", value).items()}
+            return {key: hidden(item, redactor) for key, item in cast("dict[str, Any]", value).items()}
         case _:
             return value
 

@@ -15,7 +15,7 @@ from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.remote.connection import Connection
-from treadle.service import Answer, End, Fork, Submission, Ticket
+from treadle.service import Answer, End, Fork, Replayed, Submission, Ticket
 from treadle.service.shapes import (
     AnswerBody,
     ApprovalView,
@@ -146,6 +146,9 @@ class RemoteService:
 
     async def agent_of(self, run_id: RunId) -> AgentSpec:
         return await self._ask.get(f"/v1/runs/{run_id}/agent", AgentSpec)
+
+    async def replay(self, run_id: RunId) -> Replayed:
+        return await self._ask.get(f"/v1/runs/{run_id}/replay", Replayed)
 
     async def approvals(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         page = await self._ask.get("/v1/approvals", Page[ApprovalView], run_id=run_id)

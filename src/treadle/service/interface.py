@@ -12,6 +12,7 @@ from treadle.engine.hub import End
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.replay.replay import Replayed
 from treadle.service.forking import Fork
 from treadle.service.people import Answer
 from treadle.service.submissions import Submission, Ticket
@@ -91,6 +92,10 @@ class Asking(Protocol):
 
     async def agent_of(self, run_id: RunId) -> AgentSpec:
         """The agent of a run, as it was when the run was asked for."""
+        ...
+
+    async def replay(self, run_id: RunId) -> Replayed:
+        """The journal of a run through the code of today; where they part first, if they do. Nothing is changed."""
         ...
 
     async def approvals(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:

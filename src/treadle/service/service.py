@@ -1,5 +1,6 @@
 """The one entry for every surface: submit, steer, cancel, subscribe, query. Nothing here knows who is asking."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
@@ -31,12 +32,14 @@ from treadle.ports.model import Models
 from treadle.ports.sessions import SegmentRecord, SessionRecord, Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
+from treadle.replay.replay import Replayed
 from treadle.service.drafting import Drafts
 from treadle.service.following import Reader, followed
 from treadle.service.forking import Fork, Forking
 from treadle.service.people import Answer, People
 from treadle.service.prompting import Seen, seen
 from treadle.service.reading import stored_events
+from treadle.service.replaying import replayed, without_secrets_of
 from treadle.service.submissions import Admission, Submission, Ticket, check_message, without_secrets
 from treadle.service.usage import ALL_BY_AGENT, Books, UsageLine, UsageQuery, usage
 
@@ -68,6 +71,9 @@ class LocalService:
         self._credits_per_dollar = credits_per_dollar
         self._admission = Admission(models, tools, books)
         self._drafts = Drafts(vault, clock, ids)
+        self._approvals = approvals
+        self._replaying = asyncio.Lock()
+        self._tools = tools
         self._people = People(journal, approvals, tools, vault, self._drafts)
         self._forking = Forking(
             journal, runs, self._admission, self._drafts, vault, ids, self._agent_id, credits_per_dollar
@@ -320,6 +326,12 @@ class LocalService:
     async def prompt(self, run_id: RunId, step: int | None = None) -> Seen:
         """What the model was sent at a step, the latest unless it is said which."""
         return await seen(run_id, step, self._journal)
+
+    async def replay(self, run_id: RunId) -> Replayed:
+        """The journal of a run through the code of today; where they part first, if they do. Nothing is changed."""
+        async with self._replaying:  # one at a time: it takes a processor for itself
+            found = await replayed(run_id, self._journal, self._sessions, self._approvals, self._tools)
+            return without_secrets_of(found, self._vault.redactor)
 
     async def sessions(
         self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None

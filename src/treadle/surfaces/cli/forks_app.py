@@ -60,3 +60,13 @@ def fork_run(
 
     going = Going(json, base_url, None if yes is None else "approve" if yes else "deny")
     process.perform(partial(forks.fork_run, run_id, forks.Wanted(step, model, message, agent), going))
+
+
+@forks_app.command("replay")
+def replay_run(run_id: RunArgument, json: Json = False) -> None:
+    """Play the journal of a run through the code of today, offline, and print where they part first.
+
+    Exit code: 0 nothing differs, 1 something does, 3 it cannot be told, because not enough is on record."""
+    from treadle.surfaces.cli import process, replays
+
+    process.perform(partial(replays.replay_run, run_id, json))

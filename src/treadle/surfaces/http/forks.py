@@ -1,6 +1,6 @@
 """A new run from a step of an old one, over HTTP; and an old one through the code of today."""
 
-from litestar import Router, post
+from litestar import Router, get, post
 from litestar.params import FromPath, JSONBody
 
 from treadle.domain.access import Principal
@@ -8,7 +8,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownRun
 from treadle.domain.events import RunQueued
 from treadle.ports.journal import RunRecord
-from treadle.service import Fork
+from treadle.service import Fork, Replayed
 from treadle.service.shapes import Accepted, ForkBody
 from treadle.surfaces.http.describing import asks
 from treadle.surfaces.http.gate import principal_of
@@ -68,4 +68,12 @@ async def _as_it_may_be(record: RunRecord, principal: Principal, request: Asked)
     return seen_agent(record.agent, request)
 
 
-ROUTES = Router("/", route_handlers=[fork], tags=["runs"])
+@get("/v1/runs/{run_id:str}/replay", **asks("read", "A run through the code of today", 404))
+async def replay(run_id: FromPath[str], request: Asked) -> Replayed:
+    """The journal is played again with what models and tools brought then, and what would be written today is held
+    against it. The answer has the first event that would be another one, if there is one. Nothing is changed."""
+    record = await seen_run(run_id, request)
+    return await served_of(request).service.replay(record.origin.run_id)
+
+
+ROUTES = Router("/", route_handlers=[fork, replay], tags=["runs"])

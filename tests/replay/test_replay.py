@@ -1,0 +1,490 @@
+"""The same journal through the code of today: what was written is written again, and a changed decision is found
+where it was made."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import treadle
+from tests.engine.running import agent, in_virtual_time, journal, opened, until, virtually
+from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
+from tests.stores.corpus import make
+from treadle.assembly import observe
+from treadle.core.guards import loop as loop_guard
+from treadle.domain import events as e
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import VERSION, Event
+from treadle.domain.errors import UnknownRun
+from treadle.domain.runs import Usage
+from treadle.engine import finishing
+from treadle.ports.hooks import Block, HookedCall, Rewrite
+from treadle.ports.model import ModelRequest
+from treadle.ports.tool import Observation, Subjects
+from treadle.replay.recorded import Recorded
+from treadle.replay.replay import Replayed, replay
+from treadle.service.replaying import recorded, with_earlier
+from treadle.stores.sqlite.connection import connect, open_database
+from treadle.testing.models import (
+    Failure,
+    FunctionModel,
+    ScriptedModel,
+    ScriptStep,
+    Silence,
+    ask,
+    call,
+    say,
+)
+from treadle.tools.toolbox import ToolRegistry
+from treadle.vault.store import Grant, VaultStore
+
+QUIET = {"recall": 0, "remember": False}
+
+
+@treadle.tool(effect="read", repeatable=True)
+async def look(at: str) -> str:
+    """Look at something."""
+    if at == "nothing":
+        raise LookupError("there is nothing")
+    return "always the same"
+
+
+@treadle.tool
+async def post(text: str) -> str:
+    """Post something."""
+    return f"posted {text}"
+
+
+@treadle.tool(effect="read")
+async def fetch_all() -> str:
+    """Fetch a lot."""
+    return "".join(f"line {n}\n" for n in range(20_000))
+
+
+async def record_of(engine: treadle.Engine, run_id: str) -> Recorded:
+    service: Any = engine.service
+    return await recorded(treadle_run(run_id), service._journal, service._sessions, service._approvals)
+
+
+def treadle_run(run_id: str) -> Any:
+    return run_id
+
+
+async def same(engine: treadle.Engine, run_id: str) -> Replayed:
+    replayed = await engine.service.replay(treadle_run(run_id))
+    assert replayed.is_same, replayed
+    assert replayed.same == replayed.events > 3
+    return replayed
+
+
+def test_a_run_of_every_kind_of_step(tmp_path: Path) -> None:
+    """Retries, loops that are warned of and blocked, errors, empty turns, continuations, claims, long results."""
+    script: list[ScriptStep] = [
+        Failure(), Failure(retry_after=0.05),
+        *(ask(call("look", f"a{n}", at="it"), thinking="hm") for n in range(3)),
+        *(ask(call("look", f"b{n}", at="nothing", n=n)) for n in range(3)),
+        ask(call("look", "x", at="1"), call("nonsense", "y"), call("look", "z", at="2"), text="so"),
+        ask(call("fetch_all", "f")), say(""), say("I have sent the email.", stop="max_tokens"), say(" Indeed."),
+        say("1"),
+    ]  # fmt: skip
+
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(*script)) as engine:
+            hero = agent(tools=[look, fetch_all], retry={"attempts": 3, "base_ms": 1}, budget_hints=True,
+                         limits={"max_steps": 13}, output={"type": "integer"})  # fmt: skip
+            result = await engine.run(hero, "go")
+            await same(engine, result.run_id)
+
+    asyncio.run(story())
+
+
+def test_people_hooks_and_secrets(tmp_path: Path) -> None:
+    class Strict(treadle.Hook):
+        async def before(self, call: HookedCall) -> Block | Rewrite | None:
+            match call.arguments.get("text"):
+                case "forbidden":
+                    return Block("not that")
+                case "shout":
+                    return Rewrite({"text": "SHOUT"})
+                case _:
+                    return None
+
+        async def after(self, call: HookedCall, result: Observation) -> Observation | None:
+            if call.arguments.get("text") == "hidden":
+                raise RuntimeError("nobody may see this")
+            return None
+
+    script = [
+        ask(call("post", "p1", text="forbidden"), call("post", "p2", text="shout")),
+        ask(call("post", "p3", text="hidden")),
+        ask(call("post", "p4", text="{{vault:TOKEN}}"), call("post", "p5", text="{{vault:OTHER}}")),
+        ask(call("post", "p6", text="hunter2-hunter2"), text="it is hunter2-hunter2"),
+        ask(call("sign", "s1", text="a")), ask(call("sign", "s2", text="b")), ask(call("sign", "s3", text="c")),
+        ask(call("clarify", "q1", question="Which?")),
+        say("done"),
+    ]  # fmt: skip
+
+    @treadle.tool
+    async def sign(text: str) -> str:
+        """Sign something."""
+        return f"signed {text}"
+
+    async def story() -> None:
+        with closing(VaultStore(tmp_path / "home", {})) as vault:
+            vault.put("TOKEN", "hunter2-hunter2", (Grant("hero"),))
+        async with opened(tmp_path, ScriptedModel(*script)) as engine:
+            engine.add_hooks(Strict())
+            rules = [{"tool": "sign", "do": "ask"}]
+            hero = agent(tools=[post, sign, "clarify"], approvals={"rules": rules}, memory=QUIET)
+            decided = iter((
+                ("deny", None, "once"), ("approve", {"text": "edited"}, "session"), ("approve", None, "once"),
+            ))  # fmt: skip
+            run_id = await engine.submit(hero, "go: hunter2-hunter2", asker="terminal")
+            async for event in engine.events(run_id):
+                match event.data:
+                    case e.ApprovalRequested(approval_id):
+                        how, arguments, remember = next(decided)
+                        choice: Any = how
+                        kept: Any = remember
+                        await engine.decide(approval_id, choice, arguments=arguments, remember=kept)
+                    case e.ClarifyRequested(call_id):
+                        await engine.answer(run_id, call_id, "this one")
+                    case _:
+                        pass
+            events = await journal(engine, run_id)
+            assert not any(b"hunter2" in event.raw for event in events)
+            assert {"hook_blocked", "secret_used", "secret_denied", "redacted"} <= {event.type for event in events}
+            assert sum(isinstance(event.data, e.ApprovalRequested) for event in events) == 2, "one was granted"
+            await same(engine, run_id)
+
+    asyncio.run(story())
+
+
+def test_a_worker_that_dies_and_people_who_meddle(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, ScriptedModel(ask(call("look", at="it")), Silence("half"))) as engine:
+            run_id = await engine.submit(agent(tools=[look], memory=QUIET), "go")
+            await until(engine, run_id, "token")
+            await until(engine, run_id, "step_end")
+            await engine.steer(run_id, "faster")
+        async with opened(tmp_path, ScriptedModel(Silence("again"), say("done"))) as engine:
+            engine.add_tools(look)
+            await until(engine, run_id, "token")
+            await engine.interrupt(run_id)
+            await until(engine, run_id, "run_waiting")
+            await same(engine, run_id)
+            await engine.resume(run_id)
+            await engine.wait(run_id)
+            await same(engine, run_id)
+
+    asyncio.run(story())
+
+
+def test_fallbacks_and_a_model_that_is_left_alone() -> None:
+    records: list[Recorded] = []
+
+    async def gathered() -> None:
+        down = Failure("server", "down", retryable=False, next_model=True)
+        async with in_virtual_time(FunctionModel(lambda _: down)) as engine:
+            engine.add_model("second", FunctionModel(lambda _: say("instead")))
+            engine.add_provider("nobody", base_url="http://127.0.0.1:9/v1", api_key_env="SET_NOWHERE")
+            hero = agent(fallbacks=["nobody/here", "second/y"], memory=QUIET)
+            runs = [(await engine.run(hero, "go")).run_id for _ in range(25)]
+            records.extend([await record_of(engine, run_id) for run_id in runs])
+
+    virtually(gathered())
+    assert any(b"left alone" in event.raw for event in records[-1].events)
+    for record in records:
+        assert replay(record, ToolRegistry()).is_same
+
+
+def test_a_session_that_is_summed_up_counted_and_commanded() -> None:
+    """The later runs go on with what the process had counted; it is in no journal."""
+    records: list[Recorded] = []
+
+    def answer(request: ModelRequest) -> ScriptStep:
+        if is_summary(request):
+            return say("## Done\nsomething\n## Remember\n- Ada likes tea", usage=UNCOUNTED)
+        turns.append(request)
+        size = sum(len(str(message)) for message in request.conversation.messages) // 3
+        usage = Usage(size, 20)
+        if len(turns) % 9:
+            return ask(call("long", f"c{len(turns)}", n=len(turns)), usage=usage)
+        return say("done", usage=usage)
+
+    turns: list[ModelRequest] = []
+
+    @treadle.tool(effect="read")
+    async def long(n: int) -> str:
+        """Look for long."""
+        return f"{n} {WORDS * 6}"
+
+    async def story() -> None:
+        async with in_virtual_time(FunctionModel(answer)) as engine:
+            hero = agent(tools=[long], **SMALL)
+            session: str | None = None
+            said = "one, two, /pin, /compact, /undo, /usage, /memory, /memory tea, three, /reset, four"
+            for message in said.split(", "):
+                result = await engine.run(hero, message, session=session)
+                session = result.session_id
+                record = await record_of(engine, result.run_id)
+                service: Any = engine.service
+                records.append(await with_earlier(record, service._journal, service._sessions))
+            assert any(isinstance(event.data, e.ContextCompacted) for event in records[0].events)
+
+    virtually(story())
+    for record in records:
+        assert (found := replay(record, ToolRegistry())).is_same, found
+    last = records[-3]
+    alone = msgspec.structs.replace(last, earlier=())
+    assert last.earlier
+    assert replay(alone, ToolRegistry()).divergence is not None, "else nothing was carried over"
+
+
+def test_what_was_recalled_and_what_surrounds_the_prompt(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "AGENTS.md").write_text("Run the tests with make.\n")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.yaml").write_text("house_rules: Be kind.\n")
+    model = ScriptedModel(
+        ask(call("journal_write", text="a quiet day")), say("Ada likes tea"), say("tea"), say("t")
+    )
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            engine.add_provider("nobody", base_url="http://127.0.0.1:9/v1", api_key="x")
+            for place, embedder in (("message", "none"), ("message", "nobody/there"), ("system", "none")):
+                hero = agent(tools=["journal_write"], workspace=work, memory={"place": place, "embedder": embedder})
+                result = await engine.run(hero, "What does Ada like?", asker="terminal")
+                (work / "AGENTS.md").write_text(f"Now with {place}.\n")
+                await same(engine, result.run_id)
+            events = await journal(engine, result.run_id)
+            assert any(isinstance(event.data, e.MemoryRecalled) for event in events)
+
+    asyncio.run(story())
+
+
+def test_a_fork_replays_too(tmp_path: Path) -> None:
+    model = ScriptedModel(ask(call("look", at="it")), ask(call("look", "c2", at="it")), say("done"), say("again"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            first = await engine.run(agent(tools=[look], memory=QUIET), "go")
+            fork = await engine.fork(first.run_id, message="And?")
+            await engine.wait(fork)
+            await same(engine, fork)
+            with pytest.raises(UnknownRun):
+                await engine.service.replay(treadle_run("run_x"))
+
+    asyncio.run(story())
+
+
+# ── A changed decision ─────────────────────────────────────────────────────────────────────────────
+
+
+def circling() -> tuple[Recorded, Any]:
+    """A run that looks at the same thing again and again."""
+    kept: list[Any] = []
+    script = [*(ask(call("look", f"c{n}", at="it")) for n in range(4)), say("enough")]
+
+    async def story() -> None:
+        async with in_virtual_time(ScriptedModel(*script)) as engine:
+            result = await engine.run(agent(tools=[look], memory=QUIET), "go")
+            service: Any = engine.service
+            kept.extend((await record_of(engine, result.run_id), service._tools))
+
+    virtually(story())
+    return kept[0], kept[1]
+
+
+def first_of(record: Recorded, kind: type[e.EventData], nth: int = 0) -> Event:
+    return [event for event in record.events if isinstance(event.data, kind)][nth]
+
+
+def test_a_guard_that_judges_otherwise_is_found_where_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, tools = circling()
+    assert replay(record, tools).is_same
+    blocked = first_of(record, e.ToolCallBlocked)
+    monkeypatch.setattr(loop_guard, "SAME_RESULT_BLOCK", 9)
+    found = replay(record, tools).divergence
+    assert found is not None
+    assert (found.sequence, found.type, found.today_type) == (
+        blocked.sequence,
+        "tool_call_blocked",
+        "tool_call_start",
+    )
+    assert found.today is not None
+    assert found.today["call_id"] == found.recorded["call_id"]
+
+
+def test_a_note_that_is_put_otherwise_is_found_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, tools = circling()
+    warning = first_of(record, e.LoopWarning)
+    monkeypatch.setattr(loop_guard, "SAME_RESULT_WARN", 3)
+    found = replay(record, tools)
+    assert found.divergence is not None
+    assert (found.divergence.sequence, found.same) == (warning.sequence, warning.sequence - 1)
+    monkeypatch.undo()
+    judged: Any = loop_guard.judge_turn
+
+    def reworded(*about: Any) -> Any:
+        warn = judged(*about)
+        return warn and type(warn)(tuple(msgspec.structs.replace(each, note="Stop it.") for each in warn.events))
+
+    monkeypatch.setattr("treadle.core.guards.PACE", (reworded,))
+    found = replay(record, tools).divergence
+    assert found is not None
+    [difference] = found.differences
+    assert (found.sequence, difference.path, difference.today) == (warning.sequence, "note", "Stop it.")
+    assert difference.recorded.startswith("`look` brought the same result")
+
+
+def test_a_request_says_whether_it_would_be_sent_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, tools = circling()
+    request = first_of(record, e.LlmRequest, 1)
+    raw = request.raw.replace(b'"attempt":1', b'"attempt":2')
+    data = msgspec.json.decode(raw, type=e.LlmRequest)
+    changed = msgspec.structs.replace(request, raw=raw, data=data)
+    events = tuple(changed if event is request else event for event in record.events)
+    found = replay(msgspec.structs.replace(record, events=events), tools).divergence
+    assert found is not None
+    assert (found.sequence, found.request_differs) == (request.sequence, ())
+    raw = request.raw[:-1] + b',"tools_offered":false}'
+    data = msgspec.json.decode(raw, type=e.LlmRequest)
+    changed = msgspec.structs.replace(request, raw=raw, data=data)
+    events = tuple(changed if event is request else event for event in record.events)
+    found = replay(msgspec.structs.replace(record, events=events), tools).divergence
+    assert found is not None
+    assert (found.sequence, found.request_differs) == (request.sequence, ("tool_choice",))
+
+
+def test_code_that_breaks_is_a_divergence_and_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, tools = circling()
+
+    def broken(*about: Any) -> Any:
+        raise KeyError("not there")
+
+    monkeypatch.setattr(finishing, "room_for_a_result", broken)
+    assert replay(record, tools).is_same, "which no result of it needs"
+    monkeypatch.setattr("treadle.engine.tooling.finish", broken)
+    found = replay(record, tools).divergence
+    assert found is not None
+    assert found.sequence == first_of(record, e.ToolCallEnd).sequence
+    assert found.today_type == "run_recovered"
+    assert "KeyError" in str(found.today)
+
+
+def test_a_retry_that_is_not_made_any_more_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def story() -> Recorded:
+        async with opened(tmp_path, ScriptedModel(Failure(), say("done"))) as engine:
+            result = await engine.run(agent(retry={"attempts": 1, "base_ms": 1}, memory=QUIET), "go")
+            return await record_of(engine, result.run_id)
+
+    record = asyncio.run(story())
+    assert replay(record, ToolRegistry()).is_same
+
+    def never(*about: Any) -> None:
+        return None
+
+    monkeypatch.setattr("treadle.engine.calling.retry_after", never)
+    found = replay(record, ToolRegistry()).divergence
+    assert found is not None
+    assert (found.type, found.today_type) == ("llm_retry", "run_end")
+
+
+# ── What cannot be told ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_journal_of_a_later_version_says_so() -> None:
+    record, tools = circling()
+    later = msgspec.structs.replace(
+        record.events[-1], data=e.Unknown(), type="from_the_future", version=VERSION + 1
+    )
+    found = replay(msgspec.structs.replace(record, events=(*record.events[:-1], later)), tools)
+    assert found.divergence is None
+    assert "later version" in found.cannot
+    assert found.same == len(record.events) - 1, "as far as it can be read"
+
+
+def test_a_tool_that_nobody_knows_here_is_no_divergence(tmp_path: Path) -> None:
+    """The rule looks for what the tool makes of its arguments, which only the tool can tell."""
+
+    class Odd:
+        spec: Any = msgspec.structs.replace(look.spec, name="odd")
+        parse: Any = staticmethod(look.parse)
+
+        def subjects(self, arguments: Any) -> Subjects:
+            return Subjects(("seen otherwise",), pattern="seen*")
+
+        async def run(self, arguments: Any, context: treadle.ToolContext) -> str:
+            return "ran"
+
+    async def story() -> Recorded:
+        async with opened(tmp_path, ScriptedModel(ask(call("odd", at="it")), say("done"))) as engine:
+            odd: Any = Odd()
+            rules = [{"tool": "odd", "match": "seen *", "do": "deny"}]
+            result = await engine.run(agent(tools=[odd], approvals={"rules": rules}, memory=QUIET), "go")
+            await same(engine, result.run_id)
+            return await record_of(engine, result.run_id)
+
+    found = replay(asyncio.run(story()), ToolRegistry())
+    assert found.divergence is None
+    assert "`odd` is not known here" in found.cannot
+
+
+CHANGED_SINCE = {
+    "v1": {("run_end", "memory_saved", "type"), ("llm_response", "llm_response", "usage.input_tokens")},
+    "v2": {("run_end", "memory_saved", "type"), ("llm_response", "llm_response", "usage.input_tokens")},
+    "v3": {("llm_request", "llm_request", "input_estimate")},
+    "v4": {("llm_request", "llm_request", "input_estimate")},
+}
+"""Format -> where the code of today parts from the one that wrote it: runs are remembered, what was broken off is
+guessed at, and tokens are guessed better. A change of this kind is added here, with the format it parts from."""
+
+
+@pytest.mark.parametrize("dump", sorted(make.FOLDER.glob("v*.sql")), ids=lambda dump: dump.stem)
+def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
+    """As far as they go: each was cut off in the middle, and the unfinished end in an event of the future. What
+    differs is what was changed since."""
+    path = str(tmp_path / "treadle.db")
+    database = connect(path)
+    database.execute(dump.read_text())
+    database.close()
+    open_database(path).close()  # which brings it up to date
+
+    async def story() -> list[Recorded]:
+        async with observe(f"sqlite:///{path}") as service:
+            runs: Any = service
+            found = await service.runs()
+            return [
+                await recorded(each.origin.run_id, runs._journal, runs._sessions, runs._approvals) for each in found
+            ]
+
+    parted: set[tuple[str, str, str]] = set()
+    for record in asyncio.run(story()):
+        unknown = (at for at, event in enumerate(record.events) if isinstance(event.data, e.Unknown))
+        cut = next(unknown, len(record.events))
+        found = replay(msgspec.structs.replace(record, events=record.events[:cut]), ToolRegistry())
+        if found.divergence is None:
+            assert (found.same, found.cannot) == (cut, "")
+        else:
+            parted.add((found.divergence.type, found.divergence.today_type, found.divergence.differences[0].path))
+    assert parted == CHANGED_SINCE.get(dump.stem, set())
+
+
+def test_agents_that_were_never_heard_of(tmp_path: Path) -> None:
+    """Nothing but the journal is needed: neither the agent, nor its model, nor its tools."""
+
+    async def story() -> Recorded:
+        async with opened(tmp_path, ScriptedModel(ask(call("look", at="it")), say("done"))) as engine:
+            result = await engine.run(agent(tools=[look], memory=QUIET), "go")
+            return await record_of(engine, result.run_id)
+
+    record = asyncio.run(story())
+    assert isinstance(record.events[0].data, e.RunQueued)
+    assert isinstance(record.events[0].data.agent, AgentSpec)
+    assert replay(record, ToolRegistry()).is_same
