@@ -41,6 +41,9 @@ def test_every_command_works_through_the_server(tmp_path: Path) -> None:
             run_id, session = events[0]["run_id"], events[0]["session_id"]
             assert run_id in (await shell("runs", "list")).out
             assert (await shell("runs", "cancel", run_id)).code == 2  # it has ended
+            assert (await shell("runs", "fork", run_id, "--message", "Otherwise.")).out == "Done.\n"
+            assert endpoint.requests[-1].json["messages"][-1]["content"] == "Otherwise."
+            assert (await shell("runs", "replay", run_id)).code == 0
             added = (await shell("memory", "add", "The sky is blue.", "--json")).json[0]
             assert (await shell("memory", "pin", added["memory_id"])).code == 0
             pinned = [

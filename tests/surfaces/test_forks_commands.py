@@ -1,6 +1,8 @@
 """`treadle runs fork`, `replay` and `diff`, in a process of their own."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.fake_endpoint import Behaviour, FakeEndpoint, calls, fragment, says
@@ -77,5 +79,74 @@ def test_what_cannot_be_forked_is_told_in_one_line(tmp_path: Path) -> None:
             assert "no name" in (await shell("runs", "fork", old, "--model", " ")).complaint
             assert "nobody" in (await shell("runs", "fork", old, "--agent", "nobody")).complaint
             assert (await shell("runs", "fork", old, "--step", "0")).code == 2
+
+    asyncio.run(story())
+
+
+def test_a_run_is_replayed_without_its_provider(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeEndpoint(looks(), says("Nothing.")) as server:
+            shell = configured(tmp_path, server.url)
+            old = await begun(shell)
+        replayed = await shell("runs", "replay", old)
+        assert replayed.code == 0, replayed.err
+        assert "events are the same today" in replayed.out
+        told = await shell("runs", "replay", old, "--json")
+        assert told.json[0]["divergence"] is None
+        assert told.json[0]["same"] == told.json[0]["events"]
+        assert "There is no run" in (await shell("runs", "replay", "run_x")).complaint
+        change(tmp_path / "home" / "treadle.db", old, "llm_request", b'"messages":3', b'"messages":4')
+        parted = await shell("runs", "replay", old)
+        assert parted.code == 1
+        assert "parts from its record at event" in parted.out
+        assert "- recorded  4" in parted.out
+        assert "+ today     3" in parted.out
+        assert "the request itself would be the same" in parted.out
+        assert (await shell("runs", "replay", old, "--json")).json[0]["divergence"]["type"] == "llm_request"
+        change(tmp_path / "home" / "treadle.db", old, "run_end", b"", b"", version=9)
+        change(tmp_path / "home" / "treadle.db", old, "llm_request", b'"messages":4', b'"messages":3')
+        later = await shell("runs", "replay", old)
+        assert later.code == 3
+        assert "later version" in later.out
+
+    asyncio.run(story())
+
+
+def change(database: Path, run_id: str, type_: str, old: bytes, new: bytes, version: int = 1) -> None:
+    """Write something else into a journal."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        rows = connection.execute(
+            "SELECT events.rowid, data FROM events JOIN runs ON runs.id = run WHERE run_id = ? AND type = ?",
+            (run_id, type_),
+        ).fetchall()
+        for row, data in rows:
+            connection.execute(
+                "UPDATE events SET data = ?, version = ? WHERE rowid = ?", (data.replace(old, new), version, row)
+            )
+
+
+def test_two_runs_side_by_side(tmp_path: Path) -> None:
+    async def story() -> None:
+        other = calls(fragment(0, "call_1", "glob", '{"pattern": "*.md"}'))
+        async with FakeEndpoint(looks(), says("Nothing."), says("Still nothing."), other, says("None.")) as server:
+            shell = configured(tmp_path, server.url)
+            old = await begun(shell)
+            fork = (await shell("runs", "fork", old, "--json", "--model", "fake/n")).json[0]["run_id"]
+            again = await begun(shell, "-a", "other")
+        same = await shell("runs", "diff", old, old)
+        assert same.code == 0, same.err
+        assert "all 2 steps are the same" in same.out
+        assert "differ" not in same.out
+        forked = await shell("runs", "diff", old, fork)
+        assert f"{fork} is a fork of {old} from its step 2" in forked.out
+        assert "they part at step 2 of A, step 1 of B; 0 steps before are the same" in forked.out
+        assert "- fake/m" in forked.out
+        assert "+ Still nothing." in forked.out
+        [told] = (await shell("runs", "diff", old, again, "--json")).json
+        assert [each["what"] for each in told["agent"]] == ["name"]
+        assert (told["parting"]["a"], told["parting"]["b"], told["same_steps"]) == (1, 1, 0)
+        assert {each["what"] for each in told["parting"]["differs"]} == {"call 1", "result 1"}
+        assert told["a"]["metrics"]["steps"] == 2
+        assert "There is no run" in (await shell("runs", "diff", old, "run_x")).complaint
 
     asyncio.run(story())

@@ -4,14 +4,19 @@ import asyncio
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.surfaces.http.offered import Offered, offered
 from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import UsageError
 from treadle.domain.events import RunForked, RunQueued
 from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.quotas import Quotas
-from treadle.service import Submission
+from treadle.remote.connection import Address, Connection
+from treadle.remote.service import RemoteService
+from treadle.service import Fork, Service, Submission
+from treadle.service.differing import diff
 
 
 async def ended(web: Offered, agent: str = "one", **body: object) -> str:
@@ -138,5 +143,42 @@ def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
             reply = await web.ask("POST", f"/v1/runs/{old}/fork", {}, token)
             fork = await web.until(reply.json["run_id"], "failed")
             assert fork["outcome"] == "quota_exceeded"
+
+    asyncio.run(story())
+
+
+def test_a_run_is_replayed_for_those_who_may_see_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with offered(tmp_path) as web:
+            one, two = await ended(web), await ended(web, "two")
+            limited = await web.mint("read", agents=["one"])
+            found = await web.ask("GET", f"/v1/runs/{one}/replay", token=limited)
+            assert found.status == 200, found
+            assert (found.json["divergence"], found.json["cannot"]) == (None, "")
+            assert found.json["same"] == found.json["events"]
+            assert (await web.ask("GET", f"/v1/runs/{two}/replay", token=limited)).problem == "UnknownRun"
+            assert (await web.ask("GET", "/v1/runs/run_x/replay")).status == 404
+            assert (await web.ask("GET", f"/v1/runs/{one}/replay", token="")).status == 401
+
+    asyncio.run(story())
+
+
+def test_the_same_from_another_process(tmp_path: Path) -> None:
+    """What a service does over a connection, it does as it would here."""
+
+    async def story() -> None:
+        async with offered(tmp_path) as web:
+            old = RunId(await ended(web))
+            async with Connection(Address(url=web.url, token=web.token)) as connection:
+                service: Service = RemoteService(connection)
+                ticket = await service.fork(Fork(old, message="Other.", asker="terminal"))
+                await service.wait(ticket.run_id)
+                assert (await queued(web, ticket.run_id)).asker == "terminal"
+                assert await service.replay(old) == await web.engine.service.replay(old)
+                found = await diff(service, old, ticket.run_id)
+                assert found == await diff(web.engine.service, old, ticket.run_id)
+                assert (found.a.message, found.b.message) == ("Go.", "Other.")
+                with pytest.raises(UsageError, match="its steps are 1 to 1"):
+                    await service.fork(Fork(old, 9))
 
     asyncio.run(story())

@@ -70,3 +70,15 @@ def replay_run(run_id: RunArgument, json: Json = False) -> None:
     from treadle.surfaces.cli import process, replays
 
     process.perform(partial(replays.replay_run, run_id, json))
+
+
+@forks_app.command("diff")
+def diff_runs(
+    a: Annotated[str, typer.Argument(metavar="A", help="The id of a run.", autocompletion=completing.run_ids)],
+    b: Annotated[str, typer.Argument(metavar="B", help="That of another.", autocompletion=completing.run_ids)],
+    json: Json = False,
+) -> None:
+    """Print what differs between two runs: their agents, where they part first, and what they used."""
+    from treadle.surfaces.cli import differences, process
+
+    process.perform(partial(differences.diff_runs, a, b, json))
