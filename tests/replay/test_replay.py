@@ -488,3 +488,39 @@ def test_agents_that_were_never_heard_of(tmp_path: Path) -> None:
     assert isinstance(record.events[0].data, e.RunQueued)
     assert isinstance(record.events[0].data.agent, AgentSpec)
     assert replay(record, ToolRegistry()).is_same
+
+
+@pytest.mark.parametrize(("window", "told"), [(200_000, True), (1500, False)])
+def test_summaries_that_another_model_writes(tmp_path: Path, window: int, told: bool) -> None:
+    """What is known of that model is not on record: where it matters, that is said."""
+
+    @treadle.tool(effect="read")
+    async def long(n: int) -> str:
+        """Look for long."""
+        return f"{n} {WORDS * 25}"
+
+    def answer(request: ModelRequest) -> ScriptStep:
+        asked.append(request)
+        if len(asked) < 12:
+            return ask(call("long", f"c{len(asked)}", n=len(asked)), usage=UNCOUNTED)
+        return say("so", usage=UNCOUNTED)
+
+    asked: list[ModelRequest] = []
+
+    async def story() -> Recorded:
+        home = tmp_path / "home"
+        home.mkdir()
+        (home / "config.yaml").write_text(f"models: {{writer/w: {{context_window: {window}}}}}\n")
+        async with opened(tmp_path, FunctionModel(answer)) as engine:
+            engine.add_model("writer", FunctionModel(lambda _: say("They looked.", usage=Usage(100, 5))))
+            limits = {"context_window": 4000}
+            hero = agent(tools=[long], limits=limits, compaction={"model": "writer/w"}, memory=QUIET)
+            result = await engine.run(hero, "Look.")
+            return await record_of(engine, result.run_id)
+
+    record = asyncio.run(story())
+    assert first_of(record, e.ContextCompacted)
+    found = replay(record, ToolRegistry())
+    assert found.divergence is None, found
+    assert (found.cannot == "") is told
+    assert told or "writer/w" in found.cannot
