@@ -16,7 +16,7 @@ from treadle.core.ledger import Call
 from treadle.core.state import RunState
 from treadle.core.steps import Gather, Judge, Reach, Wait
 from treadle.domain.agents import AgentSpec
-from treadle.domain.envelope import Origin, drafts
+from treadle.domain.envelope import Origin
 from treadle.domain.errors import SessionDeleted, UsageError
 from treadle.domain.events import (
     AgentEnd,
@@ -40,9 +40,8 @@ from treadle.domain.runs import Outcome
 from treadle.engine.clearing import Ready
 from treadle.engine.deps import Deps
 from treadle.engine.finishing import finish
-from treadle.engine.ownership import Log
+from treadle.engine.ownership import Begun, Log, Told
 from treadle.engine.resolving import inherits
-from treadle.ports.journal import NewRun, Tell
 
 JUDGING_SECONDS = 120.0
 """For whoever judges how a run ends."""
@@ -57,7 +56,7 @@ class Work(Struct, frozen=True):
     """The calls that run here."""
     events: tuple[EventData, ...]
     """What is on record of all of it before it is done."""
-    runs: tuple[NewRun, ...] = ()
+    runs: tuple[Begun, ...] = ()
     """Those that are begun under this one."""
 
 
@@ -77,7 +76,7 @@ async def divided(cleared: list[Ready], log: Log, deps: Deps) -> Work:
     if len(here) == len(cleared):
         return Work(here, starts)
     events: list[EventData] = []
-    runs: list[NewRun] = []
+    runs: list[Begun] = []
     for item in cleared:
         if item.tool.spec.delegates is not None:
             try:
@@ -91,7 +90,7 @@ async def divided(cleared: list[Ready], log: Log, deps: Deps) -> Work:
     return Work(here, (*starts, *events), tuple(runs))
 
 
-async def _begin_child(item: Ready, log: Log, deps: Deps) -> tuple[AgentSpawn, NewRun]:
+async def _begin_child(item: Ready, log: Log, deps: Deps) -> tuple[AgentSpawn, Begun]:
     state, order, role = log.state, item.arguments, item.tool.spec.delegates
     assert isinstance(order, Order), f"`{item.call.name}` delegates, and says nothing of to whom"
     assert role is not None, f"`{item.call.name}` delegates"
@@ -121,7 +120,7 @@ async def _begun(
     arguments: str = "",
     withheld: tuple[str, ...] = (),
     end: Outcome | None = None,
-) -> tuple[AgentSpawn, NewRun]:
+) -> tuple[AgentSpawn, Begun]:
     state, now, lineage = log.state, deps.clock.now(), child.lineage
     left = None if state.deadline is None or lineage.judges else max(1.0, state.deadline - now)
     most = min([each for each in (seconds, left) if each is not None], default=None)
@@ -142,7 +141,7 @@ async def _begun(
         end,
     )
     first = (_queued(agent, state, lineage), UserMessage(child.message))
-    return event, NewRun(origin, tuple(drafts(deps.ids, now, first)))
+    return event, Begun(origin, first)
 
 
 def _queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
@@ -216,11 +215,11 @@ async def _gathered(calls: Sequence[Call], log: Log, deps: Deps) -> tuple[EventD
 
 async def _reach(step: Reach, log: Log) -> None:
     """Tell children what they must know. What they are told and that they were is one commit."""
-    told: list[Tell] = []
+    told: list[Told] = []
     for call_id in step.call_ids:
         child = log.state.children[call_id]
         key = f"{log.origin.run_id}/{step.what}/{log.state.sequence}"
-        told.append(log.telling(child.spawn.run_id, _message(step), key))
+        told.append(Told(child.spawn.run_id, _message(step), key))
     await log.intend(AgentTold(step.call_ids, step.what, step.reason), tell=told)
 
 
@@ -234,7 +233,7 @@ def _message(step: Reach) -> EventData:
             return ResumeRequested()
 
 
-def told_of_the_end(end: RunEnd, log: Log) -> tuple[Tell, ...]:
+def told_of_the_end(end: RunEnd, log: Log) -> tuple[Told, ...]:
     """What the parent of a run is told when it ends; nothing, where it has none."""
     lineage, parent = log.state.lineage, log.origin.parent_run_id
     if lineage is None or parent is None:
@@ -251,16 +250,16 @@ def told_of_the_end(end: RunEnd, log: Log) -> tuple[Tell, ...]:
         log.state.steps_of_tree,
         end.stopped,
     )
-    return (log.telling(parent, event, f"end of {log.origin.run_id}"),)
+    return (Told(parent, event, f"end of {log.origin.run_id}"),)
 
 
-def told_of_the_wait(wait: Wait, is_new: bool, log: Log) -> tuple[Tell, ...]:
+def told_of_the_wait(wait: Wait, is_new: bool, log: Log) -> tuple[Told, ...]:
     """What the root of a run is told when it begins to wait for a person: the root's people answer."""
     lineage, origin = log.state.lineage, log.origin
     if lineage is None or not is_new or (wait.reason != "approval" and wait.reason != "answer"):
         return ()
     event = AgentWaiting(origin.run_id, log.state.agent.name, wait.reason, wait.detail)
-    return (log.telling(lineage.root, event, f"{origin.run_id} waits at {log.state.sequence}"),)
+    return (Told(lineage.root, event, f"{origin.run_id} waits at {log.state.sequence}"),)
 
 
 # ── How a run ends is judged ──

@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from typing import Any
 
+from msgspec import Struct
+
 from treadle.core.fold import fold, fold_all
 from treadle.core.guards.quota import warning
 from treadle.core.repair import Transcript, transcribed
 from treadle.core.state import RunState, beginning, joined
 from treadle.core.tokens import TokenCount
-from treadle.domain.envelope import Draft, Event, drafts
+from treadle.domain.envelope import Draft, Event, Origin, drafts
 from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.identity import Instant, RunId
@@ -30,6 +32,21 @@ PAUSE_AFTER_A_FAULT = 60.0
 
 Wish = Callable[[RunState], bool]
 """Whether what others have asked for means that the work under way must stop."""
+
+
+class Begun(Struct, frozen=True):
+    """A run under this one, as it is begun."""
+
+    origin: Origin
+    events: tuple[EventData, ...]
+
+
+class Told(Struct, frozen=True):
+    """What another run is told, once for a key."""
+
+    run_id: RunId
+    event: EventData
+    key: str
 
 
 class Log:
@@ -85,18 +102,13 @@ class Log:
         self,
         *intents: EventData,
         reserve: Reserve | None = None,
-        begin: Sequence[NewRun] = (),
-        tell: Sequence[Tell] = (),
+        begin: Sequence[Begun] = (),
+        tell: Sequence[Told] = (),
     ) -> bool:
         """What is about to happen, committed before it does, with what it may use, the runs that it begins and what
         others are told of it. False when something was delivered meanwhile, which is folded now, or when an account
         does not have that much: `refused` tells. The owner must decide again."""
-        return await self._commit(intents, None, reserve, tuple(begin), tuple(tell))
-
-    def telling(self, run_id: RunId, data: EventData, key: str) -> Tell:
-        """What another run is told, without secrets; once for a key."""
-        [made] = drafts(self._deps.ids, self._deps.clock.now(), self._without_secrets((data,)))
-        return Tell(run_id, made, key)
+        return await self._commit(intents, None, reserve, begin, tell)
 
     async def flush(self) -> None:
         """Commit what was recorded, now. A caller that is cancelled meanwhile changes nothing about it."""
@@ -105,9 +117,9 @@ class Log:
             committing.add_done_callback(_heard)
             await asyncio.shield(committing)
 
-    async def release(self, release: Release, *intents: EventData, tell: Sequence[Tell] = ()) -> bool:
+    async def release(self, release: Release, *intents: EventData, tell: Sequence[Told] = ()) -> bool:
         """Let go of the run with these last events. False, as for `intend`, when something was delivered."""
-        self._released = await self._commit(intents, release, tell=tuple(tell))
+        self._released = await self._commit(intents, release, tell=tell)
         if self._released and release.said is not None and (release.said or not self.state.said):
             self._hand_on(self.state)  # unless what it has said is left out of the conversation
         return self._released
@@ -187,8 +199,8 @@ class Log:
         data: Sequence[EventData],
         release: Release | None = None,
         reserve: Reserve | None = None,
-        begin: tuple[NewRun, ...] = (),
-        tell: tuple[Tell, ...] = (),
+        begin: Sequence[Begun] = (),
+        tell: Sequence[Told] = (),
     ) -> bool:
         known, self.refused = self._folded, None
         await self._committing.acquire()  # calls that end side by side must not overtake each other
@@ -198,10 +210,12 @@ class Log:
             if not (data or self._facts or release is not None):
                 return True  # somebody else's commit took it along
             now = self._deps.clock.now()
-            intents = tuple(drafts(self._deps.ids, now, self._without_secrets(data))) if data else ()
+            intents = self._drafts(now, data) if data else ()
             facts, self._facts = tuple(self._facts), []
+            runs = tuple([NewRun(child.origin, self._drafts(now, child.events)) for child in begin])
+            told = tuple([Tell(each.run_id, self._drafts(now, (each.event,))[0], each.key) for each in tell])
             advanced = await self._deps.journal.advance(
-                Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release, reserve, begin, tell)
+                Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release, reserve, runs, told)
             )
             if advanced.delivered:
                 self._fold(advanced.delivered)
@@ -216,6 +230,9 @@ class Log:
             return advanced.accepted
         finally:
             self._committing.release()
+
+    def _drafts(self, now: Instant, events: Sequence[EventData]) -> tuple[Draft, ...]:
+        return tuple(drafts(self._deps.ids, now, self._without_secrets(events)))
 
     def _fold(self, delivered: Sequence[Event]) -> None:
         for event in delivered:
