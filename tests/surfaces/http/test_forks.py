@@ -121,6 +121,7 @@ def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> N
             token = await web.mint("run")
             by_token = (await web.ask("POST", path, {}, token)).json["run_id"]
             by_admin = (await web.ask("POST", path, {})).json["run_id"]
+            await web.until(by_token, "completed")
             again = (await web.ask("POST", f"/v1/runs/{by_token}/fork", {"model": "fake/n"}, token)).json["run_id"]
             spec: AgentSpec = (await queued(web, by_token)).agent
             assert (spec.workspace, spec.tools) == (None, ())
