@@ -524,3 +524,48 @@ def test_summaries_that_another_model_writes(tmp_path: Path, window: int, told: 
     assert found.divergence is None, found
     assert (found.cannot == "") is told
     assert told or "writer/w" in found.cannot
+
+
+def test_runs_that_begin_runs_and_runs_that_are_judged_are_written_again() -> None:
+    def policy(request: ModelRequest) -> ScriptStep:
+        said = request.conversation.messages[0].text
+        given = sum(message.role == "tool" for message in request.conversation.messages)
+        if said.startswith("<task>"):
+            return say(
+                '{"score": 0.4, "reasons": "thin"}' if "first" in said else '{"score": 1, "reasons": "good"}'
+            )
+        if said == "part":
+            return say("part done") if given else ask(call("look", at="it"))
+        if said == "talk":
+            return say("talked")
+        if given == 0:
+            return ask(*(call("agent_spawn", message="part", tools=["look", "bash"]) for _ in range(5)))
+        if given == 1:
+            return ask(call("agent_send", agent="friend", message="talk"))
+        if given == 2:
+            return ask(call("invoke_agent", agent="friend", message="talk"))
+        return say("first" if request.conversation.messages[-1].role == "tool" else "second")
+
+    async def story() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            engine.add_agents(agent(name="friend", tools=["bash"]))
+            quality = {"checker": "quality-checker", "minimum": 0.5, "retries": 1}
+            tools = ["agent_spawn", "agent_send", "invoke_agent", look]
+            hero = agent(tools=tools, limits={"max_children": 2, "max_tree": 6}, quality=quality, memory=QUIET)
+            result = await engine.run(hero, "go")
+            assert result.score is not None
+            for record in await engine.service.runs():
+                await same(engine, record.origin.run_id)
+
+    virtually(story())
+
+
+def test_who_was_not_there_then_is_not_on_record() -> None:
+    async def story() -> None:
+        script = [ask(call("invoke_agent", agent="nobody", message="x")), say("done")]
+        async with in_virtual_time(ScriptedModel(*script)) as engine:
+            result = await engine.run(agent(tools=["invoke_agent"], memory=QUIET), "go")
+            replayed = await engine.service.replay(treadle_run(result.run_id))
+            assert "which agents and models there were" in replayed.cannot
+
+    virtually(story())

@@ -43,6 +43,7 @@ from treadle.engine.finishing import finish
 from treadle.engine.ownership import Begun, Log, Told
 from treadle.engine.resolving import inherits
 
+NOTHING_BEGUN = "Nothing was begun"
 JUDGING_SECONDS = 120.0
 """For whoever judges how a run ends."""
 TURN_SECONDS = 30.0
@@ -82,7 +83,7 @@ async def divided(cleared: list[Ready], log: Log, deps: Deps) -> Work:
             try:
                 event, run = await _begin_child(item, log, deps)
             except UsageError as error:
-                told = f"Nothing was begun: {error}"
+                told = f"{NOTHING_BEGUN}: {error}"
                 events.append(ToolCallError(item.call.call_id, item.call.name, "failed", told))
             else:
                 events.append(event)

@@ -45,12 +45,20 @@ class RecordedTools:
         self._tools: dict[str, Tool] = {
             spec.name: RecordedTool(spec, known.find(spec.name), script, self) for spec in specs
         }
+        self._script = script
+        self._started = (
+            0 if start is None else next(index for index, event in enumerate(script.events) if event.data is start)
+        )
 
     def find(self, name: str) -> Tool | None:
         return self._tools.get(name)
 
     def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
-        return tuple(self._tools.values())
+        """Those of the run, when it starts; later those of a run under it, with those that it was not given."""
+        spawn = self._script.begins() if self._script.committed > self._started else None
+        withheld = [] if spawn is None else [ToolSpec(name, "", {}) for name in spawn.withheld]
+        others = [RecordedTool(spec, None, self._script, self) for spec in withheld]
+        return (*self._tools.values(), *others)
 
 
 class RecordedTool:

@@ -13,6 +13,7 @@ from treadle.domain.messages import Message
 from treadle.ports.accounts import Reserve, Short
 from treadle.ports.journal import Advance, Advanced, Claim, SessionFacts
 from treadle.replay.comparing import Difference, differences
+from treadle.replay.family import refused_by_the_tree
 from treadle.replay.reading import short_of
 from treadle.replay.script import Script
 
@@ -122,6 +123,8 @@ class RecordedJournal:
         script = self._script
         if script.is_over:
             return None
+        if (short := refused_by_the_tree(script, reserve)) is not None:
+            return short
         event = script.events[script.committed]
         match event.data:
             case e.RunWaiting("quota" | "budget") as wait:

@@ -17,6 +17,7 @@ from treadle.engine.loop import advance
 from treadle.ports.tool import Toolbox
 from treadle.replay.answering import RecordedModels
 from treadle.replay.calling import REPORTED, RecordedTools, UnderWay, brought, was_stopped
+from treadle.replay.family import RecordedAgents, seconds_for_children, why_unsure
 from treadle.replay.journal import BEFORE, Mismatch, RecordedJournal
 from treadle.replay.reading import seconds_given
 from treadle.replay.recorded import Recorded
@@ -81,6 +82,7 @@ class Player:
             memories=RecordedMemories(script),
             surroundings=RecordedSurroundings(script),
             sessions=RecordedSessions(script),
+            agents=RecordedAgents(),
         )
 
     # ── From claim to claim ──
@@ -148,6 +150,8 @@ class Player:
                 f"the tool `{name}` is not known here, and the rules for approvals look into its arguments. Replay "
                 "it in a program that has this tool."
             )
+        if unsure := why_unsure(recorded):
+            return unsure
         writer = _queued(self._script.recorded).agent.compaction.model
         if writer is not None and isinstance(recorded, e.CompactionStarted):
             return f"what was known of {writer}, which writes the summaries, is not on record."
@@ -276,10 +280,10 @@ def _timeouts(recorded: Recorded) -> ToolTimeouts:
                 specs = {spec.name: spec.timeout for spec in tools}
             case e.ToolCallError(name=name, kind="timeout", content=content) if specs.get(name) is None:
                 if (given := seconds_given(content)) is not None:
-                    return ToolTimeouts(given)
+                    return ToolTimeouts(given, seconds_for_children(recorded))
             case _:
                 pass
-    return ToolTimeouts()
+    return ToolTimeouts(agents=seconds_for_children(recorded))
 
 
 def _conversations(recorded: Recorded, carried: int) -> Conversations:

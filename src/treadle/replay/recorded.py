@@ -17,6 +17,7 @@ OPENING = (e.RunQueued, e.RunForked, e.HeartbeatFired, e.WebhookReceived, e.Reda
 """What a run is submitted with."""
 DELIVERED = (
     e.MessageSteered, e.RunInterrupted, e.ResumeRequested, e.CancelRequested, e.ClarifyAnswered, e.ScheduleSkipped,
+    e.AgentEnd, e.AgentWaiting,
 )  # fmt: skip
 """What others append to a run."""
 WRITTEN = (
@@ -28,7 +29,8 @@ WRITTEN = (
     e.RecoveryAction, e.EmptyTurn, e.Continuation, e.OutputRejected, e.BudgetHint, e.PhantomAction,
     e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested, e.SecretUsed, e.SecretDenied,
     e.Redacted, e.BudgetReserved, e.BudgetExhausted, e.QuotaWarning, e.QuotaExceeded, e.MemoryRecalled,
-    e.MemorySaved, e.MemoryFlushed, e.JournalWritten, e.MemoryDegraded,
+    e.MemorySaved, e.MemoryFlushed, e.JournalWritten, e.MemoryDegraded, e.AgentSpawn, e.AgentTold, e.QualityScored,
+    e.ErrorAnalyzed,
 )  # fmt: skip
 """What the loop writes, and a replay knows how to bring about again."""
 _KNOWN: frozenset[type[EventData]] = frozenset((*OPENING, *DELIVERED, *WRITTEN))

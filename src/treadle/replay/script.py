@@ -30,6 +30,8 @@ class Script:
             index for index in range(self.committed, len(self.events)) if not is_delivery(self.events[index].data)
         ]
         self.drafted = 0
+        self._begun = 0
+        """Runs that were begun under it in what is being put into words."""
         self.early = False
         """The clock says when the event before happened, and not when the next one did."""
         self.monotonic = 0.0
@@ -72,7 +74,7 @@ class Script:
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if own[middle] < self.committed else (low, middle)
-        self.drafted = low
+        self.drafted, self._begun = low, 0
 
     def deliveries(self, most: int | None = None) -> list[Event]:
         """Write what others have appended here; so many of them at most."""
@@ -123,11 +125,26 @@ class Script:
                     return found
                 case "seg", e.SegmentOpened(segment_id=found):
                     return found
+                case "run" | "ses", e.AgentSpawn():
+                    return self._named(prefix)
                 case "mem", e.MemorySaved(memory_id=found) | e.JournalWritten(memory_id=found):
                     return found
                 case _:
                     pass
         return f"{prefix}_replayed"
+
+    def begins(self) -> e.AgentSpawn | None:
+        """The run that is begun next; None: there is none."""
+        spawns = [data for data in self.upcoming() if isinstance(data, e.AgentSpawn)]
+        return spawns[self._begun] if self._begun < len(spawns) else None
+
+    def _named(self, prefix: Prefix) -> str:
+        """Of the run that is begun next: its session is asked for first, and then itself."""
+        found = self.begins()
+        if found is None:
+            return f"{prefix}_replayed"
+        self._begun += prefix == "run"
+        return found.run_id if prefix == "run" else found.session_id
 
     # ── What is on record of what happens next ──
 
