@@ -8,7 +8,16 @@ from typing import Any
 
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, virtually
-from treadle.domain.events import AgentEnd, AgentSpawn, RunEnd, RunQueued, RunStart, ToolCallEnd, ToolCallError
+from treadle.domain.events import (
+    AgentEnd,
+    AgentSpawn,
+    AgentWaiting,
+    RunEnd,
+    RunQueued,
+    RunStart,
+    ToolCallEnd,
+    ToolCallError,
+)
 from treadle.domain.identity import RunId
 from treadle.domain.runs import Usage
 from treadle.ports.journal import RunFilter
@@ -362,5 +371,47 @@ def test_shared_steps_are_counted_over_the_tree() -> None:
                 assert end.outcome == "max_steps"
             assert steps == 20
             assert "steps together" in result.reason
+
+    virtually(work())
+
+
+def test_people_hear_of_what_waits_for_them_beside_a_child() -> None:
+    """Also the people of the root, where it is a child that waits for both."""
+
+    async def policy(request: ModelRequest) -> ScriptStep:
+        said = first_said(request)
+        if said == "leaf":
+            await asyncio.sleep(100)
+            return say("leaf done")
+        if results(request):
+            return say("done")
+        if said == "go":
+            return ask(call("agent_spawn", message="middle"))
+        return ask(call("agent_spawn", message="leaf"), call("look", "c1", at="x"))
+
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            rules = {"via": "api", "rules": [{"tool": "look", "do": "ask"}]}
+            run_id = await engine.submit(agent(tools=["agent_spawn", look], approvals=rules), "go")
+            await asyncio.sleep(10)
+            [middle] = await children_of(engine, run_id)
+            assert (await engine.service.run(RunId(middle))).waiting_for == "approval"
+            [waiting] = await engine.service.approvals()
+            await engine.decide(waiting.approval_id, "approve")
+            assert (await engine.wait(run_id)).outcome == "completed"
+            [told] = of(await journal(engine, run_id), AgentWaiting)
+            assert (told.run_id, told.reason) == (middle, "approval")
+
+    virtually(work())
+
+
+def test_calls_that_are_left_to_others_are_counted_as_calls() -> None:
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(spawning("a", "b"))) as engine:
+            hero = agent(tools=["agent_spawn"], quality={"checker": "quality-checker"})
+            result = await engine.run(hero, "go")
+            assert result.metrics.actions == 2
+            lines = {line.key: line.tool_calls for line in await engine.service.usage()}
+            assert lines == {"hero": 2, "quality-checker": 0}
 
     virtually(work())

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from tests.engine.running import agent, in_virtual_time, journal, types, virtually
-from tests.engine.test_children import children_of, first_said, of, results
-from treadle.domain.events import AgentSpawn, ErrorAnalyzed, QualityScored, RunQueued, RunStart
+from tests.engine.test_children import children_of, first_said, look, of, results
+from treadle.domain.events import AgentSpawn, ErrorAnalyzed, QualityScored, RunQueued, RunStart, ToolCallError
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import Failure, FunctionModel, ScriptStep, ask, call, say
 
@@ -179,5 +179,97 @@ def test_cancel_while_it_is_judged_ends_it_and_the_judge() -> None:
             await engine.cancel(run_id)
             assert (await engine.wait(run_id)).outcome == "cancelled"
             assert [record.outcome for record in await engine.service.runs()] == ["cancelled", "cancelled"]
+
+    virtually(work())
+
+
+def test_calls_that_are_open_when_it_ends_have_a_result_before_anybody_looks() -> None:
+    def policy(request: ModelRequest) -> ScriptStep:
+        if is_judge(request):
+            return say("Nobody answered.")
+        return ask(call("look", "c1", at="x"), call("look", "c2", at="y"))
+
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            rules = {"default": "ask", "via": "api", "expires": 5, "on_expiry": "end"}
+            result = await engine.run(agent(tools=[look], approvals=rules, **ANALYZED), "what is it?")
+            assert (result.outcome, result.diagnosis) == ("approval_expired", "Nobody answered.")
+            events = await journal(engine, result.run_id)
+            assert sorted(data.call_id for data in of(events, ToolCallError)) == ["c1", "c2"]
+            [spawn] = [event for event in events if isinstance(event.data, AgentSpawn)]
+            assert all(event.sequence < spawn.sequence for event in events if event.type == "tool_call_error")
+
+    virtually(work())
+
+
+def test_a_retry_that_nothing_is_left_for_loses_nothing() -> None:
+    async def work() -> None:
+        bad = '{"score": 0.1, "reasons": "thin"}'
+        async with in_virtual_time(FunctionModel(scores(bad))) as engine:
+            hero = agent(limits={"max_steps": 2}, budget="shared", **CAREFUL)
+            result = await engine.run(hero, "what is it?")
+            assert (result.outcome, result.text, result.score) == ("completed", "answer 1", 0.1)
+            [scored] = of(await journal(engine, result.run_id), QualityScored)
+            assert scored.note == "", "it was not sent back"
+
+    virtually(work())
+
+
+def test_a_diagnosis_that_nothing_is_left_for_is_not_asked_for_and_that_is_said() -> None:
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(lambda _: say("answer"))) as engine:
+            result = await engine.run(agent(quotas={"max_llm_tokens_per_hour": 10}, **ANALYZED), "what is it?")
+            assert result.outcome == "quota_exceeded"
+            [analyzed] = of(await journal(engine, result.run_id), ErrorAnalyzed)
+            assert analyzed.reason.startswith("It was not asked: Agent `hero` may use 10 model tokens")
+            assert await children_of(engine, result.run_id) == []
+
+    virtually(work())
+
+
+def test_an_interrupt_while_it_is_judged_parks_both_and_it_ends_when_asked_to_go_on() -> None:
+    looked = 0
+
+    async def policy(request: ModelRequest) -> ScriptStep:
+        nonlocal looked
+        if not is_judge(request):
+            return say("answer")
+        looked += 1
+        await asyncio.sleep(10 if looked == 1 else 0)
+        return say('{"score": 1, "reasons": "fine"}')
+
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            run_id = await engine.submit(agent(**CHECKED), "what is it?")
+            await asyncio.sleep(1)
+            await engine.interrupt(run_id)
+            await asyncio.sleep(50)
+            records = await engine.service.runs()
+            assert [record.waiting_for for record in records] == ["interrupted"] * 2
+            await engine.resume(run_id)
+            result = await engine.wait(run_id)
+            assert (result.outcome, result.text, result.score) == ("completed", "answer", 1)
+
+    virtually(work())
+
+
+def test_what_failed_to_answer_a_later_message_has_failed() -> None:
+    """The answer that was sent back is no answer to what came after it."""
+
+    async def policy(request: ModelRequest) -> ScriptStep:
+        if is_judge(request):
+            return say('{"score": 0.1, "reasons": "thin"}')
+        asked = sum(message.role == "user" for message in request.conversation.messages)
+        if asked == 1:
+            return say("answer 1")
+        await asyncio.sleep(5)
+        return Failure(retryable=False)
+
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            run_id = await engine.submit(agent(**CAREFUL), "what is it?")
+            await asyncio.sleep(2)
+            await engine.steer(run_id, "and that?", "interrupt")
+            assert (await engine.wait(run_id)).outcome == "model_error"
 
     virtually(work())

@@ -6,6 +6,7 @@ from treadle.core.state import Child, RunState
 from treadle.core.steps import Finish, Gather, Reach, RunTools, Wait
 from treadle.domain.events import AgentEnd, Telling, ToolCallError
 from treadle.domain.identity import Instant
+from treadle.domain.lineage import JUDGES
 from treadle.ports.accounts import Short
 from treadle.ports.tool import Observation
 
@@ -22,7 +23,7 @@ def delegates(state: RunState, call: Call) -> bool:
 
 def room(state: RunState) -> int:
     """How many more may run at the same time."""
-    active = [child for child in state.running if child is not state.judging]
+    active = [child for child in state.running if child.spawn.role not in JUDGES]
     return max(0, state.agent.limits.max_children - len(active))
 
 
@@ -74,6 +75,11 @@ def interrupted(state: RunState) -> Reach | None:
     """A run that was interrupted has its children wait too."""
     running = [child for child in state.running if child.told is None] if state.children else []
     return _reach(running, "interrupt", state.interrupted or "") if running else None
+
+
+def resumed(child: Child) -> Reach | None:
+    """One that was asked to wait is asked to go on."""
+    return _reach([child], "resume", "") if child.told == "interrupt" and child.end is None else None
 
 
 def before_the_end(state: RunState, finish: Finish, now: Instant) -> Reach | Wait | Finish:

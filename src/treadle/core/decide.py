@@ -1,7 +1,7 @@
 """What a run does next, given all that has happened to it. Pure: the same state and time give the same step."""
 
 from treadle.core import guards
-from treadle.core.children import before_the_end, interrupted, wait_for
+from treadle.core.children import before_the_end, interrupted, resumed, wait_for
 from treadle.core.context import input_estimate
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
@@ -38,15 +38,27 @@ from treadle.domain.events import (
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
 
+MORE_CAME = "Another message came first."
+
 
 def decide(state: RunState, now: Instant) -> Step:
     """The next step of a run that has started and not ended."""
     if state.judging is not None and state.cancelled is None:
         return _judged(state, state.judging, now)
     step = _next(state, now)
-    if not isinstance(step, Finish):
-        return step
-    ready = before_the_end(state, step, now)
+    return ended(state, step, now) if isinstance(step, Finish) else step
+
+
+def ended(state: RunState, finish: Finish, now: Instant) -> Step:
+    """What comes before an end: those under the run have ended, and somebody has looked at it. Where a run was to
+    try again, and has nothing left for that, it ends as it would have before."""
+    child = state.judging
+    if child is not None and state.cancelled is None:
+        said = without_note(verdict(state, child, now) or unjudged(True, child.spawn.agent, MORE_CAME, child))
+        if state.steered is None and child.spawn.end is not None:
+            return Finish(child.spawn.end, (said, *finish.events))
+        finish = Finish(finish.outcome, (said, *finish.events))
+    ready = before_the_end(state, finish, now)
     return who_judges(state, ready) if isinstance(ready, Finish) else ready
 
 
@@ -54,18 +66,23 @@ def _judged(state: RunState, child: Child, now: Instant) -> Step:
     """The run has come to its end, and somebody looks at it: wait for the verdict, and then end, or try again."""
     end, said = child.spawn.end, verdict(state, child, now)
     assert end is not None, "whoever judges was told how the run ends"
+    if state.interrupted is not None:
+        return interrupted(state) or Wait("interrupted", state.interrupted)
     if state.steered is not None and child.spawn.role == "quality":  # there is more to be answered
-        said = said or unjudged(True, child.spawn.agent, "Another message came first.", child)
-        reach = before_the_end(state, Finish(end), now) if child.told is None else None
-        return reach if isinstance(reach, Reach) else _call_model(state, now, (without_note(said),))
+        said = said or unjudged(True, child.spawn.agent, MORE_CAME, child)
+        reach = before_the_end(state, Finish(end), now) if child.told != "cancel" else None
+        if isinstance(reach, Reach):
+            return reach
+        step = _call_model(state, now, (without_note(said),))
+        return ended(state, step, now) if isinstance(step, Finish) else step
     if said is None:
-        return wait_for(state, child)
+        return resumed(child) or wait_for(state, child)
     if isinstance(said, QualityScored) and said.note:
         again = _call_model(state, now, (said,))
         if not isinstance(again, Finish):
             return again
     finish = Finish(end, (without_note(said),))
-    return before_the_end(state, finish, now) if child.told is None else finish
+    return before_the_end(state, finish, now) if child.told != "cancel" else finish
 
 
 def _next(state: RunState, now: Instant) -> Step:

@@ -31,7 +31,7 @@ def who_judges(state: RunState, finish: Finish) -> Judge | Finish:
         return Finish(state.kept, finish.events)  # nobody who judges can fail a run that had an answer
     if outcome.kind in PRODUCED:
         checker, is_judged = state.agent.quality.checker, state.judged_request == state.request
-        return finish if checker is None or is_judged else Judge("quality", checker, outcome)
+        return finish if checker is None or is_judged else Judge("quality", checker, outcome, finish.events)
     analyzer = state.agent.errors.analyzer
     if analyzer is None or outcome.status != "failed" or outcome.kind in UNEXPLAINED or state.analyzed is not None:
         return finish
@@ -39,7 +39,7 @@ def who_judges(state: RunState, finish: Finish) -> Judge | Finish:
         return Finish(
             outcome, (*finish.events, ErrorAnalyzed(analyzer, reason=f"It was not asked: {outcome.reason}"))
         )
-    return Judge("errors", analyzer, outcome)
+    return Judge("errors", analyzer, outcome, finish.events)
 
 
 def verdict(state: RunState, child: Child, now: Instant) -> QualityScored | ErrorAnalyzed | None:

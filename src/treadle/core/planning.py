@@ -144,7 +144,8 @@ def denied(call: Call, why: str) -> ToolCallError:
 def _soonest(waits: list[Wait], deadline: Instant | None) -> Wait:
     """One wait for all of them, that ends with the first of their times or with the run's own."""
     times = [at for at in (*(wait.wake_at for wait in waits), deadline) if at is not None]
-    return Wait(waits[0].reason, "; ".join(wait.detail for wait in waits), min(times, default=None))
+    first = sorted(waits, key=lambda wait: wait.reason == "child")  # people must hear of what waits for them
+    return Wait(first[0].reason, "; ".join(wait.detail for wait in first), min(times, default=None))
 
 
 def _unknown_tool(state: RunState, name: str) -> str:

@@ -97,6 +97,8 @@ class Judge(Struct, frozen=True):
     role: Literal["quality", "errors"]
     agent: str
     end: Outcome
+    events: tuple[EventData, ...] = ()
+    """What is on record of the end before anybody looks at it."""
 
 
 Step = CallModel | RunTools | Gather | Reach | Judge | Trim | Compact | Obey | FallBack | Wait | Finish

@@ -279,4 +279,4 @@ async def _begin_judge(step: Judge, log: Log, deps: Deps) -> None:
     message = user(asked_of(role, log.state, step.end))
     child = _Child(agent, message, SessionId(deps.ids("ses")), lineage)
     event, run = await _begun(child, JUDGING_SECONDS, log, deps, end=step.end)
-    await log.intend(event, begin=(run,))
+    await log.intend(*step.events, event, begin=(run,))

@@ -5,7 +5,7 @@ import logging
 from msgspec import Struct
 
 from treadle.core.children import stopped, within_tree
-from treadle.core.decide import decide
+from treadle.core.decide import decide, ended
 from treadle.core.guards.quota import for_calls, judge
 from treadle.core.judging import judged_of
 from treadle.core.retry import fallback_after
@@ -136,7 +136,8 @@ def afforded(step: Step, log: Log, deps: Deps) -> Step:
         return step
     if log.refused.kind == "runs":
         return within_tree(log.state, step, log.refused) if isinstance(step, RunTools) else step
-    return judge(log.state, log.refused, deps.clock.now())
+    becomes, now = judge(log.state, log.refused, deps.clock.now()), deps.clock.now()
+    return ended(log.state, becomes, now) if isinstance(becomes, Finish) else becomes
 
 
 class AskAnother(Struct, frozen=True):

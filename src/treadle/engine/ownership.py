@@ -15,7 +15,7 @@ from treadle.core.repair import Transcript, transcribed
 from treadle.core.state import RunState, beginning, joined
 from treadle.core.tokens import TokenCount
 from treadle.domain.envelope import Draft, Event, Origin, drafts
-from treadle.domain.errors import Fenced, NotClaimable
+from treadle.domain.errors import Fenced, NotClaimable, UsageError
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.identity import Instant, RunId
 from treadle.engine.conversations import Said
@@ -214,9 +214,14 @@ class Log:
             facts, self._facts = tuple(self._facts), []
             runs = tuple([NewRun(child.origin, self._drafts(now, child.events)) for child in begin])
             told = tuple([Tell(each.run_id, self._drafts(now, (each.event,))[0], each.key) for each in tell])
-            advanced = await self._deps.journal.advance(
-                Advance(self.origin.run_id, self.epoch, self._seen, facts, intents, release, reserve, runs, told)
+            wanted = Advance(
+                self.origin.run_id, self.epoch, self._seen, facts, intents, release, reserve, runs, told
             )
+            try:
+                advanced = await self._deps.journal.advance(wanted)
+            except UsageError:  # nothing was written, and what has happened has
+                self._facts[:0] = facts
+                raise
             if advanced.delivered:
                 self._fold(advanced.delivered)
             if advanced.accepted:

@@ -183,7 +183,8 @@ class Journal(Protocol):
         ...
 
     async def advance(self, advance: Advance) -> Advanced:
-        """Append as the owner. Raises Fenced, and writes nothing, when the epoch has moved."""
+        """Append as the owner. Raises Fenced, and writes nothing, when the epoch has moved; and so SessionDeleted,
+        where a run is to begin in a session that was deleted."""
         ...
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:

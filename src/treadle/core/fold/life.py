@@ -77,7 +77,7 @@ def _steered(state: RunState, data: e.MessageSteered) -> None:
     state.inbox.append(data.message)
     state.unrecalled.append(data.message.text)
     state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "queue"
-    state.interrupted, state.waiting = None, None
+    state.interrupted, state.waiting, state.kept = None, None, None
     state.by_the_clock = False
 
 
@@ -88,7 +88,7 @@ def _interrupted(state: RunState, data: e.RunInterrupted) -> None:
 
 @on(e.ResumeRequested)
 def _resumed(state: RunState, _: e.ResumeRequested) -> None:
-    if state.interrupted is not None:
+    if state.interrupted is not None and state.judging is None:  # else it has said all that it had to
         state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
     state.interrupted, state.waiting = None, None
 

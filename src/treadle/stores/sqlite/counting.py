@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import (
+    AgentSpawn,
     CompactionFailed,
     CompactionStarted,
     ContextCompacted,
@@ -232,6 +233,11 @@ def _called(payer: Payer, _: EventData, at: Instant) -> None:
     payer.row(at)[TOOL_CALLS] += 1
 
 
+def _delegated(payer: Payer, data: EventData, at: Instant) -> None:
+    assert isinstance(data, AgentSpawn)
+    payer.row(at)[TOOL_CALLS] += data.end is None  # else nobody called for it: it judges the run
+
+
 def _ended(payer: Payer, _: EventData, at: Instant) -> None:
     _count_lost(payer, at)
     if not payer.counted:
@@ -257,5 +263,6 @@ COUNTED: dict[str, Callable[[Payer, EventData, Instant], None]] = {
     "context_compacted": _summed_up,
     "compaction_failed": _summed_up,
     "tool_call_start": _called,
+    "agent_spawn": _delegated,
     "run_end": _ended,
 }
