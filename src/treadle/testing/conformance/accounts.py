@@ -248,6 +248,48 @@ async def calls_of_tools_count_for_a_minute(harness: StoreHarness) -> None:
             assert advanced.accepted is fits
 
 
+async def steps_and_runs_count_for_ever(harness: StoreHarness) -> None:
+    """They are used at once, each apart, and nothing gives them back: not a reply, not an end, not time. What does
+    not fit is refused whole, with nothing left behind."""
+    async with one_process(harness) as process:
+        for kind in ("steps", "runs"):
+            bound = Ceilings(f"tree/{kind}", **{kind: 3})
+            claim = await claimed(process)
+            for wanted, used in ((2, 0), (2, None), (1, 2)):
+                advanced = await process.advance(
+                    claim, ANY, [], [step(1)], reserve=Reserve((bound,), **{kind: wanted})
+                )
+                assert advanced.accepted is (used is not None), (kind, wanted)
+            await process.advance(claim, ANY, [reply(1, 0.0)])
+            await process.end(claim, ANY)
+            process.clock.pass_time(1e6)
+            short = await ask(process, await claimed(process), Reserve((bound,), 1, 1, **{kind: 1}))
+            assert short == Short(bound.account, kind, 3, 3, 0, 1)
+            unbound = Ceilings(bound.account, cost=1.0)
+            assert await ask(process, await claimed(process), Reserve((unbound,), 1, 1, **{kind: 9})) is None
+
+
+async def a_step_that_money_refuses_is_not_used(harness: StoreHarness) -> None:
+    """A reservation is made in all of its accounts, and of every kind, or not at all."""
+    async with one_process(harness) as process:
+        steps, poor = Ceilings("tree/one", steps=1, runs=1), Ceilings("tree/two", cost=0.1)
+        wanted = Reserve((steps, poor), 1, 1, 10, 0.5, steps=1, runs=1)
+        short = await ask(process, await claimed(process), wanted)
+        assert short is not None
+        assert short.account == "tree/two"
+        assert await ask(process, await claimed(process), Reserve((steps,), 1, 1, steps=1, runs=1)) is None
+
+
+async def runs_at_once_never_take_the_same_place(harness: StoreHarness) -> None:
+    """Of many that want one of the last places at the same time, as many get one as there are."""
+    async with two_processes(harness) as both:
+        bound = Reserve((Ceilings("tree/one", runs=4, steps=100),), 1, 1, steps=1, runs=1)
+        claims = [await claimed(both[number % 2]) for number in range(12)]
+        found = await asyncio.gather(*(ask(both[number % 2], claim, bound) for number, claim in enumerate(claims)))
+        assert found.count(None) == 4
+        assert all(short is None or (short.kind, short.used) == ("runs", 4) for short in found)
+
+
 async def who_comes_near_an_end_is_told_once(harness: StoreHarness) -> None:
     """The first reservation after four fifths were used tells so: once in a window, and again for another
     ceiling."""
@@ -284,5 +326,8 @@ CHECKS: Final[tuple[StoreCheck, ...]] = (
     tokens_count_for_an_hour,
     more_than_a_window_holds_never_has_room,
     calls_of_tools_count_for_a_minute,
+    steps_and_runs_count_for_ever,
+    a_step_that_money_refuses_is_not_used,
+    runs_at_once_never_take_the_same_place,
     who_comes_near_an_end_is_told_once,
 )

@@ -7,13 +7,32 @@ from typing import Protocol
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Draft, Event, Origin, draft
 from treadle.domain.errors import Fenced, NotClaimable, StoreError, TreadleError, UnknownRun
-from treadle.domain.events import EventData, MessageSteered, RunEnd, RunQueued, StepStart, UserMessage
+from treadle.domain.events import (
+    CancelRequested,
+    EventData,
+    MessageSteered,
+    RunEnd,
+    RunQueued,
+    StepStart,
+    UserMessage,
+)
 from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
 from treadle.domain.messages import Message, Text, user
 from treadle.domain.runs import Metrics
 from treadle.ports.accounts import Reserve
 from treadle.ports.clock import Clock
-from treadle.ports.journal import Advance, Advanced, Claim, Journal, Publisher, Release, Runs, Wakes
+from treadle.ports.journal import (
+    Advance,
+    Advanced,
+    Claim,
+    Journal,
+    NewRun,
+    Publisher,
+    Release,
+    Runs,
+    Tell,
+    Wakes,
+)
 from treadle.testing.time import CountingIds, FakeClock
 
 
@@ -78,11 +97,19 @@ class Process:
         """An event to append."""
         return draft(EventId(self._ids("evt")), self.clock.now(), data)
 
-    def origin(self, session: str | None = None) -> Origin:
+    def origin(self, session: str | None = None, parent: RunId | None = None) -> Origin:
         """A new run, in a new session unless one is named."""
         return Origin(
-            RunId(self._ids("run")), SessionId(session or self._ids("ses")), AgentId("agt_conformance"), None
+            RunId(self._ids("run")), SessionId(session or self._ids("ses")), AgentId("agt_conformance"), parent
         )
+
+    def child(self, claim: Claim, session: str | None = None) -> NewRun:
+        """A new run under that one."""
+        return NewRun(self.origin(session, claim.origin.run_id), self.opening())
+
+    def tell(self, run_id: RunId, reason: str, key: str | None = None) -> Tell:
+        """Something that another run is told."""
+        return Tell(run_id, self.draft(CancelRequested(reason)), key or reason)
 
     async def submit(self, session: str | None = None, key: str | None = None) -> RunId:
         """Submit a run with the two events that every run begins with."""
@@ -109,6 +136,8 @@ class Process:
         intents: Sequence[EventData] = (),
         release: Release | None = None,
         reserve: Reserve | None = None,
+        begin: Sequence[NewRun] = (),
+        tell: Sequence[Tell] = (),
     ) -> Advanced:
         """Append as the owner that the claim has made."""
         return await self.store.advance(
@@ -120,6 +149,8 @@ class Process:
                 tuple(self.draft(data) for data in intents),
                 release,
                 reserve,
+                tuple(begin),
+                tuple(tell),
             )
         )
 
