@@ -9,19 +9,25 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from treadle.core import planning
+from treadle.core import accounts, decide, planning
 from treadle.core.fold import changes
+from treadle.core.fold import life as fold_life
+from treadle.core.guards import quota
 from treadle.core.ledger import Call
 from treadle.core.state import RunState
+from treadle.core.steps import Finish, Judge
 from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import NotClaimable
 from treadle.domain.events import EventData
 from treadle.domain.identity import Instant, RunId
-from treadle.engine import clearing
+from treadle.domain.lineage import TreeCeiling
+from treadle.engine import clearing, resolving
+from treadle.engine import loop as engine_loop
 from treadle.engine.hub import Hub
 from treadle.engine.ownership import Log
-from treadle.ports.journal import ANY, Advance, Advanced, Claim
+from treadle.ports.accounts import Ceilings
+from treadle.ports.journal import ANY, Advance, Advanced, Claim, Tell
 from treadle.stores.sqlite import group
 from treadle.stores.sqlite.connection import Database
 from treadle.stores.sqlite.counting import Payer, payer_of
@@ -154,10 +160,10 @@ def tools_run_before_their_intent(patch: pytest.MonkeyPatch) -> None:
     """The intent is not committed before the effect but together with the result."""
     intend = Log.intend
 
-    async def hasty(self: Log, *intents: EventData) -> bool:
+    async def hasty(self: Log, *intents: EventData, **more: Any) -> bool:
         starts = [data for data in intents if isinstance(data, e.ToolCallStart)]
-        if not starts:
-            return await intend(self, *intents)
+        if not starts or more.get("begin"):
+            return await intend(self, *intents, **more)
         self.record(*intents)
         return True
 
@@ -265,6 +271,92 @@ def runs_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group, "payer_of", anew)
 
 
+# ── Runs under runs ──
+
+
+def nothing(*_: object) -> tuple[()]:
+    return ()
+
+
+def plenty(*_: object) -> int:
+    return 100
+
+
+def the_end(_: RunState, finish: Finish, __: Instant) -> Finish:
+    return finish
+
+
+def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    """A parent never hears that a child has ended."""
+    patch.setattr(engine_loop, "told_of_the_end", nothing)
+
+
+def ends_are_told_twice(patch: pytest.MonkeyPatch) -> None:
+    told = engine_loop.told_of_the_end
+
+    def stutter(*args: Any) -> tuple[Tell, ...]:
+        return tuple(
+            [msgspec.structs.replace(each, key=f"{each.key}, {n}") for each in told(*args) for n in range(2)]
+        )
+
+    patch.setattr(engine_loop, "told_of_the_end", stutter)
+
+
+def children_are_left_behind(patch: pytest.MonkeyPatch) -> None:
+    """A run ends without a word to those under it."""
+    patch.setattr(decide, "before_the_end", the_end)
+
+
+def children_have_every_tool(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resolving, "inherits", plenty)
+
+
+def children_are_begun_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
+    """First the intent, then the child: whoever dies in between has one without the other."""
+    advance = FaultyJournal.advance
+
+    async def in_two(self: FaultyJournal, wanted: Advance) -> Advanced:
+        advanced = await advance(self, msgspec.structs.replace(wanted, begin=()))
+        for new in wanted.begin if advanced.accepted else ():
+            await self.submit(new.origin, new.events)
+        return advanced
+
+    patch.setattr(FaultyJournal, "advance", in_two)
+
+
+def trees_grow_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(quota, "growing", nothing)
+
+
+def children_spend_for_themselves(patch: pytest.MonkeyPatch) -> None:
+    """What those above may use at most does not bind a child."""
+
+    def own(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
+        return accounts.spending(trees[:1])
+
+    patch.setattr(fold_life, "spending", own)
+
+
+def any_number_runs_at_a_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(planning, "room", plenty)
+
+
+def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
+    """Calls that are open when a run ends have no result, if somebody is to look at the end."""
+    judges = decide.who_judges
+
+    def forgetful(*args: Any) -> Any:
+        step = judges(*args)
+        return msgspec.structs.replace(step, events=()) if isinstance(step, Judge) else step
+
+    patch.setattr(decide, "who_judges", forgetful)
+
+
+def who_judges_can_fail_a_run(patch: pytest.MonkeyPatch) -> None:
+    """A run that is sent back and cannot go on has lost the answer that it had."""
+    patch.setattr(engine_loop, "ended", the_end)
+
+
 MUTANTS: tuple[Mutation, ...] = (
     orphans_run_again,
     nobody_is_asked,
@@ -285,6 +377,16 @@ MUTANTS: tuple[Mutation, ...] = (
     lost_calls_are_free,
     replies_are_not_settled,
     runs_are_counted_twice,
+    ends_are_not_told,
+    ends_are_told_twice,
+    children_are_left_behind,
+    children_have_every_tool,
+    children_are_begun_in_a_commit_of_their_own,
+    trees_grow_for_ever,
+    children_spend_for_themselves,
+    any_number_runs_at_a_time,
+    who_is_judged_forgets_its_calls,
+    who_judges_can_fail_a_run,
 )
 AMONG_WORKERS = (nobody_is_fenced, leases_do_not_hold)
 """What matters only where two processes work on one store."""

@@ -15,7 +15,7 @@ from treadle.testing.simulation import __main__ as command
 from treadle.testing.simulation.__main__ import run_block, schedule_of
 from treadle.testing.simulation.scenario import Report, Schedule, simulate
 
-BLOCK = 125
+BLOCK = 100
 BLOCKS = 16
 ONE_IN_ORDER = """
 import logging

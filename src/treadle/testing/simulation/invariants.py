@@ -11,6 +11,7 @@ from treadle.core.repair import repair
 from treadle.core.state import RunState, fresh
 from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.events import (
+    AgentSpawn,
     ApprovalDecided,
     ApprovalRequested,
     ContextCompacted,
@@ -24,6 +25,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import RunId
 from treadle.domain.messages import Message, ToolUse
+from treadle.testing.simulation.families import check_families
 from treadle.testing.simulation.spending import check_spending
 from treadle.testing.simulation.world import Violation, World
 
@@ -59,22 +61,32 @@ def check_journals(
         if any(isinstance(event.data, ContextCompacted) for event in events):
             folded.add(run_id)
         outcomes.append(str(state.outcome))
-        possible = POSSIBLE if state.command is None else (*POSSIBLE, "failed")
-        if state.agent.limits.context_window is not None:
-            possible = (*possible, "context_overflow")
-        if state.accounts:
-            possible = (*possible, "budget_exhausted", "quota_exceeded")
-        if state.outcome not in possible and (sole or state.outcome != "quarantined"):
+        if state.outcome not in possible(state) and (sole or state.outcome != "quarantined"):
             raise Violation(f"{run_id} ended {state.outcome}, which nothing in the scenario leads to")
         if run_id in cancelled and state.outcome != "cancelled":
             raise Violation(f"{run_id}: a cancel was acknowledged and the run ended {state.outcome}")
     check_session_order(world)
     check_spending(world, journals)
+    check_families(world, journals)
     for run_id, text in steered:
         found = sum(message.text.count(text) for message in conversation[run_id])
         if found != 1 and (run_id not in folded or not found):  # who writes a summary may say a thing twice
             raise Violation(f"{run_id}: `{text}` was acknowledged and stands {found} times in the conversation")
     return tuple(outcomes)
+
+
+def possible(state: RunState) -> tuple[str, ...]:
+    """The outcomes that the scenario can lead to."""
+    found = POSSIBLE if state.command is None else (*POSSIBLE, "failed")
+    if state.agent.limits.context_window is not None:
+        found = (*found, "context_overflow")
+    if state.accounts:
+        found = (*found, "budget_exhausted", "quota_exceeded")
+    if any(tree.steps is not None for tree in state.trees):
+        found = (*found, "max_steps")
+    if state.agent.approvals.on_expiry == "end":
+        found = (*found, "approval_expired")
+    return found if state.lineage is None else (*found, "deadline")
 
 
 def _events(world: World, id_: int, origin: Origin) -> list[Event]:
@@ -119,8 +131,11 @@ def check_calls(run_id: RunId, events: list[Event]) -> None:
 def check_effects(world: World, events: list[Event], sole: bool) -> None:
     """No effect without an intent; none twice unless it may be; none unknown unless it was at risk."""
     starts = {e.data.call_id: e.data for e in events if isinstance(e.data, ToolCallStart)}
+    delegated = {e.data.call_id for e in events if isinstance(e.data, AgentSpawn)}
     for event in events:
         match event.data:
+            case ToolCallEnd(call_id) if call_id in delegated:
+                pass  # which had no effect of its own
             case ToolCallEnd(call_id, name):
                 effects = world.effects[starts[call_id].idempotency_key]
                 if effects < 1 or (effects > 1 and name not in REPEATABLE):

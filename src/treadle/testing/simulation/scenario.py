@@ -12,12 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from treadle.core.compaction import INSTRUCTIONS
-from treadle.domain.agents import AgentSpec, Limits, ModelSettings, Retry
 from treadle.domain.errors import InvalidState
 from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import Message, ToolUse, user
-from treadle.domain.permissions import ApprovalRule, Approvals
-from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Usage
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.model import ModelRequest
@@ -25,6 +22,7 @@ from treadle.service import Answer as Verdict
 from treadle.service import LocalService, Submission
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import Failure, Reply, ScriptStep, ask, call, say
+from treadle.testing.simulation.agents import AGENT, BOUND, CRAMPED, JUDGED, JUDGES, SHALLOW
 from treadle.testing.simulation.invariants import check_journals
 from treadle.testing.simulation.loop import SimulatedLoop
 from treadle.testing.simulation.world import Process, Stream, Violation, World, adopting_factory
@@ -32,24 +30,8 @@ from treadle.testing.simulation.world import Process, Stream, Violation, World, 
 PADDING = " and a lot of words that do not matter" * 20
 PATIENCE = 900.0
 """Virtual seconds after which a run that has not ended is called stuck."""
-AGENT = AgentSpec(
-    "simulated",
-    "simulated",
-    tools=("*",),
-    retry=Retry(attempts=3, base_ms=100),
-    approvals=Approvals(expires=20.0, rules=(ApprovalRule("sign", "ask"),)),
-)
-
-CRAMPED = msgspec.structs.replace(AGENT, limits=Limits(context_window=700))
-"""Its conversations grow too long: they are cut and summed up."""
-BOUND = msgspec.structs.replace(
-    AGENT,
-    limits=Limits(cost=0.006, context_window=700),
-    model_settings=ModelSettings(max_tokens=200),
-    quotas=Quotas(max_llm_tokens_per_hour=3000, max_tool_calls_per_minute=6),
-)
-"""It comes to the end of what it may use, and pays for its summaries too."""
 COMMANDS = ("/compact", "/compact the numbers", "/undo", "/reset", "/pin", "/pin a fact", "/usage")
+HELPED = " with the help of others"
 UNCOUNTED = Usage(400, 60, estimated=True)
 _TOLD = re.compile(r"steered \d+-\d+")
 
@@ -187,8 +169,9 @@ class _Simulation:
         """Submits a run, follows it, and meddles with it."""
         await asyncio.sleep(self._world.delay())
         session = SessionId(f"ses_{number % 2}")
-        message = user(f"task {number} in {self._chance.randint(0, 3)} rounds{self._chance.choice(('', PADDING))}")
-        agent = self._chance.choice((AGENT, CRAMPED, BOUND))
+        task = self._task(number, self._chance.randint(0, 3), 0.5)
+        message = user(f"{task}{self._chance.choice(('', PADDING))}")
+        agent = self._chance.choice((AGENT, CRAMPED, BOUND, JUDGED, SHALLOW))
         submission = Submission(agent, message, session, key=f"person-{number}", asker="terminal")
         ticket = await self._at(lambda service: service.submit(submission))
         if ticket.run_id not in self._streams:
@@ -198,11 +181,21 @@ class _Simulation:
         for meddling in range(self._chance.choice((0, 0, 1, 2, 3))):
             await asyncio.sleep(3 * self._chance.random())
             try:
-                await self._meddle(ticket.run_id, f"{number}-{meddling}")
+                await self._meddle(self._one_of_the_tree(ticket.run_id), f"{number}-{meddling}")
             except InvalidState:
                 break  # it has ended
         if self._chance.random() < 0.3:
             await self._command(session, f"command-{number}")
+
+    def _task(self, number: int, rounds: int, helped: float) -> str:
+        return f"task {number} in {rounds} rounds{HELPED if self._chance.random() < helped else ''}"
+
+    def _one_of_the_tree(self, run_id: RunId) -> RunId:
+        """The run itself, mostly; or one under it."""
+        children = self._world.disk.execute("SELECT run_id FROM runs WHERE parent_run_id = ?", (run_id,)).fetchall()
+        if not children or self._chance.random() < 0.6:
+            return run_id
+        return RunId(self._chance.choice(children)[0])
 
     async def _command(self, session: SessionId, key: str) -> None:
         """Ask something of the session itself."""
@@ -279,18 +272,24 @@ class _Simulation:
             return Failure(text=self._chance.choice(("", "half a")), retry_after=self._chance.choice((None, 2.0)))
         if request.preamble.system.startswith(INSTRUCTIONS):
             return self._summary(request)
-        rounds, done = _progress(request.conversation.messages)
+        if request.preamble.system.startswith(JUDGES):
+            return say(self._chance.choice(('{"score": 0.9}', '{"score": 0.1, "reasons": "thin"}', "no idea")))
+        messages = request.conversation.messages
+        rounds, done = _progress(messages)
         if done >= rounds or self._chance.random() < 0.1:  # what it has done may be out of its sight
             return say(f"answer {next(self._numbers)}", usage=UNCOUNTED)
-        return self._calls()
+        return self._calls(HELPED in messages[0].text)
 
     def _summary(self, request: ModelRequest) -> ScriptStep:
         """Somebody who sums up, and now and then has nothing to say; what people said is never left out."""
         told = dict.fromkeys(_TOLD.findall(request.conversation.messages[0].text))
         return say(self._chance.choice(("", *("\n".join(("## Done", "something", *told)) for _ in range(4)))))
 
-    def _calls(self) -> Reply:
-        calls = [self._call() for _ in range(self._chance.randint(1, 4))]
+    def _calls(self, helped: bool) -> Reply:
+        calls = [
+            self._delegation() if helped and self._chance.random() < 0.5 else self._call()
+            for _ in range(self._chance.randint(1, 4))
+        ]
         return ask(*calls, text=self._chance.choice(("", "so")), usage=UNCOUNTED)
 
     def _call(self) -> ToolUse:
@@ -304,6 +303,24 @@ class _Simulation:
                 return call(tool, call_id, n=number, fail=True)
             case _:
                 return call(tool, call_id, n=number)
+
+    def _delegation(self) -> ToolUse:
+        """Leave something to another, who may leave some of it to others; not every such call is a good one."""
+        number = next(self._numbers)
+        call_id, task = f"c{number}", self._task(number, self._chance.randint(0, 2), 0.3)
+        match self._chance.randint(0, 7):
+            case 0:
+                return call("agent_send", call_id, agent=self._chance.choice(("helper", "leader")), message=task)
+            case 1 | 2:
+                name = self._chance.choice(("helper", "leader", "poor", "nobody"))
+                return call("invoke_agent", call_id, agent=name, message=task)
+            case 3:
+                tools = self._chance.choice((["look", "invoke_agent"], ["look", "agent_spawn"], ["nonsense"]))
+                return call("agent_spawn", call_id, message=self._task(number, 2, 0.8), tools=tools)
+            case 4:
+                return call("agent_spawn", call_id, agent="helper", message=task)
+            case _:
+                return call("agent_spawn", call_id, message=task)
 
 
 def _progress(messages: list[Message]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar, copy_context
 from functools import partial
 from random import Random
@@ -12,6 +12,7 @@ import msgspec
 
 from treadle.core.repair import repair
 from treadle.dispatch.local import LocalDispatcher
+from treadle.domain.errors import UsageError
 from treadle.domain.identity import Instant, RunId
 from treadle.domain.models import Prices, Profile
 from treadle.domain.tools import ToolSpec
@@ -32,7 +33,9 @@ from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.writer import InlineWriter
 from treadle.testing.faults import FaultyJournal, Plan
 from treadle.testing.models import ScriptStep, perform
+from treadle.testing.simulation.agents import SimulatedAgents
 from treadle.testing.time import CountingIds, LoopClock
+from treadle.tools.delegation import agent_send, agent_spawn, invoke_agent
 
 PROFILE = Profile(prices=Prices(input=1.0, output=10.0))
 PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
@@ -114,6 +117,7 @@ class Process:
             approvals=approvals,
             results=SqliteResults(writer),
             sessions=sessions,
+            agents=SimulatedAgents(),
         )
 
     async def start(self) -> None:
@@ -214,12 +218,18 @@ class SimulatedTools:
                 ToolSpec("sign", "Change the world, if a person agrees.", {}, effect="external", repeatable=False),
             )
         }
+        for tool in (agent_spawn, agent_send, invoke_agent):
+            self._tools[tool.spec.name] = tool
 
     def find(self, name: str) -> Tool | None:
         return self._tools.get(name)
 
-    def select(self, allowlist: Any) -> tuple[Tool, ...]:
-        return tuple(self._tools.values())
+    def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
+        if "*" in allowlist:
+            return tuple(self._tools.values())
+        if unknown := [name for name in allowlist if name not in self._tools]:
+            raise UsageError(f"no tool is called `{unknown[0]}`")
+        return tuple([self._tools[name] for name in allowlist])
 
 
 class SimulatedTool:

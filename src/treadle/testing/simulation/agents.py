@@ -1,0 +1,64 @@
+"""The agents of a simulated world: cramped ones, bound ones, those that leave work to others, and who judges."""
+
+import msgspec
+
+from treadle.domain.agents import AgentSpec, Errors, Limits, ModelSettings, Quality, Retry
+from treadle.domain.errors import UnknownAgent
+from treadle.domain.identity import AgentId
+from treadle.domain.permissions import ApprovalRule, Approvals
+from treadle.domain.quotas import Quotas
+
+JUDGES = "You judge what others have done."
+"""What whoever judges is told to be."""
+ALONE = ("look", "watch", "post", "sign")
+
+AGENT = AgentSpec(
+    "simulated",
+    "simulated",
+    tools=("*",),
+    retry=Retry(attempts=3, base_ms=100),
+    approvals=Approvals(expires=20.0, rules=(ApprovalRule("sign", "ask"),)),
+)
+CRAMPED = msgspec.structs.replace(AGENT, limits=Limits(context_window=700))
+"""Its conversations grow too long: they are cut and summed up."""
+BOUND = msgspec.structs.replace(
+    AGENT,
+    limits=Limits(cost=0.006, context_window=700, max_steps=8, max_children=2, max_tree=4),
+    budget="shared",
+    model_settings=ModelSettings(max_tokens=200),
+    quotas=Quotas(max_llm_tokens_per_hour=3000, max_tool_calls_per_minute=6),
+)
+"""It comes to the end of what it may use, and pays for its summaries too; those under it share all of that."""
+JUDGED = msgspec.structs.replace(
+    AGENT,
+    limits=Limits(max_steps=5),
+    budget="shared",
+    quality=Quality("judge", 0.5, 1),
+    errors=Errors("judge"),
+    approvals=Approvals(expires=4.0, on_expiry="end", rules=(ApprovalRule("sign", "ask"),)),
+)
+"""Somebody looks at what it has done, well or badly, and may send it back once. It hardly waits for people."""
+SHALLOW = msgspec.structs.replace(AGENT, limits=Limits(max_depth=2, max_children=1, max_tree=3))
+
+KNOWN = {
+    agent.name: agent
+    for agent in (
+        msgspec.structs.replace(AGENT, name="helper", tools=ALONE),
+        msgspec.structs.replace(JUDGED, name="leader", limits=Limits(max_children=2, max_steps=6)),
+        msgspec.structs.replace(BOUND, name="poor", quotas=Quotas(), limits=Limits(cost=0.004, max_steps=20)),
+        AgentSpec("judge", "simulated", persona=JUDGES, limits=Limits(max_steps=3), retry=Retry(1, 100)),
+    )
+}
+"""By their names, those that others can leave work to."""
+
+
+class SimulatedAgents:
+    """Implements `ports.agents.Agents`."""
+
+    async def named(self, name: str, asked_by: AgentSpec) -> AgentSpec:
+        if name not in KNOWN:
+            raise UnknownAgent(f"No agent is called `{name}`.")
+        return KNOWN[name]
+
+    async def identity(self, name: str) -> AgentId:
+        return AgentId(f"agt_{name}")
