@@ -67,6 +67,8 @@ class World:
         return self.chance.choice((0.0, 0.001, 0.01, 0.1, self.chance.random()))
 
     def start(self, plan: Plan, sole: bool) -> "Process":
+        if sole:  # what the one before had on its way when it died has been written by now
+            self.at_risk |= under_way(self.disk)
         process = Process(self, plan, f"worker-{len(self.processes) + 1}", sole)
         self.processes.append(process)
         return process
