@@ -22,7 +22,7 @@ from tests.telemetry.collector import collecting
 from tests.telemetry.watched import look, watched
 from treadle.domain.envelope import Draft, Event, Origin, drafts
 from treadle.domain.errors import UsageError
-from treadle.domain.events import EventData, RunEnd, RunQueued
+from treadle.domain.events import AgentSpawn, EventData, RunEnd, RunQueued
 from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics, Usage
 from treadle.system import TimeOrderedIds
@@ -49,6 +49,10 @@ class Seen:
         return self
 
     @property
+    def all(self) -> Sequence[ReadableSpan]:
+        return self._exporter.get_finished_spans()
+
+    @property
     def spans(self) -> dict[str, ReadableSpan]:
         """By name; every name once."""
         finished = self._exporter.get_finished_spans()
@@ -59,7 +63,7 @@ class Seen:
 def performed(tmp_path: Path, model: ScriptedModel, **fields: Any) -> list[Event]:
     async def story() -> list[Event]:
         async with watched(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=[look], **fields), "what is in the hall?")
+            result = await engine.run(agent(**{"tools": [look], **fields}), "what is in the hall?")
             return await journal(engine, result.run_id)
 
     return asyncio.run(story())
@@ -295,3 +299,30 @@ def test_the_sdk_is_imported_only_where_traces_are_on() -> None:
     )
     done = run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_call_that_is_left_to_another_run_lasts_as_long_as_that(tmp_path: Path) -> None:
+    """And whoever judges the run is no call of it."""
+    events = performed(
+        tmp_path,
+        ScriptedModel(
+            ask(call("agent_spawn", "c1", message="part")),
+            say("part done"),
+            say("done"),
+            say('{"score": 1, "reasons": "good"}'),
+        ),
+        tools=["agent_spawn"],
+        quality={"checker": "quality-checker"},
+    )
+    begun = next(event for event in events if event.type == "agent_spawn")
+    ended = next(event for event in events if event.type == "tool_call_end")
+    seen = Seen(contents=True)
+    seen.tell(events)
+    finished = [span for span in seen.all if span.name.startswith("execute_tool")]
+    [span] = finished
+    assert span.name == "execute_tool agent_spawn"
+    assert (span.start_time, span.end_time) == tuple(round(each.timestamp * 1e9) for each in (begun, ended))
+    assert span.attributes is not None
+    assert isinstance(begun.data, AgentSpawn)
+    assert span.attributes[names.CHILD_RUN_ID] == begun.data.run_id
+    assert span.attributes[names.TOOL_ARGUMENTS] == '{"message":"part"}'

@@ -9,6 +9,8 @@ from treadle.domain.permissions import Approvals
 
 Role = Literal["spawn", "send", "invoke", "quality", "errors"]
 """Why there is a child: one of the tools that delegate, or the run itself wants its end looked at."""
+TOOL_OF: dict[Role, str] = {"spawn": "agent_spawn", "send": "agent_send", "invoke": "invoke_agent"}
+"""The tool that a child was asked for with."""
 JUDGES = ("quality", "errors")
 """Those that look at the end of a run. Nobody looks at theirs, and they have no tools."""
 

@@ -290,6 +290,13 @@ class _Reading:
             call, input=data.arguments, status="running", attempts=call.attempts + 1
         )
 
+    def call_delegated(self, data: e.AgentSpawn) -> None:
+        call = self._calls.get(data.call_id)
+        if call is not None:  # else nobody called for it: it judges the run
+            self._calls[data.call_id] = msgspec.structs.replace(
+                call, input=data.arguments, status="running", attempts=call.attempts + 1
+            )
+
     def call_ended(self, data: e.ToolCallEnd) -> None:
         self._call_over(data, "ok", data.duration_ms, data.exit_code, data.truncated)
 
@@ -331,6 +338,7 @@ _TAKING: Final[dict[type[EventData], Callable[[_Reading, Any], None]]] = {
     e.ContextCompacted: _Reading.summed_up,
     e.CompactionFailed: _Reading.summed_up,
     e.ToolCallStart: _Reading.call_started,
+    e.AgentSpawn: _Reading.call_delegated,
     e.ToolCallEnd: _Reading.call_ended,
     e.ToolCallError: _Reading.call_failed,
     e.ToolCallBlocked: _Reading.call_blocked,

@@ -7,6 +7,7 @@ from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.events import EventData
 from treadle.domain.identity import RunId
+from treadle.domain.lineage import TOOL_OF
 from treadle.domain.runs import Status
 from treadle.ports.clock import Clock
 from treadle.telemetry.cells import ModelCells, ModelsByName, ToolCells
@@ -145,6 +146,7 @@ class Metrics:
             e.LlmFallback: self._fell_back,
             e.BreakerOpened: self._opened,
             e.ToolCallStart: self._call_started,
+            e.AgentSpawn: self._delegated,
             e.ToolCallEnd: self._call_ended,
             e.ToolCallError: self._call_failed,
             e.ToolCallBlocked: self._call_blocked,
@@ -257,6 +259,12 @@ class Metrics:
         if run.status != "running":
             self._move(run, "running")
         (self._called.get(data.name) or self._tool(data.name)).started.value += 1.0
+
+    def _delegated(self, run: _Run, data: e.AgentSpawn) -> None:
+        if run.status != "running":
+            self._move(run, "running")
+        if data.role in TOOL_OF:  # else nobody called for it: it judges the run
+            self._tool(TOOL_OF[data.role]).started.value += 1.0
 
     def _call_ended(self, run: _Run, data: e.ToolCallEnd) -> None:
         tool = self._called.get(data.name) or self._tool(data.name)

@@ -36,6 +36,7 @@ ERROR_TYPE: Final = "error.type"
 
 RUN_ID: Final = "treadle.run.id"
 PARENT_RUN_ID: Final = "treadle.run.parent_id"
+CHILD_RUN_ID: Final = "treadle.run.child_id"
 OUTCOME: Final = "treadle.run.outcome"
 STEPS: Final = "treadle.run.steps"
 RUN_INPUT_TOKENS: Final = "treadle.run.input_tokens"

@@ -12,6 +12,7 @@ from treadle.domain import events as e
 from treadle.domain.envelope import Origin
 from treadle.domain.events import EventData
 from treadle.domain.identity import Instant
+from treadle.domain.lineage import TOOL_OF
 from treadle.domain.messages import Message, Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.telemetry import names
@@ -250,6 +251,15 @@ class RunSpans:
             call.attributes[names.TOOL_ARGUMENTS] = data.arguments
         return ()
 
+    def call_delegated(self, key: str, at: Instant, data: e.AgentSpawn) -> tuple[Span, ...]:
+        if data.role not in TOOL_OF:  # nobody called for it: it judges the run
+            return ()
+        call = self._calls[data.call_id] = self._tool(key, at, TOOL_OF[data.role], data.call_id)
+        call.attributes[names.CHILD_RUN_ID] = data.run_id
+        if self._contents:
+            call.attributes[names.TOOL_ARGUMENTS] = data.arguments
+        return ()
+
     def call_ended(self, key: str, at: Instant, data: e.ToolCallEnd) -> tuple[Span, ...]:
         return self._call_over(key, at, data.name, data.call_id, data.content, "")
 
@@ -288,6 +298,7 @@ _TELLING: Final[dict[type[EventData], _Tell]] = {
     e.ContextCompacted: RunSpans.summed_up,
     e.CompactionFailed: RunSpans.not_summed_up,
     e.ToolCallStart: RunSpans.call_started,
+    e.AgentSpawn: RunSpans.call_delegated,
     e.ToolCallEnd: RunSpans.call_ended,
     e.ToolCallError: RunSpans.call_failed,
     e.ToolCallBlocked: RunSpans.call_blocked,

@@ -79,7 +79,9 @@ def _may_have_done(spec: ToolSpec, act: Act) -> bool:
 
 
 def _is_general(spec: ToolSpec) -> bool:
-    return spec.effect == "external" and any(word in spec.name.lower() for word in _GENERAL.split())
+    """Whether it can do anything: also by leaving it to another run, whose calls are on that one's record."""
+    named = any(word in spec.name.lower() for word in _GENERAL.split())
+    return spec.effect == "external" and (named or spec.delegates is not None)
 
 
 def _has(text: str, act: Act) -> bool:
