@@ -25,9 +25,9 @@ from treadle.domain.lineage import TreeCeiling
 from treadle.engine import clearing, resolving
 from treadle.engine import loop as engine_loop
 from treadle.engine.hub import Hub
-from treadle.engine.ownership import Log
+from treadle.engine.ownership import Log, Told
 from treadle.ports.accounts import Ceilings
-from treadle.ports.journal import ANY, Advance, Advanced, Claim, Tell
+from treadle.ports.journal import ANY, Advance, Advanced, Claim
 from treadle.stores.sqlite import group
 from treadle.stores.sqlite.connection import Database
 from treadle.stores.sqlite.counting import Payer, payer_of
@@ -294,7 +294,7 @@ def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
 def ends_are_told_twice(patch: pytest.MonkeyPatch) -> None:
     told = engine_loop.told_of_the_end
 
-    def stutter(*args: Any) -> tuple[Tell, ...]:
+    def stutter(*args: Any) -> tuple[Told, ...]:
         return tuple(
             [msgspec.structs.replace(each, key=f"{each.key}, {n}") for each in told(*args) for n in range(2)]
         )

@@ -7,11 +7,16 @@ from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.ports.accounts import Ceilings
 
 
-def ceilings_of(agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | None) -> tuple[Ceilings, ...]:
+def ceilings_of(
+    agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | None, lineage: Lineage | None = None
+) -> tuple[Ceilings, ...]:
     """Those that a run shares with others: its agent's, and that of the token it was asked for with."""
     found: list[Ceilings] = []
     if agent.quotas != NO_QUOTAS:
         found.append(_ceilings(f"agent/{agent.name}", agent.quotas))
+    for name, quotas in () if lineage is None else lineage.quotas:
+        if name != agent.name:
+            found.append(_ceilings(f"agent/{name}", quotas))
     if token is not None and token_quotas is not None and token_quotas != NO_QUOTAS:
         found.append(_ceilings(f"token/{token}", token_quotas))
     return tuple(found)

@@ -10,6 +10,7 @@ from treadle.domain.agents import AgentSpec, Errors, Limits, Quality
 from treadle.domain.errors import UsageError
 from treadle.domain.lineage import Lineage, Order, Role
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
+from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
 
 _STRICTNESS: dict[SandboxMode, int] = {"off": 0, "auto": 1, "required": 2}
@@ -27,8 +28,17 @@ def lineage_of(parent: RunState, call_id: str, role: Role) -> Lineage:
         () if judges else tuple(parent.tools),
         (*(() if above is None else above.approvals), parent.agent.approvals),
         parent.trees,
+        _quotas(parent),
         (0 if above is None else above.steps_before) + parent.steps_of_tree,
     )
+
+
+def _quotas(parent: RunState) -> tuple[tuple[str, Quotas], ...]:
+    """Of the parent and of those above it, each agent once."""
+    above = () if parent.lineage is None else parent.lineage.quotas
+    mine = parent.agent.quotas
+    known = mine == NO_QUOTAS or any(name == parent.agent.name for name, _ in above)
+    return above if known else (*above, (parent.agent.name, mine))
 
 
 def copied(parent: AgentSpec, order: Order) -> AgentSpec:

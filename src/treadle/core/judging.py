@@ -1,6 +1,8 @@
 """How a run ends is looked at before it ends, where its agent wants that: what it has produced is scored, what has
 failed is diagnosed. Whoever judges is a run under this one that can neither fail it nor keep it for long."""
 
+import re
+
 import msgspec
 from msgspec import Struct
 
@@ -10,6 +12,9 @@ from treadle.domain.events import ErrorAnalyzed, EventData, QualityScored
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
 
+_TAGS = re.compile(r"<(?=\s*/?\s*(?:task|output|outcome|last_calls)\b)", re.IGNORECASE)
+LONGEST = 4000
+"""Characters of what whoever judges has to say: it stands in the end of the run, and in the next prompt."""
 PRODUCED = ("completed", "truncated")
 """The outcomes that are scored."""
 SPENT = ("budget_exhausted", "quota_exceeded", "insufficient_credits")
@@ -52,7 +57,7 @@ def verdict(state: RunState, child: Child, now: Instant) -> QualityScored | Erro
     if end.outcome != "completed":
         return unjudged(spawn.role == "quality", spawn.agent, f"It did not answer: {end.reason}", child)
     if spawn.role == "errors":
-        return ErrorAnalyzed(spawn.agent, spawn.run_id, end.text.strip())
+        return ErrorAnalyzed(spawn.agent, spawn.run_id, _short(end.text.strip()))
     return _scored(state, child, end.text)
 
 
@@ -75,8 +80,12 @@ def _scored(state: RunState, child: Child, text: str) -> QualityScored:
         return QualityScored(agent, run_id, None, "It did not answer with a score and reasons.")
     if not 0 <= found.score <= 1:
         return QualityScored(agent, run_id, None, f"Its score is {found.score:g}, which is not from 0 to 1.")
-    reasons = found.reasons if isinstance(found.reasons, str) else "; ".join(found.reasons)
+    reasons = _short(found.reasons if isinstance(found.reasons, str) else "; ".join(found.reasons))
     return QualityScored(agent, run_id, found.score, reasons, _note(state, found.score, reasons))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _object_in(text: str) -> str:
@@ -101,15 +110,19 @@ def judged_of(state: RunState) -> tuple[float | None, str, str]:
 
 
 def asked_of(role: str, state: RunState, end: Outcome) -> str:
-    """What whoever judges is told of the run."""
+    """What whoever judges is told of the run. Nothing of it can pass for another part, or for us."""
     calls = [f"- {call.name} {call.use.arguments[:300]}" for call in state.calls]
     parts = [
-        f"<task>\n{state.asked}\n</task>",
-        f"<output>\n{end.text}\n</output>" if end.text or role == "quality" else "",
-        f"<outcome>\n{end.kind}: {end.reason}\n</outcome>" if role == "errors" else "",
-        "<last_calls>\n" + "\n".join(calls) + "\n</last_calls>" if calls and role == "errors" else "",
+        _within("task", state.asked),
+        _within("output", end.text) if end.text or role == "quality" else "",
+        _within("outcome", f"{end.kind}: {end.reason}") if role == "errors" else "",
+        _within("last_calls", "\n".join(calls)) if calls and role == "errors" else "",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _within(tag: str, text: str) -> str:
+    return f"<{tag}>\n{_TAGS.sub('&lt;', text)}\n</{tag}>"
 
 
 def without_note(event: QualityScored | ErrorAnalyzed) -> EventData:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from treadle.domain.identity import RunId
 from treadle.domain.permissions import Approvals
+from treadle.domain.quotas import Quotas
 
 Role = Literal["spawn", "send", "invoke", "quality", "errors"]
 """Why there is a child: one of the tools that delegate, or the run itself wants its end looked at."""
@@ -41,6 +42,8 @@ class Lineage(Struct, frozen=True, omit_defaults=True):
     """The rules of those above it, which hold for it too."""
     ceilings: tuple[TreeCeiling, ...] = ()
     """Of those above it."""
+    quotas: tuple[tuple[str, Quotas], ...] = ()
+    """What the agents above it may use, by their names, where that has an end: it counts for them too."""
     steps_before: int = 0
     """Taken by the tree when it was begun, as far as its parent knew."""
 

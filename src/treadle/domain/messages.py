@@ -5,6 +5,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+MESSAGE_LIMIT = 128_000
+"""Characters of one message, whoever sends it."""
 _UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
 
 Role = Literal["user", "assistant", "tool"]

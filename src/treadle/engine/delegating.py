@@ -3,10 +3,12 @@
 A child is a run like any other. What makes it a child is in its `run_queued`; what makes it wanted is the
 `agent_spawn` of its parent, in the same commit. Its end is delivered to its parent in the commit of that end."""
 
+import os
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import count
 
+import msgspec
 from msgspec import Struct
 
 from treadle.core.children import outcome_of
@@ -35,7 +37,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import RunId, SessionId
 from treadle.domain.lineage import Lineage, Order, Role
-from treadle.domain.messages import Message, user
+from treadle.domain.messages import Message, sendable, user
 from treadle.domain.runs import Outcome
 from treadle.engine.clearing import Ready
 from treadle.engine.deps import Deps
@@ -99,18 +101,30 @@ async def _begin_child(item: Ready, log: Log, deps: Deps) -> tuple[AgentSpawn, B
         raise UsageError("this run is as far down as runs may go (limits.max_depth). Do it yourself.")
     if role == "send" and order.agent in _waiting_above(state):
         raise UsageError(f"`{order.agent}` waits for you itself: it could never answer. Answer it instead.")
-    if role == "spawn" and order.agent in (None, state.agent.name):
-        found = copied(state.agent, order)
-    else:
-        found = await deps.agents.named(order.agent or "", state.agent)
-    agent = ordered(found, state.agent, order)
+    agent = ordered(await _wanted(role, order, state, deps), state.agent, order)
     deps.models.resolve(agent.model, agent.provider)
     wanted = [tool.spec.name for tool in deps.tools.select(agent.tools)]
     lineage = lineage_of(state, item.call.call_id, role)
     session = await _session_with(agent.name, log, deps) if role == "send" else SessionId(deps.ids("ses"))
-    child = _Child(agent, user(order.message), session, lineage)
+    child = _Child(agent, user(sendable(order.message)), session, lineage)
     withheld = tuple([name for name in wanted if not inherits(lineage, name)])
     return await _begun(child, deps.timeouts.agents or None, log, deps, item.start.arguments, withheld)
+
+
+async def _wanted(role: Role, order: Order, state: RunState, deps: Deps) -> AgentSpec:
+    """The agent that an order is for, as it is by itself."""
+    if role == "spawn" and order.agent in (None, state.agent.name):
+        return copied(state.agent, order)
+    found = await deps.agents.named(order.agent or "", state.agent)
+    if order.instructions is not None:
+        raise UsageError(f"`{found.name}` has instructions of its own. Say what you want of it in the message.")
+    own = {tool.spec.name for tool in deps.tools.select(found.tools)}
+    asked = () if order.tools is None else deps.tools.select(order.tools)
+    if missing := [tool.spec.name for tool in asked if tool.spec.name not in own]:
+        raise UsageError(
+            f"`{found.name}` has no tool {', '.join(missing)}: it may have fewer than its own, not more."
+        )
+    return found
 
 
 async def _begun(
@@ -125,7 +139,8 @@ async def _begun(
     state, now, lineage = log.state, deps.clock.now(), child.lineage
     left = None if state.deadline is None or lineage.judges else max(1.0, state.deadline - now)
     most = min([each for each in (seconds, left) if each is not None], default=None)
-    agent = narrowed(child.agent, state.agent, str(deps.workspace(state.agent)), most)
+    workspace = _place(str(deps.workspace(state.agent)))
+    agent = narrowed(_resolved(child.agent), _resolved(state.agent), workspace, most)
     same = agent.name == state.agent.name
     agent_id = log.origin.agent_id if same else await deps.agents.identity(agent.name)
     origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, log.origin.run_id)
@@ -143,6 +158,24 @@ async def _begun(
     )
     first = (_queued(agent, state, lineage), UserMessage(child.message))
     return event, Begun(origin, first)
+
+
+def _resolved(agent: AgentSpec) -> AgentSpec:
+    """The agent, with its folders where they are: what a link says can be changed by whoever may write there."""
+    policy = agent.confinement
+    return msgspec.structs.replace(
+        agent,
+        workspace=None if agent.workspace is None else _place(agent.workspace),
+        sandbox=msgspec.structs.replace(
+            policy,
+            readable=tuple([_place(path) for path in policy.readable]),
+            writable=tuple([_place(path) for path in policy.writable]),
+        ),
+    )
+
+
+def _place(path: str) -> str:
+    return os.path.realpath(os.path.expanduser(path))
 
 
 def _queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
@@ -269,7 +302,8 @@ def told_of_the_wait(wait: Wait, is_new: bool, log: Log) -> tuple[Told, ...]:
 async def _begin_judge(step: Judge, log: Log, deps: Deps) -> None:
     """Begin the run that judges this one; or put on record why there is none."""
     role: Role = step.role
-    lineage = lineage_of(log.state, f"@{role}-{len(log.state.children)}", role)
+    names = (f"@{role}-{number}" for number in count(len(log.state.children)))
+    lineage = lineage_of(log.state, next(name for name in names if not log.state.knows_call(name)), role)
     try:
         agent = await deps.agents.named(step.agent, log.state.agent)
         deps.models.resolve(agent.model, agent.provider)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -115,7 +116,7 @@ class Running:
             return context
         return msgspec.structs.replace(
             context,
-            workspace=self._deps.workspace(agent) if "workspace" in needs else context.workspace,
+            workspace=self._workspace() if "workspace" in needs else context.workspace,
             sandbox=agent.confinement,
             secrets=self._secrets() if "secrets" in needs else {},
             hidden=self._deps.hidden,
@@ -126,6 +127,14 @@ class Running:
             new_memory_id=partial(self._deps.ids, "mem"),
             load_skill=partial(self._deps.surroundings.load, agent),
         )
+
+    def _workspace(self) -> Path:
+        """The folder that it works in. A child's was inside its parent's when it began, and must be there still."""
+        state = self._log.state
+        folder = self._deps.workspace(state.agent)
+        if state.lineage is not None and folder.resolve() != folder.absolute():
+            raise ToolError(f"the folder {folder} leads elsewhere by now. Tell whoever asked you.")
+        return folder
 
     async def _search_memory(self, text: str, limit: int) -> Recall:
         """What the agent remembers. That an embedder failed is put on record."""

@@ -16,7 +16,7 @@ from treadle.domain.commands import CompactSession, SessionCommand, command_in
 from treadle.domain.errors import MissingKey, SizeLimitExceeded, UnknownModel, UsageError
 from treadle.domain.events import Redacted
 from treadle.domain.identity import RunId, SessionId, TokenId
-from treadle.domain.messages import Message, Part, Text
+from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
 from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
 from treadle.domain.schemas import refuse_wrong_schema
@@ -24,9 +24,6 @@ from treadle.ports.model import Models
 from treadle.ports.tool import InvalidArguments, Toolbox
 from treadle.ports.vault import Redactor
 from treadle.service.usage import Books, refuse_spent, refuse_unless_running
-
-MESSAGE_LIMIT = 128_000
-"""Characters of one message."""
 
 
 class Submission(Struct, frozen=True):

@@ -7,19 +7,20 @@ import msgspec
 from msgspec import Meta
 
 from treadle.domain.lineage import Order
+from treadle.domain.messages import MESSAGE_LIMIT
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import Subjects, ToolContext
 from treadle.tools.function import FunctionTool, tool
 
 _NOT_RUN = "a call that delegates is never run: the engine begins a run, whose output is the result"
-_Text = Annotated[str, Meta(min_length=1)]
+_Text = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
 
 
 @tool(effect="external", parallel=True, timeout=0, name="agent_spawn")
 def _spawn(
     message: _Text,
-    instructions: str | None = None,
-    agent: str | None = None,
+    instructions: _Text | None = None,
+    agent: _Text | None = None,
     tools: tuple[str, ...] | None = None,
     model: str | None = None,
 ) -> None:

@@ -14,7 +14,7 @@ def _queued(state: RunState, data: e.RunQueued) -> None:
     state.agent, state.asker, state.command = data.agent, data.asker, data.command
     state.queued = data
     state.trees = trees_of(state.origin.run_id, data.agent, data.lineage)
-    state.accounts = (*ceilings_of(data.agent, data.token, data.token_quotas), *spending(state.trees))
+    state.accounts = (*ceilings_of(data.agent, data.token, data.token_quotas, data.lineage), *spending(state.trees))
     state.credits_per_dollar = data.credits_per_dollar
     state.instructions = data.instructions
     for message in data.before:

@@ -58,6 +58,7 @@ class _Tree(Struct, frozen=True):
 
 class _Lineage(Struct, frozen=True):
     ceilings: tuple[_Tree, ...] = ()
+    quotas: tuple[tuple[str, Quotas], ...] = ()
 
 
 class _Queued(Struct, frozen=True):
@@ -72,8 +73,10 @@ class _Queued(Struct, frozen=True):
     @property
     def is_bounded(self) -> bool:
         own = self.agent.limits.cost is not None or self.agent.budget == "shared"
-        above = any((tree.cost, tree.steps) != (None, None) for tree in (self.lineage or _Lineage()).ceilings)
-        return own or above or _has_ceiling(self.agent.quotas, self.token_quotas)
+        lineage = self.lineage or _Lineage()
+        above = any((tree.cost, tree.steps) != (None, None) for tree in lineage.ceilings)
+        quotas = [quotas for _, quotas in lineage.quotas]
+        return own or above or _has_ceiling(self.agent.quotas, self.token_quotas, *quotas)
 
 
 class _Resolved(Struct, frozen=True):
