@@ -563,8 +563,11 @@ def test_runs_that_begin_runs_and_runs_that_are_judged_are_written_again() -> No
 def test_who_was_not_there_then_is_not_on_record() -> None:
     async def story() -> None:
         script = [ask(call("invoke_agent", agent="nobody", message="x")), say("done")]
-        async with in_virtual_time(ScriptedModel(*script)) as engine:
-            result = await engine.run(agent(tools=["invoke_agent"], memory=QUIET), "go")
+        async with in_virtual_time(ScriptedModel(*script, *script)) as engine:
+            hero = agent(tools=["invoke_agent"], memory=QUIET)
+            await same(engine, (await engine.run(hero, "go")).run_id)
+            engine.add_agents(agent(name="nobody", model="gone/gone"))
+            result = await engine.run(hero, "go")
             replayed = await engine.service.replay(treadle_run(result.run_id))
             assert "which agents and models there were" in replayed.cannot
 

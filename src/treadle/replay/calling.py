@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from treadle.domain import events as e
+from treadle.domain.errors import UsageError
 from treadle.domain.messages import ToolUse
 from treadle.domain.tools import ToolSpec
 from treadle.engine.finishing import AFTER_AN_ERROR
@@ -55,7 +56,12 @@ class RecordedTools:
 
     def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
         """Those of the run, when it starts; later those of a run under it, with those that it was not given."""
-        spawn = self._script.begins() if self._script.committed > self._started else None
+        if self._script.committed <= self._started:
+            return tuple(self._tools.values())
+        for name in allowlist:
+            if name not in self._tools and (why := self._script.why_nothing_was_begun(name)) is not None:
+                raise UsageError(why)
+        spawn = self._script.begins()
         withheld = [] if spawn is None else [ToolSpec(name, "", {}) for name in spawn.withheld]
         others = [RecordedTool(spec, None, self._script, self) for spec in withheld]
         return (*self._tools.values(), *others)

@@ -82,7 +82,7 @@ class Player:
             memories=RecordedMemories(script),
             surroundings=RecordedSurroundings(script),
             sessions=RecordedSessions(script),
-            agents=RecordedAgents(),
+            agents=RecordedAgents(script),
         )
 
     # ── From claim to claim ──

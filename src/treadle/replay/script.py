@@ -10,6 +10,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.events import EventData
 from treadle.domain.identity import Instant, Prefix
 from treadle.domain.models import Profile
+from treadle.engine.delegating import NOTHING_BEGUN
 from treadle.replay.recorded import Recorded, is_delivery, opening
 
 CLEARING = (
@@ -52,6 +53,12 @@ class Script:
         """What the owner writes from now on."""
         for place in range(self.drafted, len(self._own)):
             yield self.events[self._own[place]].data
+
+    def unwritten(self) -> Iterator[EventData]:
+        """What the owner has on record that is not written again yet, whether or not it is in words."""
+        for event in self.events[self.committed :]:
+            if not is_delivery(event.data):
+                yield event.data
 
     def written_last(self) -> EventData | None:
         """The owner's latest event, but for warnings, which come at any time."""
@@ -137,6 +144,15 @@ class Script:
         """The run that is begun next; None: there is none."""
         spawns = [data for data in self.upcoming() if isinstance(data, e.AgentSpawn)]
         return spawns[self._begun] if self._begun < len(spawns) else None
+
+    def why_nothing_was_begun(self, name: str) -> str | None:
+        """What was wrong with the name of an agent or a tool that a run was to be begun with; None: nothing."""
+        for data in self.clearing():
+            if isinstance(data, e.ToolCallError) and f" is called `{name}`" in data.content:
+                beginning, _, why = data.content.partition(": ")
+                if beginning == NOTHING_BEGUN:
+                    return why
+        return None
 
     def _named(self, prefix: Prefix) -> str:
         """Of the run that is begun next: its session is asked for first, and then itself."""
