@@ -297,3 +297,53 @@ def test_what_another_has_done_is_no_false_claim() -> None:
             assert of(await journal(engine, result.run_id), PhantomAction) == []
 
     virtually(work())
+
+
+# ── What cannot be begun ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["../other", "a/b", "x" * 5000, "nul\0l", "..", " ", "broken", "paused"])
+@pytest.mark.parametrize("tool", ["agent_send", "invoke_agent", "agent_spawn"])
+def test_an_agent_that_is_not_to_be_had_is_an_error_that_says_so(tool: str, name: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for known, text in (("broken", "name: broken\nmodle: x"), ("paused", "name: paused\nmodel: scripted/x")):
+        (home / "agents" / known).mkdir(parents=True)
+        (home / "agents" / known / "config.yaml").write_text(text)
+    asked = ask(call(tool, "c1", agent=name, message="part"))
+    model = FunctionModel(lambda request: say("done") if results(request) else asked)
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            await engine.run(agent(name="paused"), "be known")
+            await engine.service.set_agent_state("paused", "paused")
+            result = await engine.run(agent(tools=[tool]), "go")
+            assert result.outcome == "completed"
+            [refused] = of(await journal(engine, result.run_id), ToolCallError)
+            assert refused.content.startswith("Nothing was begun:"), refused
+            assert await children_of(engine, result.run_id) == []
+
+    asyncio.run(story())
+
+
+def test_nobody_who_cannot_judge_fails_a_run(tmp_path: Path) -> None:
+    """Neither one whose tools are not there, nor because the folder of the run is gone."""
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+
+    def policy(_: ModelRequest) -> ScriptStep:
+        if folder.exists():
+            folder.rmdir()
+        return say("answer")
+
+    async def story() -> None:
+        async with opened(tmp_path, FunctionModel(policy)) as engine:
+            engine.add_agents(agent(name="odd", tools=["no_such"]))
+            for checker in ("odd", "quality-checker"):
+                hero = agent(workspace=folder, quality={"checker": checker})
+                folder.mkdir(exist_ok=True)
+                result = await engine.run(hero, "go")
+                assert (result.outcome, result.text) == ("completed", "answer")
+                [scored] = of(await journal(engine, result.run_id), QualityScored)
+                assert scored.reasons.startswith("It was not asked:")
+
+    asyncio.run(story())

@@ -16,7 +16,7 @@ from treadle.testing.simulation.__main__ import run_block, schedule_of
 from treadle.testing.simulation.scenario import Report, Schedule, simulate
 
 BLOCK = 100
-BLOCKS = 16
+BLOCKS = 14
 ONE_IN_ORDER = """
 import logging
 from treadle.testing.simulation.__main__ import schedule_of
@@ -48,12 +48,14 @@ def writes_of(schedule: Schedule) -> int:
     return simulate(schedule).writes
 
 
+@pytest.mark.parametrize(("seed", "runs"), [(7, 3), (4, 5)], ids=["alone", "with runs under them"])
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_around_every_write(when: Fault, workers: int) -> None:
-    seed = 7
-    writes = writes_of(_schedule(seed, workers, ()))
+def test_a_crash_around_every_write(when: Fault, workers: int, seed: int, runs: int) -> None:
+    undisturbed = simulate(_schedule(seed, workers, ()))
+    writes = undisturbed.writes
     assert writes > 15
+    assert len(undisturbed.outcomes) >= runs, "the schedule is not what it was: choose another"
     survived: Counter[int] = Counter()
     for number in range(writes):
         report = simulate(_schedule(seed, workers, ((number, when),)))

@@ -304,13 +304,14 @@ async def _begin_judge(step: Judge, log: Log, deps: Deps) -> None:
     role: Role = step.role
     names = (f"@{role}-{number}" for number in count(len(log.state.children)))
     lineage = lineage_of(log.state, next(name for name in names if not log.state.knows_call(name)), role)
+    message = user(sendable(asked_of(role, log.state, step.end)))
     try:
         agent = await deps.agents.named(step.agent, log.state.agent)
         deps.models.resolve(agent.model, agent.provider)
+        deps.tools.select(agent.tools)
+        child = _Child(agent, message, SessionId(deps.ids("ses")), lineage)
+        event, run = await _begun(child, JUDGING_SECONDS, log, deps, end=step.end)
     except UsageError as error:
         log.record(unjudged(role == "quality", step.agent, f"It was not asked: {error}"))
         return
-    message = user(asked_of(role, log.state, step.end))
-    child = _Child(agent, message, SessionId(deps.ids("ses")), lineage)
-    event, run = await _begun(child, JUDGING_SECONDS, log, deps, end=step.end)
     await log.intend(*step.events, event, begin=(run,))

@@ -38,7 +38,14 @@ JUDGED = msgspec.structs.replace(
     approvals=Approvals(expires=4.0, on_expiry="end", rules=(ApprovalRule("sign", "ask"),)),
 )
 """Somebody looks at what it has done, well or badly, and may send it back once. It hardly waits for people."""
-SHALLOW = msgspec.structs.replace(AGENT, limits=Limits(max_depth=2, max_children=1, max_tree=3))
+SHALLOW = msgspec.structs.replace(
+    AGENT,
+    limits=Limits(max_depth=2, max_children=1, max_tree=3),
+    approvals=Approvals(expires=20.0, rules=(ApprovalRule("sign", "ask"), ApprovalRule("agent_*", "ask"))),
+)
+"""It begins few others, one after the other, and only if a person agrees."""
+HURRIED = msgspec.structs.replace(AGENT, limits=Limits(deadline=5.0), errors=Errors("judge"))
+"""Its time is up while others still work for it."""
 
 KNOWN = {
     agent.name: agent

@@ -86,7 +86,9 @@ def possible(state: RunState) -> tuple[str, ...]:
         found = (*found, "max_steps")
     if state.agent.approvals.on_expiry == "end":
         found = (*found, "approval_expired")
-    return found if state.lineage is None else (*found, "deadline", "stuck")  # it may have few tools
+    if state.agent.limits.deadline is not None:
+        found = (*found, "deadline")
+    return found if state.lineage is None else (*found, "stuck")  # it may have few tools
 
 
 def _events(world: World, id_: int, origin: Origin) -> list[Event]:

@@ -22,7 +22,7 @@ from treadle.service import Answer as Verdict
 from treadle.service import LocalService, Submission
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import Failure, Reply, ScriptStep, ask, call, say
-from treadle.testing.simulation.agents import AGENT, BOUND, CRAMPED, JUDGED, JUDGES, SHALLOW
+from treadle.testing.simulation.agents import AGENT, BOUND, CRAMPED, HURRIED, JUDGED, JUDGES, SHALLOW
 from treadle.testing.simulation.invariants import check_journals
 from treadle.testing.simulation.loop import SimulatedLoop
 from treadle.testing.simulation.world import Process, Stream, Violation, World, adopting_factory
@@ -171,7 +171,7 @@ class _Simulation:
         session = SessionId(f"ses_{number % 2}")
         task = self._task(number, self._chance.randint(0, 3), 0.5)
         message = user(f"{task}{self._chance.choice(('', PADDING))}")
-        agent = self._chance.choice((AGENT, CRAMPED, BOUND, JUDGED, SHALLOW))
+        agent = self._chance.choice((AGENT, CRAMPED, BOUND, JUDGED, SHALLOW, HURRIED))
         submission = Submission(agent, message, session, key=f"person-{number}", asker="terminal")
         ticket = await self._at(lambda service: service.submit(submission))
         if ticket.run_id not in self._streams:
