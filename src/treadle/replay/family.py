@@ -34,10 +34,11 @@ def refused_by_the_tree(script: Script, reserve: Reserve) -> Short | None:
         ceiling = int(told[0].partition(_TREE)[2].partition(" ")[0])
         left = reserve.runs - len(told)
         return Short(reserve.accounts[-1].account, "runs", ceiling, ceiling - left, 0.0, reserve.runs)
-    if reserve.steps and (why := _why_no_step(script)):
-        most = int(why.partition(_STEPS)[0].rpartition(" ")[2])
-        account = next((each.account for each in reserve.accounts if each.steps == most), "")
-        return Short(account, "steps", most, most, 0.0, 1)
+    if reserve.steps and (end := _end_without_asking(script)) is not None:
+        bounded = [each for each in reserve.accounts if each.steps is not None]
+        told = [each for each in bounded if f" {each.steps}{_STEPS}" in _reason_of(end)]
+        account = (told or bounded)[0]
+        return Short(account.account, "steps", account.steps or 0, account.steps or 0, 0.0, 1)
     return None
 
 
@@ -52,17 +53,25 @@ def _no_room(script: Script) -> list[str]:
     return told
 
 
-def _why_no_step(script: Script) -> str:
-    """Why the run comes to its end now, and not to another step, where the tree has no steps left."""
+def _end_without_asking(script: Script) -> e.RunEnd | e.AgentSpawn | None:
+    """How the run ends, or is about to be judged, where that comes before it asks a model again."""
     for data in script.unwritten():
         match data:
-            case e.RunEnd(reason=reason) | e.AgentSpawn(end=Outcome(reason=reason)) | e.AgentTold(reason=reason):
-                return reason if _STEPS in reason else ""
-            case e.RunWaiting("child") | e.ToolCallError():
-                pass
+            case e.RunEnd() | e.AgentSpawn(end=Outcome()):
+                return data
+            case e.StepStart() | e.BudgetReserved() | e.LlmRequest() | e.BudgetExhausted() | e.QuotaExceeded():
+                return None
+            case e.RunWaiting(reason=reason) if reason != "child":
+                return None
             case _:
-                break
-    return ""
+                pass
+    return None
+
+
+def _reason_of(end: e.RunEnd | e.AgentSpawn) -> str:
+    if isinstance(end, e.RunEnd):
+        return end.reason
+    return "" if end.end is None else end.end.reason
 
 
 def seconds_for_children(recorded: Recorded) -> float:

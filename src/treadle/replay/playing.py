@@ -6,6 +6,7 @@ from msgspec import Struct
 from treadle.core.context import input_estimate, room_for_a_result
 from treadle.core.cutting import MARK
 from treadle.core.fold import fold_all
+from treadle.core.permissions import needs_no_ruling
 from treadle.core.repair import transcribed
 from treadle.core.state import RunState, fresh
 from treadle.core.tokens import TokenCount
@@ -16,7 +17,7 @@ from treadle.engine.hub import Hub
 from treadle.engine.loop import advance
 from treadle.ports.tool import Toolbox
 from treadle.replay.answering import RecordedModels
-from treadle.replay.calling import REPORTED, RecordedTools, UnderWay, brought, was_stopped
+from treadle.replay.calling import REPORTED, RecordedTools, brought, was_stopped
 from treadle.replay.family import RecordedAgents, seconds_for_children, why_unsure
 from treadle.replay.journal import BEFORE, Mismatch, RecordedJournal
 from treadle.replay.reading import seconds_given
@@ -35,6 +36,9 @@ from treadle.replay.surrounding import (
     has_hooks,
 )
 from treadle.replay.writing import INTERRUPTED
+
+IN_VAIN = 20
+"""So often something is let happen that nobody minds, before a worker is taken to be gone."""
 
 
 class Played(Struct, frozen=True):
@@ -58,6 +62,7 @@ class Player:
         self._tools = RecordedTools(script, known)
         self._timers = RecordedTimers()
         self._urged = (-1, 0)
+        self._prompted = ((-1, -1), 0)
         self._stage = Stage(self._prompt)
         script.tell = self._tell
         self._tools.on_begun = self._end_at_once
@@ -113,8 +118,8 @@ class Player:
         for early in (False, True):
             for known in range(parted.events - beginning, -1, -1):
                 script.committed = beginning
-                again = self._hold(early, known)
-                if script.cannot or again is None or script.committed > parted.events:
+                self._hold(early, known)
+                if script.cannot or script.committed > parted.events:
                     return None
         script.committed = parted.events
         return parted
@@ -137,23 +142,23 @@ class Player:
     def _unsure_of(self, parted: Played) -> str:
         """Why a difference may be none: it comes from what is not on record."""
         recorded = self._script.events[parted.events].data
-        name = getattr(recorded, "name", "")
-        if isinstance(recorded, e.ToolCallError) and recorded.kind == "invalid_arguments":
+        today = "" if parted.mismatch is None else parted.mismatch.made.type
+        name, agent = getattr(recorded, "name", ""), _queued(self._script.recorded).agent
+        goes_ahead = today in ("tool_call_start", "approval_requested")
+        if isinstance(recorded, e.ToolCallError) and recorded.kind == "invalid_arguments" and goes_ahead:
             return (
                 f"the arguments of {recorded.call_id} were not taken then, and would be today: `{name}` is another "
                 "one now, or a hook had changed them, which is not on record."
             )
-        if name in self._tools.guessed and isinstance(
-            recorded, e.ToolCallStart | e.ApprovalRequested | e.ToolCallError
-        ):
+        if name in self._tools.guessed and _is_ruled_on(recorded, self._script.state()):
             return (
                 f"the tool `{name}` is not known here, and the rules for approvals look into its arguments. Replay "
                 "it in a program that has this tool."
             )
         if unsure := why_unsure(recorded):
             return unsure
-        writer = _queued(self._script.recorded).agent.compaction.model
-        if writer is not None and isinstance(recorded, e.CompactionStarted):
+        writer = agent.compaction.model
+        if writer is not None and isinstance(recorded, e.CompactionStarted) and today == "compaction_started":
             return f"what was known of {writer}, which writes the summaries, is not on record."
         return ""
 
@@ -162,10 +167,12 @@ class Player:
     def _prompt(self) -> None:
         """Let happen what the script has next; where it has nothing for those who wait, their worker was gone."""
         data = None if (event := self._script.next()) is None else event.data
-        if self._journal.dead or data is None or self._script.cannot:
+        if self._journal.dead or data is None or self._script.cannot or self._is_in_vain():
             self._leave()
-        elif isinstance(data, REPORTED) and (reporting := self._who_reports()):
-            reporting.context.report(data)
+        elif isinstance(data, REPORTED) and self._tools.under_way:
+            for call in tuple(self._tools.under_way.values()):  # one that may report anything does
+                if self._script.next() is event:
+                    call.context.report(data)
         elif (call_id := getattr(data, "call_id", None)) in self._tools.under_way and self._end_call(str(call_id)):
             pass
         elif _is_cut_short(data):
@@ -173,8 +180,11 @@ class Player:
         else:
             self._leave()
 
-    def _who_reports(self) -> UnderWay | None:
-        return next(iter(self._tools.under_way.values()), None)
+    def _is_in_vain(self) -> bool:
+        """Whether nothing has come of all that was let happen."""
+        at = (self._script.committed, self._script.drafted)
+        self._prompted = (at, self._prompted[1] + 1 if self._prompted[0] == at else 0)
+        return self._prompted[1] > IN_VAIN
 
     def _end_at_once(self, call_id: str) -> None:
         """A call that was over before anything else happened: one beside it had not even begun."""
@@ -253,6 +263,17 @@ class Player:
         """The worker is gone, with all that it had not written."""
         self._journal.dead = True
         self._stage.leave()
+
+
+def _is_ruled_on(data: e.EventData, state: RunState) -> bool:
+    """Whether a rule for approvals has decided that, or a tool that was cautious."""
+    match data:
+        case e.ApprovalRequested():
+            return True
+        case e.ToolCallStart() | e.ToolCallError(kind="denied"):
+            return not needs_no_ruling(state)
+        case _:
+            return False
 
 
 def _is_cut_short(data: e.EventData) -> bool:
