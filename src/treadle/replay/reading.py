@@ -22,8 +22,9 @@ _NOT_IN_TIME = re.compile(r"did not end within (\S+) s and was stopped")
 
 def short_of(wait: e.RunWaiting, reserve: Reserve) -> Short:
     """The account that a run waits for."""
-    account = next((each for each in reserve.accounts if wait.detail.startswith(whose(each.account))), None)
-    account = account or reserve.accounts[0]
+    named = [each for each in reserve.accounts if wait.detail.startswith(whose(each.account))]
+    told = [each for each in named if each.cost is not None and f"may cost {each.cost:g} dollars" in wait.detail]
+    account = (told or named or reserve.accounts)[0]
     found = _USED.search(wait.detail)
     used = 0.0 if found is None else float(next(filter(None, found.groups())).replace(",", ""))
     again = _room_again(wait)
