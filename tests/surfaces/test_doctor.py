@@ -122,7 +122,7 @@ def test_a_guard_that_is_taken_away_is_missed(
 
 @pytest.mark.parametrize("guard", ["quota: tokens", "quota: tool calls", "quota: credits", "budget: cost"])
 def test_accounts_that_are_not_kept_are_missed(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    where = "for_tool_calls" if guard == "quota: tool calls" else "for_a_model_call"
+    where = "for_calls" if guard == "quota: tool calls" else "for_a_model_call"
     for module in list_of_users(where):
         monkeypatch.setattr(module, where, nothing)
     monkeypatch.setattr("treadle.surfaces.cli.doctor_guards.PATIENCE", 0.7)
