@@ -36,9 +36,9 @@ from treadle.domain.runs import Metrics, Usage
 from treadle.ports.accounts import Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance, Claim, Release
 from treadle.service.usage import UsageQuery, summed_up, usage
+from treadle.stores.counting import LONGEST
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.connection import open_database
-from treadle.stores.sqlite.counting import LONGEST
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import InlineWriter
 from treadle.testing.conformance.store import Process, Recorder, refused

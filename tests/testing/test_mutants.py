@@ -28,9 +28,9 @@ from treadle.engine.hub import Hub
 from treadle.engine.ownership import Log, Told
 from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import ANY, Advance, Advanced, Claim
+from treadle.stores.counting import Payer, payer_of
 from treadle.stores.sqlite import group
 from treadle.stores.sqlite.connection import Database
-from treadle.stores.sqlite.counting import Payer, payer_of
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.testing.faults import FaultyJournal
 from treadle.testing.simulation.__main__ import schedule_of

@@ -25,6 +25,7 @@
     ├── StoreError              the database
     │   ├── StoreOwned          another process owns it
     │   ├── StoreLocked         somebody else holds a lock on it
+    │   ├── StoreAway           its server cannot be reached, for now
     │   ├── StoreDamaged        its content is not a sound database
     │   ├── StoreNewer          it was written by a later version
     │   ├── StoreFull           no room on the disk; new work is refused, reads go on
@@ -138,6 +139,10 @@ class StoreOwned(StoreError):
 
 
 class StoreLocked(StoreError):
+    pass
+
+
+class StoreAway(StoreError):
     pass
 
 

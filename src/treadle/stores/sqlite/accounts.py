@@ -18,9 +18,10 @@ from treadle.ports.accounts import (
     Used,
 )
 from treadle.ports.clock import Clock
+from treadle.stores.reserving import TOKEN_BUCKET, oldest
 from treadle.stores.sqlite.connection import SQL, Database
 from treadle.stores.sqlite.group import Group
-from treadle.stores.sqlite.reserving import TOKEN_BUCKET, oldest, standing
+from treadle.stores.sqlite.reserving import standing
 from treadle.stores.sqlite.writer import Writer
 
 ANY_CALL = Reserve((), tokens=1)

@@ -10,8 +10,9 @@ from treadle.domain.calendar import minute
 from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.stores.counting import ANSWERING, COUNTED, Payer, payer_of
 from treadle.stores.sqlite.connection import SQL, Database, Value
-from treadle.stores.sqlite.counting import ANSWERING, COUNTED, Payer, Sums, payer_of
+from treadle.stores.sqlite.counting import Sums
 from treadle.stores.sqlite.projections import PROJECTIONS
 from treadle.stores.sqlite.reserving import settle, settle_lost
 

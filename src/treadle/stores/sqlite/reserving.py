@@ -1,16 +1,15 @@
 """Reserving and settling on SQLite, as parts of the transaction of an append."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from treadle.domain.envelope import Draft
 from treadle.domain.events import CompactionFailed, ContextCompacted, LlmError, LlmResponse
 from treadle.domain.identity import Instant
 from treadle.domain.quotas import WARN_AT
 from treadle.ports.accounts import HOUR, MINUTE, Ceilings, Reserve, Short
+from treadle.stores.reserving import CALL_BUCKET, TOKEN_BUCKET, frees_at, oldest
 from treadle.stores.sqlite.connection import SQL, Database
 
-TOKEN_BUCKET, CALL_BUCKET = 60.0, 1.0
-"""Seconds: what was used is remembered by the minute, and by the second."""
 FOR_EVER = 0
 """The one bucket of what is never forgotten."""
 
@@ -71,7 +70,7 @@ def standing(db: Database, ceilings: Ceilings, wanted: Reserve, now: Instant) ->
         if ceilings.tokens is not None:
             used = db.execute(SQL["window"], (account, "tokens", oldest(now, TOKEN_BUCKET, HOUR))).fetchall()
             sums = ceilings.tokens, sum(amount for _, amount in used), tokens, wanted.tokens
-            yield Short(account, "tokens", *sums, _frees(used, sum(sums[1:]) - sums[0], TOKEN_BUCKET, HOUR))
+            yield Short(account, "tokens", *sums, frees_at("tokens", used, sum(sums[1:]) - sums[0]))
         if ceilings.credits is not None:
             yield Short(account, "credits", ceilings.credits, credits, reserved_credits, wanted.credits)
         if ceilings.cost is not None:
@@ -79,7 +78,7 @@ def standing(db: Database, ceilings: Ceilings, wanted: Reserve, now: Instant) ->
     if wanted.calls and ceilings.calls is not None:
         used = db.execute(SQL["window"], (account, "calls", oldest(now, CALL_BUCKET, MINUTE))).fetchall()
         sums = ceilings.calls, sum(amount for _, amount in used), 0, wanted.calls
-        yield Short(account, "calls", *sums, _frees(used, sum(sums[1:]) - sums[0], CALL_BUCKET, MINUTE))
+        yield Short(account, "calls", *sums, frees_at("calls", used, sum(sums[1:]) - sums[0]))
     if wanted.steps and ceilings.steps is not None:
         yield Short(account, "steps", ceilings.steps, _in_all(db, account, "steps"), 0, wanted.steps)
     if wanted.runs and ceilings.runs is not None:
@@ -95,20 +94,6 @@ def _sums(db: Database, account: str) -> tuple[float, float, int, float, float]:
     [found] = db.execute(SQL["account"], (account,)).fetchall()
     cost, credits, tokens, reserved_cost, reserved_credits = found
     return cost, credits, tokens, reserved_cost, reserved_credits
-
-
-def oldest(now: Instant, bucket: float, length: float) -> int:
-    """The first bucket of which some part is within the window that ends now."""
-    return int((now - length) // bucket)
-
-
-def _frees(used: Sequence[tuple[int, int]], excess: float, bucket: float, length: float) -> Instant | None:
-    """When so much of what was used has left the window; None: that much was not used."""
-    for at, amount in used:
-        excess -= amount
-        if excess <= 0:
-            return (at + 1) * bucket + length
-    return None
 
 
 def _is_news(db: Database, short: Short, now: Instant) -> bool:

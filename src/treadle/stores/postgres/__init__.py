@@ -1,0 +1,1 @@
+"""The journal on PostgreSQL: many processes on many machines, one database."""

@@ -1,0 +1,163 @@
+"""Connecting to a PostgreSQL server, with a clear word when that cannot be done, or something fails there."""
+
+import re
+from importlib import resources
+
+from treadle.domain.errors import StoreAway, StoreError, StoreFull, StoreLocked, StoreNewer, UsageError
+from treadle.stores.postgres.driver import Connection, InterfaceError, PostgresError, connected
+
+SCHEMA = "treadle"
+"""What is ours in the database has a schema of its own: the database may serve others too."""
+OLDEST = 14
+"""The oldest PostgreSQL that has what we use."""
+CONNECT_SECONDS = 10.0
+STATEMENT_SECONDS = 30.0
+LOCK_SECONDS = 5.0
+SETTINGS = {
+    "application_name": "treadle",
+    "search_path": f"{SCHEMA}, public",
+    "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
+    "lock_timeout": f"{LOCK_SECONDS:.0f}s",
+    "idle_in_transaction_session_timeout": f"{STATEMENT_SECONDS:.0f}s",
+    "jit": "off",  # no statement here takes as long as its compilation
+}
+DURABLE = """
+SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
+"""
+"""What is acknowledged is on disk, whatever the server is set to; where a standby is waited for, it is."""
+
+GONE = (OSError, TimeoutError, InterfaceError)
+"""What says that the server cannot be heard, or that nobody knows what has become of what it was told."""
+FAILURES = (*GONE, PostgresError)
+"""All that the driver raises."""
+AWAY_STATES = frozenset(("57P01", "57P02", "57P03", "57P05", "53300", "25006", "25P03"))
+"""It goes down, comes up, has no connection left, has closed this one, or is a standby that takes no writes."""
+LOCKED_STATES = frozenset(("55P03", "57014"))
+AGAIN_STATES = frozenset(("40001", "40P01"))
+"""Two transactions stood in each other's way, and this one was given up for the other."""
+FULL_STATES = frozenset(("53100", "53200", "53400"))
+
+
+def load_statements() -> dict[str, str]:
+    """The statements of the files beside this one, by their names."""
+    folder, found = resources.files("treadle.stores.postgres"), dict[str, str]()
+    for file in (entry for entry in folder.iterdir() if entry.name.endswith(".sql")):
+        parts = re.split(r"^-- name: (\w+)\n", file.read_text(), flags=re.MULTILINE)
+        found |= {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return found
+
+
+SQL = load_statements()
+
+
+def shown(url: str) -> str:
+    """The URL as it may be shown: without the password."""
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"^(\w+://[^:@/?]*):.*@", r"\1@", url))
+
+
+async def connect(url: str) -> Connection:
+    """A connection to a server that is fit to be used, or a StoreError that says why not and what to do."""
+    try:
+        connection = await connected(url, CONNECT_SECONDS, SETTINGS)
+    except ValueError as error:  # asyncpg's own for a URL that it cannot read is one
+        raise UsageError(
+            f"`{shown(url)}` is not a database URL ({error}); accepted: postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+        ) from error
+    except FAILURES as error:
+        raise explain(error, url) from error
+    version = connection.get_server_version()
+    if version.major < OLDEST:
+        await connection.close()
+        raise StoreError(
+            f"The server at {shown(url)} is PostgreSQL {version.major}; Treadle needs {OLDEST} or newer. "
+            "Upgrade the server, or name another in TREADLE_DATABASE_URL."
+        )
+    await connection.execute(DURABLE)
+    return connection
+
+
+def state_of(error: BaseException) -> str:
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether the connection is of no use any more, and it is not known what was done on it last."""
+    state = state_of(error)
+    return isinstance(error, (*GONE, StoreAway)) or state in AWAY_STATES or state.startswith("08")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same may well succeed a moment later."""
+    passing = LOCKED_STATES | AGAIN_STATES | FULL_STATES
+    return is_gone(error) or isinstance(error, StoreLocked | StoreFull) or state_of(error) in passing
+
+
+def explain(error: BaseException, url: str) -> StoreError:
+    """A database error in words a person can act on."""
+    where, state = shown(url), state_of(error)
+    if isinstance(error, StoreError):
+        return error
+    if state.startswith("28"):
+        return StoreError(
+            f"{where} does not let us in: {error}. Check the user and the password in TREADLE_DATABASE_URL."
+        )
+    if state == "3D000":
+        return StoreError(
+            f"There is no such database: {where}. Make it with: createdb {url.partition('?')[0].rpartition('/')[2]}"
+        )
+    if state == "42501":
+        return StoreError(
+            f"The user of {where} may not do this: {error}. Make it the owner of the database, or of the "
+            f"schema {SCHEMA} in it."
+        )
+    if is_gone(error):
+        return StoreAway(
+            f"The PostgreSQL server at {where} cannot be reached: {_said(error)}. Start it, or check "
+            "TREADLE_DATABASE_URL; what was acknowledged is safe, and work under way goes on when it is back."
+        )
+    if state in FULL_STATES:
+        return StoreFull(f"{where} has no room left: {error}. Free some; what was acknowledged is safe.")
+    if state in LOCKED_STATES | AGAIN_STATES:
+        return StoreLocked(
+            f"{where} keeps us waiting: {error}. Somebody else holds a lock in it, or it is overloaded; look at "
+            "pg_stat_activity, and try again."
+        )
+    return StoreError(f"The database {where} failed: {type(error).__name__}: {error}")
+
+
+def newer(url: str, found: int, known: int) -> StoreNewer:
+    return StoreNewer(
+        f"The database {shown(url)} was written by a newer Treadle (format {found}; this one knows {known}). "
+        "Install that version, or point TREADLE_DATABASE_URL at another database. Nothing was changed."
+    )
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or ("it does not answer" if isinstance(error, TimeoutError) else type(error).__name__)
+
+
+# ── Text ───────────────────────────────────────────────────────────────────────────────────────────
+
+ESCAPE = "\x1a"
+_WRITTEN = re.compile(rb"\\(?:u0000|u001a|.)", re.DOTALL)
+_ESCAPED = {rb"\u0000": rb"\u001a0", rb"\u001a": rb"\u001a\u001a"}
+
+
+def storable(text: str) -> str:
+    """The text without NUL, which PostgreSQL cannot hold; `restored` is the inverse."""
+    if "\x00" in text or ESCAPE in text:
+        return text.replace(ESCAPE, ESCAPE * 2).replace("\x00", f"{ESCAPE}0")
+    return text
+
+
+def storable_json(written: bytes) -> bytes:
+    """The same for all texts in JSON."""
+    if b"\\u00" in written:
+        return _WRITTEN.sub(lambda found: _ESCAPED.get(found[0], found[0]), written)
+    return written
+
+
+def restored(text: str) -> str:
+    if ESCAPE in text:
+        return re.sub(f"{ESCAPE}([{ESCAPE}0])", lambda found: ESCAPE if found[1] == ESCAPE else "\x00", text)
+    return text

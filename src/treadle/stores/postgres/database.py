@@ -1,0 +1,90 @@
+"""A database as one process has it: connections to read on, and the patience to wait for a server that is away."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from treadle.domain.errors import StoreError
+from treadle.stores.postgres.connection import (
+    CONNECT_SECONDS,
+    FAILURES,
+    SETTINGS,
+    SQL,
+    STATEMENT_SECONDS,
+    connect,
+    explain,
+    is_passing,
+    shown,
+    storable,
+)
+from treadle.stores.postgres.driver import Connection, Pool, Row, pooled
+from treadle.stores.postgres.migrating import migrate
+
+logger = logging.getLogger(__name__)
+
+READERS = 4
+"""Connections that a process reads on, at most."""
+PATIENCE = 5.0
+"""Seconds that somebody who asks waits for a server that is away, or for a lock, before they are told."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+
+
+class Database:
+    """Opened with `open_database`. What is asked here is asked again when the server was away, so every statement
+    may be done twice."""
+
+    def __init__(self, url: str, pool: Pool) -> None:
+        self.url = url
+        self._pool = pool
+        self._closed = False
+
+    async def rows(self, statement: str, *values: object, patient: bool = False) -> Sequence[Row]:
+        """What the statement of that name finds. Patient work waits for a server that is away; other work is told
+        so, with StoreAway or its like, after a while."""
+        text, prepared = SQL[statement], [storable(v) if isinstance(v, str) else v for v in values]
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        until = loop.time() + PATIENCE
+        while True:
+            if self._closed:
+                raise StoreError(f"The database {shown(self.url)} has been closed.")
+            try:
+                async with self._pool.acquire(timeout=CONNECT_SECONDS) as connection:
+                    return await connection.fetch(text, *prepared, timeout=STATEMENT_SECONDS)
+            except FAILURES as error:
+                if not is_passing(error) or not (patient or loop.time() + pause < until):
+                    raise explain(error, self.url) from error
+                if pause == FIRST_PAUSE:
+                    logger.warning("%s; trying again", explain(error, self.url))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def row(self, statement: str, *values: object, patient: bool = False) -> Row | None:
+        """The first of what it finds; None: nothing."""
+        found = await self.rows(statement, *values, patient=patient)
+        return found[0] if found else None
+
+    async def connect(self) -> Connection:
+        """A connection for somebody who keeps it."""
+        return await connect(self.url)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            try:
+                await asyncio.wait_for(self._pool.close(), CONNECT_SECONDS)
+            except TimeoutError:
+                self._pool.terminate()
+
+
+async def open_database(url: str) -> Database:
+    """The database that the URL names, brought up to date; or a StoreError that says why not and what to do."""
+    await migrate(url)
+    try:
+        pool = await pooled(url, READERS, CONNECT_SECONDS, SETTINGS, _leave_as_it_is)
+    except FAILURES as error:
+        raise explain(error, url) from error
+    return Database(url, pool)
+
+
+async def _leave_as_it_is(_: Connection) -> None:
+    """No statement of ours leaves anything behind on a connection: the server need not clean up."""

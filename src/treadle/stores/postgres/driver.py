@@ -1,0 +1,51 @@
+"""asyncpg, as far as we use it: it comes without types."""
+
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, cast
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs] -- it has none
+
+PostgresError = asyncpg.PostgresError
+InterfaceError = asyncpg.InterfaceError
+"""The driver's own: a connection that is closed, or used wrongly."""
+
+
+class Row(Protocol):
+    def __getitem__(self, key: "int | str") -> Any: ...
+    def __iter__(self) -> Any: ...
+
+
+class Connection(Protocol):
+    """What we use of a connection."""
+
+    async def execute(self, query: str, *args: object, timeout: float | None = None) -> str: ...
+    async def fetch(self, query: str, *args: object, timeout: float | None = None) -> list[Row]: ...
+    async def fetchval(self, query: str, *args: object, timeout: float | None = None) -> Any: ...
+    def transaction(self) -> AbstractAsyncContextManager[object]: ...
+    def get_server_version(self) -> Any: ...
+    def is_closed(self) -> bool: ...
+    def terminate(self) -> None: ...
+    async def close(self, *, timeout: float | None = None) -> None: ...
+
+
+class Pool(Protocol):
+    """What we use of a pool of connections."""
+
+    def acquire(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Connection]: ...
+    def terminate(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+Reset = Callable[[Connection], Coroutine[Any, Any, None]]
+
+
+async def connected(url: str, timeout: float, settings: dict[str, str]) -> Connection:
+    connect = cast("Callable[..., Coroutine[Any, Any, Connection]]", asyncpg.connect)
+    return await connect(url, timeout=timeout, server_settings=settings)
+
+
+async def pooled(url: str, most: int, timeout: float, settings: dict[str, str], reset: Reset) -> Pool:
+    """Connections that are opened as they are needed, and one at once."""
+    create = cast("Callable[..., Coroutine[Any, Any, Pool]]", asyncpg.create_pool)
+    return await create(url, min_size=1, max_size=most, reset=reset, timeout=timeout, server_settings=settings)

@@ -1,0 +1,174 @@
+-- Reserving, settling and counting, as parts of the transaction of an append.
+
+-- A model call of the run has ended: what it has used takes the place of what was reserved. NULL: all of that.
+CREATE OR REPLACE FUNCTION settle(run_ BIGINT, tokens_ BIGINT, cost_ FLOAT8, credits_ FLOAT8, now_ FLOAT8)
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM reservations WHERE run = run_) THEN
+        RETURN;
+    END IF;
+    INSERT INTO accounts (account, cost, credits)
+    SELECT account, sum(coalesce(cost_, cost)), sum(coalesce(credits_, credits)) FROM reservations WHERE run = run_
+    GROUP BY account
+    ON CONFLICT (account) DO UPDATE
+    SET cost = accounts.cost + excluded.cost, credits = accounts.credits + excluded.credits;
+    IF tokens_ IS DISTINCT FROM 0 THEN
+        INSERT INTO windows (account, kind, bucket, amount)
+        SELECT account, 'tokens', floor(now_ / 60), sum(coalesce(tokens_, tokens)) FROM reservations
+        WHERE run = run_ AND tokens > 0
+        GROUP BY account
+        ON CONFLICT (account, kind, bucket) DO UPDATE SET amount = windows.amount + excluded.amount;
+        DELETE FROM windows
+        WHERE kind = 'tokens' AND bucket < floor((now_ - 3600) / 60)
+          AND account IN (SELECT account FROM reservations WHERE run = run_);
+    END IF;
+    DELETE FROM reservations WHERE run = run_;
+END $$;
+
+-- What an account has used within a window: each bucket with its amount.
+CREATE OR REPLACE FUNCTION in_window(account_ TEXT, kind_ TEXT, oldest BIGINT, OUT used FLOAT8, OUT buckets JSONB)
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(sum(amount), 0)::FLOAT8,
+           coalesce(jsonb_agg(jsonb_build_array(bucket, amount) ORDER BY bucket), '[]')
+    FROM windows WHERE account = account_ AND kind = kind_ AND bucket >= oldest
+$$;
+
+-- How the accounts stand, for each of their ceilings that this counts against, in order.
+CREATE OR REPLACE FUNCTION standing(wanted JSONB, now_ FLOAT8)
+RETURNS TABLE (account TEXT, kind TEXT, ceiling FLOAT8, used FLOAT8, reserved FLOAT8, wants FLOAT8, buckets JSONB)
+LANGUAGE plpgsql AS $$
+DECLARE
+    bound JSONB;
+    paid  accounts;
+    held  RECORD;
+    total JSONB;
+BEGIN
+    FOR bound IN SELECT value FROM jsonb_array_elements(wanted->'accounts') LOOP
+        account := bound->>'account';
+        IF (wanted->'tokens')::BIGINT > 0 THEN
+            SELECT * INTO paid FROM accounts WHERE accounts.account = bound->>'account';
+            SELECT coalesce(sum(r.tokens), 0) AS tokens, coalesce(sum(r.cost), 0) AS cost,
+                   coalesce(sum(r.credits), 0) AS credits
+            INTO held FROM reservations AS r WHERE r.account = bound->>'account';
+            IF bound->>'tokens' IS NOT NULL THEN
+                kind := 'tokens'; ceiling := bound->'tokens'; reserved := held.tokens; wants := wanted->'tokens';
+                SELECT w.used, w.buckets INTO used, buckets
+                FROM in_window(account, 'tokens', floor((now_ - 3600) / 60)::BIGINT) AS w;
+                RETURN NEXT;
+            END IF;
+            buckets := NULL;
+            IF bound->>'credits' IS NOT NULL THEN
+                kind := 'credits'; ceiling := bound->'credits'; used := coalesce(paid.credits, 0);
+                reserved := held.credits; wants := wanted->'credits';
+                RETURN NEXT;
+            END IF;
+            IF bound->>'cost' IS NOT NULL THEN
+                kind := 'cost'; ceiling := bound->'cost'; used := coalesce(paid.cost, 0);
+                reserved := held.cost; wants := wanted->'cost';
+                RETURN NEXT;
+            END IF;
+        END IF;
+        reserved := 0;
+        IF (wanted->'calls')::BIGINT > 0 AND bound->>'calls' IS NOT NULL THEN
+            kind := 'calls'; ceiling := bound->'calls'; wants := wanted->'calls';
+            SELECT w.used, w.buckets INTO used, buckets
+            FROM in_window(account, 'calls', floor(now_ - 60)::BIGINT) AS w;
+            RETURN NEXT;
+        END IF;
+        buckets := NULL;
+        FOREACH kind IN ARRAY ARRAY['steps', 'runs'] LOOP
+            IF (wanted->kind)::BIGINT > 0 AND bound->>kind IS NOT NULL THEN
+                ceiling := bound->kind; wants := wanted->kind;
+                used := (in_window(account, kind, 0)).used;
+                RETURN NEXT;
+            END IF;
+        END LOOP;
+    END LOOP;
+END $$;
+
+-- Set aside what is wanted, in every account or in none: `refused`, what stood in the way; or else `near`, which
+-- accounts come to their end, where nobody was told.
+CREATE OR REPLACE FUNCTION reserve(run_ BIGINT, wanted JSONB, now_ FLOAT8, OUT refused JSONB, OUT near JSONB)
+LANGUAGE plpgsql AS $$
+DECLARE
+    bound JSONB;
+    name  TEXT;
+    found RECORD;
+    kind_ TEXT;
+BEGIN
+    SELECT to_jsonb(s) INTO refused FROM (SELECT *, row_number() OVER () AS place FROM standing(wanted, now_)) AS s
+    WHERE s.used + s.reserved + s.wants > s.ceiling
+    ORDER BY s.used + s.wants <= s.ceiling, s.place LIMIT 1;
+    IF refused IS NOT NULL THEN
+        RETURN;
+    END IF;
+    FOR found IN SELECT * FROM standing(wanted, now_) AS s WHERE s.kind NOT IN ('steps', 'runs') LOOP
+        IF is_news(found.account, found.kind, found.ceiling, now_,
+                   found.used + CASE found.kind WHEN 'calls' THEN found.wants ELSE 0 END) THEN
+            near := coalesce(near, '[]') || to_jsonb(found);
+        END IF;
+    END LOOP;
+    FOR bound IN SELECT value FROM jsonb_array_elements(wanted->'accounts') LOOP
+        name := bound->>'account';
+        IF (wanted->'calls')::BIGINT > 0 AND bound->>'calls' IS NOT NULL THEN
+            PERFORM use_window(name, 'calls', floor(now_)::BIGINT, (wanted->'calls')::BIGINT);
+            DELETE FROM windows WHERE account = name AND kind = 'calls' AND bucket < floor(now_ - 60);
+        END IF;
+        FOREACH kind_ IN ARRAY ARRAY['steps', 'runs'] LOOP
+            IF (wanted->kind_)::BIGINT > 0 AND bound->>kind_ IS NOT NULL THEN
+                PERFORM use_window(name, kind_, 0, (wanted->kind_)::BIGINT);
+            END IF;
+        END LOOP;
+        IF (wanted->'tokens')::BIGINT > 0 THEN
+            INSERT INTO reservations (account, run, step, attempt, tokens, cost, credits)
+            VALUES (name, run_, (wanted->'step')::INTEGER, (wanted->'attempt')::INTEGER,
+                    CASE WHEN bound->>'tokens' IS NULL THEN 0 ELSE (wanted->'tokens')::BIGINT END,
+                    (wanted->'cost')::FLOAT8, (wanted->'credits')::FLOAT8);
+        END IF;
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION use_window(account_ TEXT, kind_ TEXT, bucket_ BIGINT, amount_ BIGINT)
+RETURNS VOID LANGUAGE sql AS $$
+    INSERT INTO windows (account, kind, bucket, amount) VALUES (account_, kind_, bucket_, amount_)
+    ON CONFLICT (account, kind, bucket) DO UPDATE SET amount = windows.amount + excluded.amount
+$$;
+
+-- Whether an account comes to its end and nobody was told in this window, or of this ceiling; now they are.
+CREATE OR REPLACE FUNCTION is_news(account_ TEXT, kind_ TEXT, ceiling_ FLOAT8, now_ FLOAT8, used_ FLOAT8)
+RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+DECLARE
+    told   warnings;
+    window_ FLOAT8 := CASE kind_ WHEN 'tokens' THEN 3600 WHEN 'calls' THEN 60 ELSE 'infinity' END;
+BEGIN
+    IF used_ < ceiling_ * 0.8 THEN
+        RETURN FALSE;
+    END IF;
+    SELECT * INTO told FROM warnings WHERE account = account_ AND kind = kind_;
+    IF told.ceiling = ceiling_ AND now_ - told.at < window_ THEN
+        RETURN FALSE;
+    END IF;
+    INSERT INTO warnings (account, kind, ceiling, at) VALUES (account_, kind_, ceiling_, now_)
+    ON CONFLICT (account, kind) DO UPDATE SET ceiling = excluded.ceiling, at = excluded.at;
+    RETURN TRUE;
+END $$;
+
+-- Add what runs have used to the lists of usage: rows in the order of the table's columns.
+CREATE OR REPLACE FUNCTION count_usage(rows_ JSONB) RETURNS VOID LANGUAGE sql AS $$
+    INSERT INTO usage AS known
+    SELECT (v->>0)::INTEGER, v->>1, v->>2, v->>3, sum((v->>4)::BIGINT), sum((v->>5)::BIGINT), sum((v->>6)::BIGINT),
+           sum((v->>7)::BIGINT), sum((v->>8)::BIGINT), sum((v->>9)::BIGINT), sum((v->>10)::BIGINT),
+           sum((v->>11)::FLOAT8), sum((v->>12)::FLOAT8), sum((v->>13)::BIGINT)
+    FROM jsonb_array_elements(rows_) AS v GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+    ON CONFLICT (day, agent, token, model) DO UPDATE SET
+        runs = known.runs + excluded.runs,
+        model_calls = known.model_calls + excluded.model_calls,
+        input_tokens = known.input_tokens + excluded.input_tokens,
+        output_tokens = known.output_tokens + excluded.output_tokens,
+        cache_read_tokens = known.cache_read_tokens + excluded.cache_read_tokens,
+        cache_write_tokens = known.cache_write_tokens + excluded.cache_write_tokens,
+        tool_calls = known.tool_calls + excluded.tool_calls,
+        cost = known.cost + excluded.cost,
+        credits = known.credits + excluded.credits,
+        unpriced_calls = known.unpriced_calls + excluded.unpriced_calls
+$$;

@@ -1,0 +1,35 @@
+-- What is written beside events of a run, so that lists need not read journals: by the name in `as`.
+CREATE OR REPLACE FUNCTION project(run_ BIGINT, session_id_ TEXT, beside JSONB) RETURNS VOID LANGUAGE plpgsql AS $$
+DECLARE
+    each JSONB;
+BEGIN
+    FOR each IN SELECT value FROM jsonb_array_elements(beside) LOOP
+        CASE each->>'as'
+        WHEN 'settled' THEN
+            PERFORM settle(run_, (each->>'tokens')::BIGINT, (each->>'cost')::FLOAT8, (each->>'credits')::FLOAT8,
+                           (each->>'at')::FLOAT8);
+        WHEN 'requested' THEN
+            INSERT INTO approvals (approval_id, run, call_id, tool, arguments, reason, pattern, requested_at, expires_at)
+            VALUES (each->>'approval_id', run_, each->>'call_id', each->>'tool', each->>'arguments', each->>'reason',
+                    each->>'pattern', (each->>'at')::FLOAT8, (each->>'expires_at')::FLOAT8);
+        WHEN 'decided' THEN
+            UPDATE approvals SET decision = each->>'decision'
+            WHERE approval_id = each->>'approval_id' AND decision IS NULL;
+            IF (each->>'remember')::BOOLEAN THEN
+                INSERT INTO grants (session_id, tool, pattern)
+                SELECT runs.session_id, tool, pattern FROM approvals JOIN runs ON runs.id = run
+                WHERE approval_id = each->>'approval_id' AND pattern IS NOT NULL
+                ON CONFLICT DO NOTHING;
+            END IF;
+        WHEN 'segment' THEN
+            INSERT INTO segments (segment_id, session_id, parent, run, reason, messages, opened_at)
+            VALUES (each->>'segment_id', session_id_, each->>'parent', run_, each->>'reason',
+                    (each->>'messages')::INTEGER, (each->>'at')::FLOAT8);
+            DELETE FROM session_notes WHERE session_id = session_id_;
+        WHEN 'notes' THEN
+            INSERT INTO session_notes (session_id, workspace, notes)
+            VALUES (session_id_, each->>'workspace', each->>'notes')
+            ON CONFLICT (session_id) DO UPDATE SET workspace = excluded.workspace, notes = excluded.notes;
+        END CASE;
+    END LOOP;
+END $$;

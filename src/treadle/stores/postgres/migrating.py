@@ -1,0 +1,79 @@
+"""Bringing a database to the version of this code: whole or not at all, and by one process at a time."""
+
+from hashlib import blake2b
+from importlib import resources
+
+from treadle.stores.postgres.connection import FAILURES, SCHEMA, connect, explain, newer
+from treadle.stores.postgres.driver import Connection
+
+LOCK = 0x5452444C
+"""Of whoever migrates, or sees whether that is needed."""
+PATIENCE = "60s"
+"""How long one waits for another that migrates."""
+
+
+def load_migrations() -> list[str]:
+    """The migrations in order; the version of a database is how many of them it has had."""
+    return _texts("migrations")
+
+
+def load_functions() -> str:
+    """The functions, in one text."""
+    return "\n".join(_texts("functions"))
+
+
+def _texts(folder: str) -> list[str]:
+    found = resources.files("treadle.stores.postgres").joinpath(folder).iterdir()
+    return [entry.read_text() for entry in sorted(found, key=lambda entry: entry.name)]
+
+
+async def migrate(url: str) -> None:
+    """Make the tables and functions, or bring them up to date. Raises StoreNewer where a later version has been."""
+    connection = await connect(url)
+    try:
+        if not await _is_current(connection, url):
+            async with connection.transaction():
+                await _migrate(connection, url)
+    except FAILURES as error:
+        raise explain(error, url) from error
+    finally:
+        await connection.close()
+
+
+async def _is_current(connection: Connection, url: str) -> bool:
+    """Whether there is nothing to do, which most often is so; then nobody need wait for anybody."""
+    if await connection.fetchval("SELECT to_regclass($1)", f"{SCHEMA}.schema_versions") is None:
+        return False
+    found = await connection.fetch("SELECT version, functions FROM schema_versions ORDER BY version DESC LIMIT 1")
+    known = len(load_migrations())
+    version, functions = found[0] if found else (0, "")
+    if version > known:
+        raise newer(url, version, known)
+    return (version, functions) == (known, _digest(load_functions()))
+
+
+async def _migrate(connection: Connection, url: str) -> None:
+    await connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'; SET LOCAL statement_timeout = 0")
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+    await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    await connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.schema_versions "
+        "(version INTEGER PRIMARY KEY, functions TEXT NOT NULL)"
+    )
+    if await _is_current(connection, url):
+        return
+    migrations, functions = load_migrations(), load_functions()
+    done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM schema_versions")
+    for migration in migrations[done:]:
+        await connection.execute(migration)
+    await connection.execute(f"SET LOCAL check_function_bodies = off;\n{functions}")
+    await connection.execute(
+        "INSERT INTO schema_versions (version, functions) VALUES ($1, $2) "
+        "ON CONFLICT (version) DO UPDATE SET functions = excluded.functions",
+        len(migrations),
+        _digest(functions),
+    )
+
+
+def _digest(functions: str) -> str:
+    return blake2b(functions.encode(), digest_size=16).hexdigest()

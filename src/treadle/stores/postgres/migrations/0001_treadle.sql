@@ -1,0 +1,337 @@
+-- A run, and what is derived from its events for lists and for the dispatcher. The order of `id` is the order in which
+-- the runs of a session have their turn: whoever adds one holds the lock of its session.
+CREATE TABLE runs (
+    id             BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id         TEXT NOT NULL UNIQUE,
+    session_id     TEXT NOT NULL,
+    agent_id       TEXT NOT NULL,
+    parent_run_id  TEXT,
+    submission_key TEXT UNIQUE,
+    created_at     DOUBLE PRECISION NOT NULL,
+    status         TEXT NOT NULL,
+    outcome        TEXT,
+    waiting_for    TEXT,
+    sequence       INTEGER NOT NULL DEFAULT 0,      -- of its last event
+    epoch          INTEGER NOT NULL DEFAULT 0,      -- moves when another worker takes the run
+    worker         TEXT,                            -- who owns it; null: nobody
+    lease_until    DOUBLE PRECISION,
+    wake_at        DOUBLE PRECISION,                -- when to look at it by itself; null: not
+    counted        INTEGER NOT NULL DEFAULT 0       -- the sequence up to which what it used is in `usage`
+) WITH (fillfactor = 70);
+
+CREATE INDEX runs_unfinished ON runs (session_id, id) WHERE outcome IS NULL;
+CREATE INDEX runs_due        ON runs (wake_at)        WHERE wake_at IS NOT NULL AND worker IS NULL AND outcome IS NULL;
+CREATE INDEX runs_owned      ON runs (worker)         WHERE worker IS NOT NULL;
+CREATE INDEX runs_of_agent   ON runs (agent_id, id);
+CREATE INDEX runs_of_session ON runs (session_id, id);
+CREATE INDEX runs_of_parent  ON runs (parent_run_id, id) WHERE parent_run_id IS NOT NULL;
+
+-- The journal. Positions are given before a transaction commits, so a reader of all runs goes only as far as nobody
+-- can still add something: see `feed_bound`.
+CREATE TABLE events (
+    position    BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run         BIGINT  NOT NULL,
+    sequence    INTEGER NOT NULL,
+    event_id    TEXT    NOT NULL,
+    timestamp   DOUBLE PRECISION NOT NULL,
+    type        TEXT    NOT NULL,
+    version     SMALLINT NOT NULL,
+    data        BYTEA   NOT NULL,
+    UNIQUE (run, sequence)
+);
+
+-- The keys of what was delivered, so that nothing is delivered twice.
+CREATE TABLE deliveries (
+    run      BIGINT  NOT NULL REFERENCES runs (id),
+    key      TEXT    NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (run, key)
+);
+
+CREATE INDEX deliveries_by_key ON deliveries (key);
+
+-- What each ended run added to the conversation of its session; `whole`: it is all of it. Can be rebuilt from the events.
+CREATE TABLE said (
+    session_id TEXT    NOT NULL,
+    run        BIGINT  NOT NULL REFERENCES runs (id),
+    messages   BYTEA   NOT NULL,
+    whole      BOOLEAN NOT NULL DEFAULT FALSE,
+    PRIMARY KEY (session_id, run)
+);
+
+CREATE INDEX said_whole ON said (session_id, run) WHERE whole;
+
+CREATE TABLE agents (
+    agent_id TEXT NOT NULL PRIMARY KEY,
+    name     TEXT NOT NULL UNIQUE,
+    state    TEXT NOT NULL DEFAULT 'running'
+);
+
+-- What waits for a person's decision, or has had it. Can be rebuilt from the events.
+CREATE TABLE approvals (
+    approval_id  TEXT   NOT NULL PRIMARY KEY,
+    run          BIGINT NOT NULL REFERENCES runs (id),
+    call_id      TEXT   NOT NULL,
+    tool         TEXT   NOT NULL,
+    arguments    TEXT   NOT NULL,
+    reason       TEXT   NOT NULL,
+    pattern      TEXT,
+    requested_at DOUBLE PRECISION NOT NULL,
+    expires_at   DOUBLE PRECISION,
+    decision     TEXT                               -- null: it waits
+);
+
+CREATE INDEX approvals_pending ON approvals (run) WHERE decision IS NULL;
+
+-- What need not be asked for again in a session.
+CREATE TABLE grants (
+    session_id TEXT NOT NULL,
+    tool       TEXT NOT NULL,
+    pattern    TEXT NOT NULL,
+    PRIMARY KEY (session_id, tool, pattern)
+);
+
+-- The whole text of results that were too long to be shown.
+CREATE TABLE results (
+    id         BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    session_id TEXT   NOT NULL,
+    run        BIGINT NOT NULL REFERENCES runs (id),
+    call_id    TEXT   NOT NULL,
+    content    TEXT   NOT NULL,
+    UNIQUE (session_id, call_id, run)
+);
+
+-- The lineage of what the model was shown of a session. Can be rebuilt from the events.
+CREATE TABLE segments (
+    id         BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    segment_id TEXT    NOT NULL UNIQUE,
+    session_id TEXT    NOT NULL,
+    parent     TEXT    NOT NULL,
+    run        BIGINT  NOT NULL REFERENCES runs (id),
+    reason     TEXT    NOT NULL,
+    messages   INTEGER NOT NULL,
+    opened_at  DOUBLE PRECISION NOT NULL
+);
+
+CREATE INDEX segments_of_session ON segments (session_id, id);
+
+-- What a session keeps of its workspace in the system prompt, until a new segment is opened.
+CREATE TABLE session_notes (
+    session_id TEXT NOT NULL PRIMARY KEY,
+    workspace  TEXT NOT NULL,
+    notes      TEXT NOT NULL
+);
+
+-- What agents remember beyond a session. What runs have saved can be rebuilt from the events; what people have added
+-- cannot. The words are split and folded before they come here, like those that are looked for.
+CREATE TABLE memories (
+    id         BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    memory_id  TEXT    NOT NULL UNIQUE,
+    agent_id   TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    text       TEXT    NOT NULL,
+    words      TEXT    NOT NULL,
+    lexemes    TSVECTOR NOT NULL,
+    digest     BYTEA   NOT NULL,                    -- of the text without what does not matter
+    created_at DOUBLE PRECISION NOT NULL,
+    source     TEXT    NOT NULL,
+    used_at    DOUBLE PRECISION,
+    uses       INTEGER NOT NULL DEFAULT 0,
+    pinned     BOOLEAN NOT NULL DEFAULT FALSE,
+    session_id TEXT,
+    run_id     TEXT
+);
+
+-- A fact is kept once; a note is kept each time that it is written.
+CREATE UNIQUE INDEX memories_once ON memories (agent_id, digest) WHERE kind = 'long_term';
+CREATE INDEX memories_in_order   ON memories (agent_id, id);
+CREATE INDEX memories_of_agent   ON memories (agent_id, created_at);
+CREATE INDEX notes_of_agent      ON memories (agent_id, created_at) WHERE kind = 'journal';
+CREATE INDEX memories_of_session ON memories (session_id, created_at) WHERE session_id IS NOT NULL;
+CREATE INDEX memory_words        ON memories USING gin (lexemes);
+
+-- The vectors that one embedder has made for one agent. Memories above `done_to` have none yet. Where nothing but
+-- refusals has come of it, the dimensions are 0.
+CREATE TABLE memory_spaces (
+    id         BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    agent_id   TEXT    NOT NULL,
+    embedder   TEXT    NOT NULL,
+    dimensions INTEGER NOT NULL,
+    done_to    BIGINT  NOT NULL,
+    UNIQUE (agent_id, embedder)
+);
+
+-- Who may ask over HTTP. Of a token only its digest is kept.
+CREATE TABLE tokens (
+    token_id   TEXT  NOT NULL PRIMARY KEY,
+    name       TEXT  NOT NULL,
+    digest     BYTEA NOT NULL UNIQUE,
+    scopes     TEXT  NOT NULL,                      -- a JSON list
+    agents     TEXT,                                -- a JSON list of names; null: all of them
+    quotas     TEXT,                                -- JSON; null: none of its own
+    created_at DOUBLE PRECISION NOT NULL,
+    expires_at DOUBLE PRECISION,
+    revoked_at DOUBLE PRECISION
+);
+
+-- What was answered to a request with an Idempotency-Key, for a day.
+CREATE TABLE requests (
+    token_id TEXT  NOT NULL,                        -- empty: the owner of the home
+    route    TEXT  NOT NULL,
+    key      TEXT  NOT NULL,
+    digest   BYTEA NOT NULL,                        -- of the body
+    at       DOUBLE PRECISION NOT NULL,
+    status   INTEGER,                               -- null: it was not answered yet
+    body     BYTEA,
+    PRIMARY KEY (token_id, route, key)
+);
+
+CREATE INDEX requests_by_age ON requests (at);
+
+-- What was used of what has no window. What is reserved is in `reservations` alone, and summed up when asked for.
+CREATE TABLE accounts (
+    account TEXT NOT NULL PRIMARY KEY,
+    cost    DOUBLE PRECISION NOT NULL DEFAULT 0,    -- dollars
+    credits DOUBLE PRECISION NOT NULL DEFAULT 0
+);
+
+-- What was used lately: tokens by the minute, calls by the second; steps and runs for good, in one bucket. Older rows
+-- are deleted by those who add new ones.
+CREATE TABLE windows (
+    account TEXT   NOT NULL,
+    kind    TEXT   NOT NULL,                        -- tokens, calls, steps, runs
+    bucket  BIGINT NOT NULL,
+    amount  BIGINT NOT NULL,
+    PRIMARY KEY (account, kind, bucket)
+);
+
+-- What calls under way may use at most; one row for each account that a call counts for.
+CREATE TABLE reservations (
+    account TEXT    NOT NULL,
+    run     BIGINT  NOT NULL REFERENCES runs (id),
+    step    INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    tokens  BIGINT  NOT NULL,
+    cost    DOUBLE PRECISION NOT NULL,
+    credits DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (account, run, step, attempt)
+);
+
+CREATE INDEX reservations_of_run ON reservations (run);
+
+-- When somebody was last warned, and of which ceiling.
+CREATE TABLE warnings (
+    account TEXT NOT NULL,
+    kind    TEXT NOT NULL,
+    ceiling DOUBLE PRECISION NOT NULL,
+    at      DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (account, kind)
+);
+
+CREATE TABLE usage (
+    day                INTEGER NOT NULL,            -- days since 1970, UTC
+    agent              TEXT    NOT NULL,
+    token              TEXT    NOT NULL,            -- empty: none
+    model              TEXT    NOT NULL,            -- provider/model; empty: none was resolved
+    runs               BIGINT  NOT NULL,
+    model_calls        BIGINT  NOT NULL,
+    input_tokens       BIGINT  NOT NULL,
+    output_tokens      BIGINT  NOT NULL,
+    cache_read_tokens  BIGINT  NOT NULL,
+    cache_write_tokens BIGINT  NOT NULL,
+    tool_calls         BIGINT  NOT NULL,
+    cost               DOUBLE PRECISION NOT NULL,
+    credits            DOUBLE PRECISION NOT NULL,
+    unpriced_calls     BIGINT  NOT NULL,
+    PRIMARY KEY (day, agent, token, model)
+);
+
+-- What is left of a session that somebody has deleted: that it was there, how much it was, and who deleted it when.
+CREATE TABLE deleted_sessions (
+    session_id TEXT    NOT NULL PRIMARY KEY,
+    agent_id   TEXT    NOT NULL,                    -- of its first run
+    runs       INTEGER NOT NULL,
+    events     BIGINT  NOT NULL,
+    memories   INTEGER NOT NULL,
+    first_at   DOUBLE PRECISION NOT NULL,
+    latest_at  DOUBLE PRECISION NOT NULL,           -- of its last event
+    deleted_at DOUBLE PRECISION NOT NULL,
+    deleted_by TEXT    NOT NULL
+);
+
+-- Whoever asks for one of its runs is told so.
+CREATE TABLE deleted_runs (
+    run_id     TEXT NOT NULL PRIMARY KEY,
+    session_id TEXT NOT NULL
+);
+
+-- What is done by itself: messages at set times, messages that others send, and events that are sent to others.
+CREATE TABLE schedules (
+    schedule_id  TEXT    NOT NULL PRIMARY KEY,
+    agent        TEXT    NOT NULL,                  -- its name
+    message      TEXT    NOT NULL,
+    every        TEXT    NOT NULL,                  -- JSON: seconds, text such as "15m", or a cron expression
+    zone         TEXT    NOT NULL,
+    anchor       DOUBLE PRECISION NOT NULL,
+    next_at      DOUBLE PRECISION,                  -- null: never
+    session_id   TEXT,
+    is_heartbeat BOOLEAN NOT NULL,
+    paused       BOOLEAN NOT NULL,
+    firing_at    DOUBLE PRECISION,                  -- the tick that is being seen to
+    firing_since DOUBLE PRECISION,
+    fired_at     DOUBLE PRECISION,
+    run_id       TEXT,
+    problem      TEXT    NOT NULL DEFAULT ''
+);
+
+-- The secret of a hook is in the vault.
+CREATE TABLE hooks (
+    hook_id    TEXT NOT NULL PRIMARY KEY,
+    name       TEXT NOT NULL,
+    agent      TEXT NOT NULL,
+    message    TEXT NOT NULL,
+    session    TEXT,
+    created_at DOUBLE PRECISION NOT NULL
+);
+
+-- The secret of a webhook is in the vault.
+CREATE TABLE webhooks (
+    webhook_id      TEXT    NOT NULL PRIMARY KEY,
+    url             TEXT    NOT NULL,
+    events          TEXT    NOT NULL,               -- a JSON list of globs
+    agents          TEXT,                           -- a JSON list of names; null: all of them
+    created_at      DOUBLE PRECISION NOT NULL,
+    position        BIGINT  NOT NULL,               -- of the last event that is done with
+    most_attempts   INTEGER,
+    attempts        INTEGER NOT NULL,
+    first_failed_at DOUBLE PRECISION,
+    retry_at        DOUBLE PRECISION,
+    delivered_at    DOUBLE PRECISION,
+    problem         TEXT    NOT NULL,
+    disabled        BOOLEAN NOT NULL
+);
+
+-- Events that could not be sent. Their content is in the journal alone.
+CREATE TABLE dead_letters (
+    webhook_id TEXT    NOT NULL,
+    event_id   TEXT    NOT NULL,
+    run_id     TEXT    NOT NULL,
+    sequence   INTEGER NOT NULL,
+    type       TEXT    NOT NULL,
+    attempts   INTEGER NOT NULL,
+    reason     TEXT    NOT NULL,
+    died_at    DOUBLE PRECISION NOT NULL,
+    queued     BOOLEAN NOT NULL DEFAULT FALSE,
+    PRIMARY KEY (webhook_id, event_id)
+);
+
+CREATE INDEX dead_letters_of_run ON dead_letters (run_id);
+
+-- Each process that writes, the number of the last batch that it has committed, and what it was answered: whoever has
+-- lost the connection while a batch was on its way sends it again, and it is done once.
+CREATE TABLE writers (
+    writer  TEXT   NOT NULL PRIMARY KEY,
+    batch   BIGINT NOT NULL,
+    answers TEXT   NOT NULL,
+    at      DOUBLE PRECISION NOT NULL
+) WITH (fillfactor = 50);

@@ -1,0 +1,1 @@
+"""The store on PostgreSQL, on a real server."""

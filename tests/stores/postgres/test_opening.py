@@ -1,0 +1,136 @@
+"""Opening a database on a server: brought up to date once, or a clear word on why not."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from tests.stores.postgres.servers import of_database, tell
+from treadle.domain.errors import StoreAway, StoreError, StoreNewer, UsageError
+from treadle.stores.postgres import connection as connecting
+from treadle.stores.postgres.connection import explain, restored, shown, storable, storable_json
+from treadle.stores.postgres.database import open_database
+from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.migrating import load_functions, load_migrations, migrate
+
+
+async def ask(url: str, statement: str) -> Any:
+    connection = await connected(url, 10, {"search_path": "treadle"})
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+async def opened(url: str) -> None:
+    await (await open_database(url)).close()
+
+
+def test_an_empty_database_is_made_ours(bare: str) -> None:
+    asyncio.run(opened(bare))
+    assert asyncio.run(ask(bare, "SELECT max(version) FROM schema_versions")) == len(load_migrations())
+    assert asyncio.run(ask(bare, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")) == 0
+
+
+def test_two_that_migrate_at_once_do_it_once(bare: str) -> None:
+    async def story() -> None:
+        await asyncio.gather(*(migrate(bare) for _ in range(5)))
+
+    asyncio.run(story())
+    assert asyncio.run(ask(bare, "SELECT count(*) FROM schema_versions")) == len(load_migrations())
+
+
+def test_a_migration_that_fails_leaves_nothing(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = [*load_migrations(), "CREATE TABLE more (x INTEGER); SELECT 1 / 0"]
+    monkeypatch.setattr("treadle.stores.postgres.migrating.load_migrations", lambda: broken)
+    with pytest.raises(StoreError, match="division by zero"):
+        asyncio.run(migrate(bare))
+    assert asyncio.run(ask(bare, "SELECT count(*) FROM pg_namespace WHERE nspname = 'treadle'")) == 0
+
+
+def test_a_later_version_is_refused(url: str) -> None:
+    asyncio.run(tell(url, "INSERT INTO treadle.schema_versions VALUES (99, '')"))
+    with pytest.raises(StoreNewer, match="format 99"):
+        asyncio.run(opened(url))
+
+
+def test_functions_that_have_changed_are_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = load_functions() + "\nCREATE FUNCTION greet() RETURNS TEXT LANGUAGE sql AS $$ SELECT 'hello' $$;"
+    monkeypatch.setattr("treadle.stores.postgres.migrating.load_functions", lambda: more)
+    asyncio.run(opened(url))
+    assert asyncio.run(ask(url, "SELECT greet()")) == "hello"
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreAway, match=r"ada@127\.0\.0\.1:1/x cannot be reached.*TREADLE_DATABASE_URL"):
+        asyncio.run(opened("postgresql://ada:secret@127.0.0.1:1/x"))
+    with pytest.raises(StoreAway, match="cannot be reached"):
+        asyncio.run(opened(f"postgresql://ada@/x?host={tmp_path}"))
+
+
+def test_a_database_that_is_not_there_is_named(url: str) -> None:
+    with pytest.raises(StoreError, match="createdb nowhere"):
+        asyncio.run(opened(of_database(url, "nowhere")))
+
+
+def test_a_user_that_is_not_let_in_is_told_so(url: str) -> None:
+    nobody = urlsplit(url)._replace(netloc="nobody:secret@").geturl()
+    with pytest.raises(StoreError, match="does not let us in") as refused:
+        asyncio.run(opened(nobody))
+    assert "secret" not in str(refused.value)
+
+
+def test_a_user_without_rights_is_told_what_it_needs(bare: str) -> None:
+    asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_guest", "CREATE ROLE treadle_guest LOGIN"))
+    guest = urlsplit(bare)._replace(netloc="treadle_guest@").geturl()
+    try:
+        with pytest.raises(StoreError, match="Make it the owner"):
+            asyncio.run(opened(guest))
+    finally:
+        asyncio.run(tell(bare, "DROP ROLE treadle_guest"))
+
+
+def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connecting, "OLDEST", 99)
+    with pytest.raises(StoreError, match="needs 99 or newer"):
+        asyncio.run(opened(url))
+
+
+@pytest.mark.parametrize("url", ["postgresql://host:port/x", "postgresql://[::1/x"])
+def test_what_is_no_url_is_told_so(url: str) -> None:
+    with pytest.raises(UsageError, match="accepted: postgresql://"):
+        asyncio.run(opened(url))
+
+
+def test_a_commit_is_waited_for_whatever_the_server_is_set_to(url: str) -> None:
+    name = urlsplit(url).path.lstrip("/")
+    asyncio.run(tell(url, f"ALTER DATABASE {name} SET synchronous_commit = off"))
+
+    async def setting() -> Any:
+        connection = await connecting.connect(url)
+        try:
+            return await connection.fetchval("SHOW synchronous_commit")
+        finally:
+            await connection.close()
+
+    assert asyncio.run(setting()) == "on"
+
+
+def test_a_password_is_never_shown() -> None:
+    assert (
+        shown("postgresql://ada:p%40ss@host:5432/x?sslmode=require")
+        == "postgresql://ada@host:5432/x?sslmode=require"
+    )
+    assert shown("postgresql:///x?host=/tmp") == "postgresql:///x?host=/tmp"
+    assert shown("postgresql://host/x?password=p%40ss&a=b") == "postgresql://host/x?password=***&a=b"
+    assert "p%40ss" not in str(explain(OSError("no route"), "postgresql://ada:p%40ss@host/x"))
+
+
+@pytest.mark.parametrize("text", ["", "a\x00b", "\x1a", "\x1a0", "\x1a\x1a0\x00", "\\u0000", "\\\x00", "é"])
+def test_all_text_can_be_kept(text: str) -> None:
+    assert "\x00" not in storable(text)
+    assert restored(storable(text)) == text
+    assert msgspec.json.decode(storable_json(msgspec.json.encode([text]))) == [storable(text)]
