@@ -93,19 +93,27 @@ LANGUAGE plpgsql AS $$
 DECLARE
     bound JSONB;
     name  TEXT;
-    found RECORD;
+    found JSONB;
+    each  RECORD;
     kind_ TEXT;
 BEGIN
-    SELECT to_jsonb(s) INTO refused FROM (SELECT *, row_number() OVER () AS place FROM standing(wanted, now_)) AS s
-    WHERE s.used + s.reserved + s.wants > s.ceiling
-    ORDER BY s.used + s.wants <= s.ceiling, s.place LIMIT 1;
+    SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]') INTO found FROM standing(wanted, now_) AS s;
+    SELECT value INTO refused
+    FROM jsonb_array_elements(found) WITH ORDINALITY AS s (value, place),
+         jsonb_to_record(value) AS v (used FLOAT8, reserved FLOAT8, wants FLOAT8, ceiling FLOAT8)
+    WHERE used + reserved + wants > ceiling
+    ORDER BY used + wants <= ceiling, place LIMIT 1;  -- first what nobody's settling will change
     IF refused IS NOT NULL THEN
         RETURN;
     END IF;
-    FOR found IN SELECT * FROM standing(wanted, now_) AS s WHERE s.kind NOT IN ('steps', 'runs') LOOP
-        IF is_news(found.account, found.kind, found.ceiling, now_,
-                   found.used + CASE found.kind WHEN 'calls' THEN found.wants ELSE 0 END) THEN
-            near := coalesce(near, '[]') || to_jsonb(found);
+    FOR each IN
+        SELECT value, v.* FROM jsonb_array_elements(found) AS value,
+               jsonb_to_record(value) AS v (account TEXT, kind TEXT, used FLOAT8, wants FLOAT8, ceiling FLOAT8)
+        WHERE v.kind NOT IN ('steps', 'runs')  -- which the run itself tells of, where its agent wants that
+    LOOP
+        IF is_news(each.account, each.kind, each.ceiling, now_,
+                   each.used + CASE each.kind WHEN 'calls' THEN each.wants ELSE 0 END) THEN
+            near := coalesce(near, '[]') || jsonb_build_array(each.value);
         END IF;
     END LOOP;
     FOR bound IN SELECT value FROM jsonb_array_elements(wanted->'accounts') LOOP
@@ -138,8 +146,8 @@ $$;
 CREATE OR REPLACE FUNCTION is_news(account_ TEXT, kind_ TEXT, ceiling_ FLOAT8, now_ FLOAT8, used_ FLOAT8)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
-    told   warnings;
-    window_ FLOAT8 := CASE kind_ WHEN 'tokens' THEN 3600 WHEN 'calls' THEN 60 ELSE 'infinity' END;
+    told    warnings;
+    window_ FLOAT8 := CASE kind_ WHEN 'tokens' THEN 3600 WHEN 'calls' THEN 60 ELSE 'infinity'::FLOAT8 END;
 BEGIN
     IF used_ < ceiling_ * 0.8 THEN
         RETURN FALSE;

@@ -1,13 +1,13 @@
 -- What is written beside events of a run, so that lists need not read journals: by the name in `as`.
-CREATE OR REPLACE FUNCTION project(run_ BIGINT, session_id_ TEXT, beside JSONB) RETURNS VOID LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION project(run_ BIGINT, session_id_ TEXT, beside JSONB, now_ FLOAT8)
+RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     each JSONB;
 BEGIN
     FOR each IN SELECT value FROM jsonb_array_elements(beside) LOOP
         CASE each->>'as'
         WHEN 'settled' THEN
-            PERFORM settle(run_, (each->>'tokens')::BIGINT, (each->>'cost')::FLOAT8, (each->>'credits')::FLOAT8,
-                           (each->>'at')::FLOAT8);
+            PERFORM settle(run_, (each->>'tokens')::BIGINT, (each->>'cost')::FLOAT8, (each->>'credits')::FLOAT8, now_);
         WHEN 'requested' THEN
             INSERT INTO approvals (approval_id, run, call_id, tool, arguments, reason, pattern, requested_at, expires_at)
             VALUES (each->>'approval_id', run_, each->>'call_id', each->>'tool', each->>'arguments', each->>'reason',

@@ -34,7 +34,7 @@ BEGIN
     RETURNING id INTO run;
     answer := '{}'; first := 1; events := op->'events';
     IF op ? 'beside' THEN
-        PERFORM project(run, op->>'session', op->'beside');
+        PERFORM project(run, op->>'session', op->'beside', now_);
     END IF;
 END $$;
 
@@ -69,7 +69,7 @@ BEGIN
     UPDATE runs SET sequence = first, wake_at = 0 WHERE id = found.id;
     INSERT INTO deliveries (run, key, sequence) VALUES (found.id, op->>'key', first);
     IF op ? 'beside' THEN
-        PERFORM project(run, found.session_id, op->'beside');
+        PERFORM project(run, found.session_id, op->'beside', now_);
     END IF;
     answer := answer || jsonb_build_object('sequence', first, 'new', TRUE);
 END $$;
@@ -108,6 +108,7 @@ DECLARE
     facts    INTEGER := op->'facts';
     intents  INTEGER := op->'intents';
     accepted BOOLEAN;
+    given    RECORD;
     extra    JSONB;
     refused_ JSONB;
     near_    JSONB;
@@ -130,7 +131,7 @@ BEGIN
     accepted := found.sequence <= (op->'seen')::BIGINT;
     run := found.id; first := found.sequence + 1;
     IF op ? 'beside_facts' THEN  -- what they settle is free for what is reserved now
-        PERFORM project(run, found.session_id, op->'beside_facts');
+        PERFORM project(run, found.session_id, op->'beside_facts', now_);
     END IF;
     IF accepted AND op ? 'reserve' THEN
         SELECT r.refused, r.near INTO refused_, near_ FROM reserve(run, op->'reserve', now_) AS r;
@@ -140,13 +141,14 @@ BEGIN
     IF accepted THEN
         events := facts + intents;
         IF op ? 'beside' THEN
-            PERFORM project(run, found.session_id, op->'beside');
+            PERFORM project(run, found.session_id, op->'beside', now_);
         END IF;
         IF op ? 'usage' THEN
             found.counted := found.sequence + events;
         END IF;
         IF op ? 'release' THEN
-            SELECT l.found, l.woken INTO found, extra FROM let_go(found, op->'release', said_, now_) AS l;
+            given := let_go(found, op->'release', said_, now_);
+            found := given.found; extra := given.woken;
         ELSIF intents > 0 AND found.status <> 'running' THEN
             found.status := 'running'; found.waiting_for := NULL;
         END IF;

@@ -1,0 +1,264 @@
+"""One writer for all runs of a process: whatever is ready is committed together, in one transaction and one round
+trip, and the next batch is sent as soon as the one before is committed.
+
+An operation that is refused fails alone; the rest of its batch commits. When the server is away, or keeps us
+waiting, work under way waits and new work is refused after a while. A batch of which nobody knows whether it was
+committed, because the connection was lost meanwhile, is sent again as it was: the database knows it by its number,
+does it once, and answers what it had answered."""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from treadle.domain.errors import StoreError, StoreFull, StoreLost, TreadleError
+from treadle.domain.identity import Instant
+from treadle.stores.postgres.connection import (
+    AGAIN_STATES,
+    FAILURES,
+    STATEMENT_SECONDS,
+    explain,
+    is_gone,
+    is_passing,
+    shown,
+    state_of,
+)
+from treadle.stores.postgres.connection import SQL as STATEMENTS
+from treadle.stores.postgres.database import FIRST_PAUSE, LONGEST_PAUSE, PATIENCE, Database
+from treadle.stores.postgres.driver import Connection
+from treadle.stores.postgres.operations import Answer, Operation, arguments, decode_answers
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+MOST_OPERATIONS, MOST_BYTES = 256, 4 * 2**20
+"""In one batch. More wait for the next one; a single one may be larger."""
+NO_SUCH_WRITER, BEHIND = "TR001", "TR002"
+"""What `write_all` raises."""
+WATCH_SECONDS = 0.25
+
+
+@dataclass(slots=True)
+class Item:
+    """One operation on its way."""
+
+    operation: Operation
+    then: Callable[[Answer], Any]
+    patient: bool
+    future: "asyncio.Future[Any]"
+    until: float
+    """When somebody who is not patient is told that it takes too long."""
+
+    def settle(self, answer: Answer) -> None:
+        """Tell the world, then the caller. A caller that has gone away changes nothing: it is committed."""
+        try:
+            result = self.then(answer)
+        except TreadleError as refusal:
+            self.fail(refusal)
+        else:
+            if not self.future.done():
+                self.future.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Writer:
+    """The writer of one process. `now` is the time that the database goes by; None: its own."""
+
+    def __init__(
+        self,
+        database: Database,
+        on_lost: Callable[[StoreLost], None],
+        now: Callable[[], Instant | None] = lambda: None,
+    ) -> None:
+        self._database = database
+        self._on_lost = on_lost
+        self.now = now
+        self._loop = asyncio.get_running_loop()
+        self._name = uuid.uuid4().hex
+        self._number = 0
+        """Of the last batch that was committed."""
+        self._connection: Connection | None = None
+        self._registered = False
+        self._queue: deque[Item] = deque()
+        self._under_way: Sequence[Item] = ()
+        self._serving: asyncio.Task[None] | None = None
+        self._watching: asyncio.TimerHandle | None = None
+        self._trouble: StoreError | None = None
+        self._lost: StoreLost | None = None
+        self._closing = False
+
+    def write(
+        self, operation: Operation, then: Callable[[Answer], Result], patient: bool
+    ) -> "asyncio.Future[Result]":
+        """Do this in the next batch; after its commit call `then`, on the event loop and in the order of commits.
+        It makes the result of the answer, or raises what the caller is to be told."""
+        future: asyncio.Future[Result] = self._loop.create_future()
+        if self._lost is not None:
+            future.set_exception(self._lost)
+        elif self._closing:
+            future.set_exception(StoreError(f"The database {shown(self._database.url)} has been closed."))
+        else:
+            self._queue.append(Item(operation, then, patient, future, self._loop.time() + PATIENCE))
+            if self._serving is None:
+                self._serving = self._loop.create_task(self._serve())
+        return future
+
+    async def close(self) -> None:
+        """Commit what is on its way, unless the server is away, and leave."""
+        self._closing = True
+        if self._serving is not None:
+            await self._serving
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._connection is not None:
+            with contextlib.suppress(*FAILURES):
+                await self._connection.execute(STATEMENTS["forget_writer"], self._name, timeout=1)
+            with contextlib.suppress(*FAILURES):
+                await self._connection.close(timeout=1)
+            self._drop()
+
+    async def _serve(self) -> None:
+        try:
+            while self._queue:
+                self._under_way = self._take()
+                await self._commit(self._under_way)
+                self._under_way = ()
+        except BaseException as error:
+            self._lose(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._serving = None
+
+    def _take(self) -> list[Item]:
+        items, size = list[Item](), 0
+        while self._queue and len(items) < MOST_OPERATIONS:
+            operation = self._queue[0].operation
+            size += len(operation.said or b"") + sum([len(made.raw) for made in operation.drafts])
+            if items and size > MOST_BYTES:
+                break
+            item = self._queue.popleft()
+            if not (item.future.done() and not item.patient):  # whom it took too long
+                items.append(item)
+        return items
+
+    async def _commit(self, items: Sequence[Item]) -> None:
+        """Do all of it in one transaction, whatever it takes. Work that cannot be stored fails alone."""
+        prepared, in_doubt, pause = self._prepared(items), False, FIRST_PAUSE
+        while items:
+            try:
+                answers = await self._send(prepared)
+            except StoreError as error:  # there is no connection to be had
+                self._worry(error)
+            except FAILURES as error:
+                if is_gone(error):
+                    in_doubt = True
+                    self._drop()
+                elif not is_passing(error):
+                    return await self._fail_alone(items, error)
+                if state_of(error) not in AGAIN_STATES:
+                    self._worry(error)
+            else:
+                return self._settle(items, answers)
+            if self._closing:
+                return self._fail(items, self._trouble or StoreError("The database was closed meanwhile."))
+            if not in_doubt:  # whoever was told that it takes too long shall not be surprised later
+                items = [item for item in items if item.patient or not item.future.done()]
+                prepared = self._prepared(items)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        return None
+
+    def _settle(self, items: Sequence[Item], answers: str) -> None:
+        self._trouble = None
+        for item, answer in zip(items, decode_answers(answers), strict=True):
+            item.settle(answer)
+
+    def _prepared(self, items: Sequence[Item]) -> tuple[Any, ...]:
+        return arguments([item.operation for item in items], self.now())
+
+    async def _send(self, prepared: tuple[Any, ...]) -> str:
+        """The answers to a batch."""
+        connection = self._connection
+        if connection is None or connection.is_closed():
+            connection = self._connection = await self._database.connect()
+        self._watch()
+        if not self._registered:
+            await connection.execute(STATEMENTS["register_writer"], self._name, self._number)
+            self._registered = True
+        sent = (self._name, self._number + 1, *prepared)
+        answers = await connection.fetchval(STATEMENTS["write_all"], *sent, timeout=STATEMENT_SECONDS + 5)
+        self._number += 1
+        return answers
+
+    async def _fail_alone(self, items: Sequence[Item], error: BaseException) -> None:
+        """A batch was given up for something in it. Do the rest, one by one."""
+        if state_of(error) == NO_SUCH_WRITER:  # it was forgotten, as one that has long been silent
+            self._registered = False
+            return await self._commit(items)
+        if state_of(error) == BEHIND:
+            raise error
+        if len(items) > 1:
+            for item in items:
+                await self._commit([item])
+        else:
+            items[0].fail(explain(error, self._database.url))
+        return None
+
+    # ── Trouble ──
+
+    def _worry(self, error: BaseException) -> None:
+        """The server is away, or slow, or full. New work is refused if there is no room for it, and after a while
+        in any case."""
+        reason = explain(error, self._database.url)
+        if self._trouble is None:
+            logger.warning("%s", reason)
+        self._trouble = reason
+        if isinstance(reason, StoreFull):
+            self._refuse(lambda _: True)
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._watching is None:
+            self._watching = self._loop.call_later(WATCH_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._watching = None
+        now = self._loop.time()
+        self._refuse(lambda item: item.until <= now)
+        if self._under_way or self._queue:
+            self._watch()
+
+    def _refuse(self, chosen: Callable[[Item], bool]) -> None:
+        late = StoreError(f"{shown(self._database.url)} has not answered for {PATIENCE:.0f} s. Try again later.")
+        for item in (*self._under_way, *self._queue):
+            if not item.patient and chosen(item):
+                item.fail(self._trouble or late)
+
+    def _lose(self, error: BaseException) -> None:
+        """What was committed is not known any more, or is not what was acknowledged: nothing may go on."""
+        lost = self._lost = StoreLost(
+            f"A write to {shown(self._database.url)} could not be made durable ({error}). The engine has stopped; "
+            "start it again and it goes on from what is in the database."
+        )
+        self._fail((*self._under_way, *self._queue), lost)
+        self._queue.clear()
+        self._under_way = ()
+        self._on_lost(lost)
+
+    def _fail(self, items: Sequence[Item], error: BaseException) -> None:
+        for item in items:
+            item.fail(error)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

@@ -1,0 +1,307 @@
+"""The journal and the wakes on PostgreSQL: the verbs of the domain, each a part of the next batch."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from treadle.domain.envelope import Draft, Event, Origin
+from treadle.domain.errors import Fenced, InvalidState, NotClaimable
+from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
+from treadle.domain.identity import RunId
+from treadle.domain.messages import Message
+from treadle.ports.clock import Clock
+from treadle.ports.journal import (
+    LEASE_SECONDS,
+    Advance,
+    Advanced,
+    Claim,
+    NewRun,
+    Publisher,
+    Release,
+    SessionFacts,
+    Tell,
+)
+from treadle.stores.counting import payer_of
+from treadle.stores.postgres.batching import Writer
+from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.operations import (
+    Answer,
+    Op,
+    Operation,
+    encoded,
+    gone,
+    origin_of,
+    session_deleted,
+)
+from treadle.stores.postgres.payers import Held, is_counted
+from treadle.stores.postgres.projections import beside
+from treadle.stores.postgres.runs import PostgresRuns, event_of
+
+ALL = 2**31 - 1
+"""For a limit: none."""
+_encode = msgspec.json.Encoder().encode
+_decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
+
+
+class PostgresJournal(PostgresRuns):
+    """Implements `Journal`, `Wakes` and `Runs`."""
+
+    def __init__(self, database: Database, writer: Writer, publisher: Publisher, clock: Clock) -> None:
+        super().__init__(database)
+        self._writer = writer
+        self._publisher = publisher
+        self._clock = clock
+        self._held: dict[RunId, Held] = {}
+
+    # ── Submitting ──
+
+    async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
+        new = NewRun(origin, tuple(events))
+        operation = Operation(
+            encoded(_begins(new, key)),
+            new.events,
+            sessions=(origin.session_id,),
+            keys=() if key is None else (key,),
+        )
+        return await self._writer.write(operation, partial(self._submitted, new), patient=False)
+
+    def _submitted(self, new: NewRun, answer: Answer) -> RunId:
+        if answer.buried is not None:
+            raise session_deleted(answer.buried)
+        if answer.existing is not None:
+            return RunId(answer.existing)
+        self._publish_begun(new)
+        return new.origin.run_id
+
+    def _publish_begun(self, new: NewRun) -> None:
+        self._publisher.committed(new.origin, 1, new.events)
+        self._publisher.wake(new.origin.run_id, self._clock.now())
+
+    # ── Owning ──
+
+    async def claim(self, run_id: RunId, worker: str) -> Claim:
+        header = {"do": "claim", "run": run_id, "worker": worker, "lease": LEASE_SECONDS}
+        operation = Operation(encoded(header), (), runs=(run_id,), turns=(run_id,), settling=(run_id,))
+        answer = await self._writer.write(operation, partial(_claimed, run_id), patient=True)
+        assert answer.origin is not None
+        origin = origin_of(answer.origin)
+        found = await self._database.rows("events_of_run", run_id, 0, ALL, patient=True)
+        events = [tuple(row)[5:] for row in found]
+        self._held[run_id] = Held(origin, payer_of(events, answer.counted))
+        facts = None
+        if answer.last is not None:
+            facts = await self._database.row("session_facts", origin.session_id, answer.last, patient=True)
+        return Claim(
+            origin,
+            answer.epoch,
+            tuple([event_of(origin, record) for record in events]),
+            answer.recovering,
+            _session(facts),
+        )
+
+    async def _hold(self, run_id: RunId) -> Held:
+        """A run that is owned here and was not heard of, or was forgotten when something of it was refused."""
+        found = await self._database.rows("events_of_run", run_id, 0, ALL, patient=True)
+        if not found:
+            raise await self._unknown(run_id)
+        rows = [tuple(row) for row in found]
+        events = [row[5:] for row in rows if row[5] is not None]
+        held = self._held[run_id] = Held(Origin(*rows[0][:4]), payer_of(events, rows[0][4]))
+        return held
+
+    # ── Advancing ──
+
+    async def advance(self, advance: Advance) -> Advanced:
+        held = self._held.get(advance.run_id)
+        if held is None and (advance.release or is_counted(advance.facts) or is_counted(advance.intents)):
+            held = await self._hold(advance.run_id)
+        operation = _advances(advance, held)
+        answer = await self._writer.write(operation, partial(self._advanced, advance, held), True)
+        delivered: tuple[Event, ...] = ()
+        if answer.before > advance.seen:
+            limit = answer.before - advance.seen
+            found = await self._database.rows("events_of_run", advance.run_id, advance.seen, limit, patient=True)
+            delivered = tuple([event_of(Origin(*tuple(row)[:4]), tuple(row)[5:]) for row in found])
+        return Advanced(
+            answer.accepted,
+            delivered,
+            answer.sequence or 0,
+            None if answer.refused is None else answer.refused.short(),
+            tuple([near.short() for near in answer.near]),
+        )
+
+    def _advanced(self, advance: Advance, held: Held | None, answer: Answer) -> Answer:
+        """Tell of what was committed; keep what is known of the run only where all of it was taken."""
+        if not answer.accepted or advance.release is not None:
+            self._held.pop(advance.run_id, None)
+        if answer.gone is not None:
+            raise gone(advance.run_id, answer.gone)
+        if answer.fenced is not None:
+            raise Fenced(
+                f"{advance.run_id} is in other hands: epoch {answer.fenced}, not {advance.epoch}."
+                if answer.fenced != advance.epoch
+                else f"{advance.run_id} was let go of in epoch {advance.epoch}."
+            )
+        if answer.buried is not None:
+            raise session_deleted(answer.buried)
+        assert answer.sequence is not None
+        origin = held.origin if held is not None else origin_of(answer.origin or ("", "", "", None))
+        drafts = advance.facts + advance.intents if answer.accepted else advance.facts
+        self._publisher.committed(origin, answer.sequence - len(drafts) + 1, drafts)
+        if answer.woken is not None:
+            run_id, at = answer.woken
+            self._publisher.wake(RunId(run_id), self._clock.now() if at is None else at)
+        if answer.accepted:
+            for new in advance.begin:
+                self._publish_begun(new)
+            for tell, told in zip(advance.tell, answer.told, strict=True):
+                self._publish_delivered(tell.run_id, tell.event, told)
+        return answer
+
+    # ── Delivering ──
+
+    async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
+        operation = Operation(encoded(_delivers(Tell(run_id, event, key))), (event,), runs=(run_id,))
+        return await self._writer.write(operation, partial(self._delivered, run_id, event), patient=False)
+
+    def _delivered(self, run_id: RunId, event: Draft, answer: Answer) -> int | None:
+        if answer.gone is not None:
+            raise gone(run_id, answer.gone)
+        if answer.closed:
+            assert isinstance(event.data, ApprovalDecided)
+            raise InvalidState(f"{event.data.approval_id} is no longer open.")
+        self._publish_delivered(run_id, event, answer)
+        return answer.sequence
+
+    def _publish_delivered(self, run_id: RunId, event: Draft, answer: Answer) -> None:
+        if answer.new and answer.sequence is not None and answer.origin is not None:
+            self._publisher.committed(origin_of(answer.origin), answer.sequence, (event,))
+            self._publisher.delivered(run_id)
+            self._publisher.wake(run_id, self._clock.now())
+
+    # ── Reading ──
+
+    async def history(self, run_id: RunId) -> Sequence[Message]:
+        found = await self._database.rows("said_before", run_id)
+        if not found:
+            raise await self._unknown(run_id)
+        return tuple([message for row in found if row[0] is not None for message in _decode_said(row[0])])
+
+    async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
+        found = [tuple(row) for row in await self._database.rows("events_of_run", run_id, min(after, ALL), limit)]
+        if not found:
+            raise await self._unknown(run_id)
+        origin = Origin(*found[0][:4])
+        return [event_of(origin, row[5:]) for row in found if row[5] is not None]
+
+    # ── Wakes ──
+
+    async def runnable(self, limit: int = 100) -> Sequence[RunId]:
+        found = await self._database.rows("runnable", self._writer.now(), limit)
+        return [RunId(row[0]) for row in found]
+
+    async def renew(self, worker: str) -> Sequence[RunId]:
+        found = await self._database.rows("renew", worker, self._writer.now(), LEASE_SECONDS, patient=True)
+        return [RunId(row[0]) for row in found]
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._database.close()
+
+
+def _claimed(run_id: RunId, answer: Answer) -> Answer:
+    if answer.gone is not None:
+        raise gone(run_id, answer.gone)
+    if answer.not_claimable is not None:
+        raise NotClaimable(f"{run_id} {answer.not_claimable}.")
+    return answer
+
+
+def _begins(new: NewRun, key: str | None = None) -> Op:
+    origin = new.origin
+    header: Op = {
+        "do": "submit",
+        "run": origin.run_id,
+        "session": origin.session_id,
+        "agent": origin.agent_id,
+        "parent": origin.parent_run_id,
+        "key": key,
+        "events": len(new.events),
+    }
+    if projected := beside(new.events):
+        header["beside"] = projected
+    return header
+
+
+def _delivers(tell: Tell) -> Op:
+    header: Op = {"do": "deliver", "run": tell.run_id, "key": tell.key, "events": 1}
+    if isinstance(tell.event.data, ApprovalDecided):
+        header["approval"] = tell.event.data.approval_id
+    if projected := beside((tell.event,)):
+        header["beside"] = projected
+    return header
+
+
+def _advances(advance: Advance, held: Held | None) -> Operation:
+    run_id, release, reserve = advance.run_id, advance.release, advance.reserve
+    facts, intents = len(advance.facts), len(advance.intents)
+    header: Op = {
+        "do": "advance",
+        "run": run_id,
+        "epoch": advance.epoch,
+        "seen": advance.seen,
+        "facts": facts,
+        "intents": intents,
+        "events": facts + intents,
+    }
+    operation = Operation(b"", advance.facts + advance.intents, runs=(run_id,))
+    if held is None:
+        header["whose"] = True
+        of_facts, of_intents = beside(advance.facts), beside(advance.intents)
+    else:
+        of_facts, of_intents = held.count(advance.facts), held.count(advance.intents)
+        if (operation.drafts and held.payer.is_due(operation.drafts[-1].timestamp)) or release is not None:
+            header["usage"] = held.used()
+        if held.payer.is_bounded:
+            operation.settling = (run_id,)
+    if of_facts:
+        header["beside_facts"] = of_facts
+    if of_intents:
+        header["beside"] = of_intents
+    if reserve is not None:
+        header["reserve"] = reserve
+        operation.accounts = [ceilings.account for ceilings in reserve.accounts]
+    if release is not None:
+        header["release"] = _lets_go(operation, run_id, release)
+    if advance.begin or advance.tell:
+        header["begin"], header["tell"] = (
+            [_begins(new) for new in advance.begin],
+            list(map(_delivers, advance.tell)),
+        )
+        operation.sessions = [new.origin.session_id for new in advance.begin]
+        operation.runs = (run_id, *(tell.run_id for tell in advance.tell))
+        more = [new.events for new in advance.begin] + [(tell.event,) for tell in advance.tell]
+        operation.drafts = [*operation.drafts, *(made for events in more for made in events)]
+    operation.header = encoded(header)
+    return operation
+
+
+def _lets_go(operation: Operation, run_id: RunId, release: Release) -> Op:
+    last = operation.drafts[-1].data if operation.drafts else None
+    if not isinstance(last, RunEnd):
+        return {"waiting_for": release.waiting_for, "wake_at": release.wake_at}
+    operation.turns = operation.ends = (run_id,)
+    operation.said = _encode(release.said or ())
+    return {"status": last.status, "outcome": last.outcome, "whole": release.whole}
+
+
+def _session(facts: Row | None) -> SessionFacts:
+    if facts is None:
+        return SessionFacts()
+    workspace, notes, last, segment_id, parent, reason, messages, opened_at = facts
+    opened = None if segment_id is None else SegmentOpened(segment_id, parent, reason, messages)
+    kept = None if workspace is None else (restored(workspace), restored(notes))
+    return SessionFacts(opened, opened_at or 0.0, kept, last)

@@ -1,0 +1,76 @@
+"""Looking runs up on PostgreSQL, and all that they go through."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.domain.envelope import Event, Origin, decode_data
+from treadle.domain.errors import UnknownRun
+from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
+from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.operations import gone
+
+
+class PostgresRuns:
+    """Implements `ports.journal.Runs`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def record(self, run_id: RunId) -> RunRecord:
+        found = await self._database.row("record", run_id)
+        if found is None:
+            raise await self._unknown(run_id)
+        return run_record(found)
+
+    async def _unknown(self, run_id: RunId) -> UnknownRun:
+        grave = await self._database.row("grave_of_run", run_id)
+        return gone(run_id, (None, None, None) if grave is None else (grave[0], grave[1], grave[2]))
+
+    async def find(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
+        found = await self._database.rows(
+            "find_runs",
+            None if wanted.agents is None else list(wanted.agents),
+            wanted.session_id,
+            wanted.parent_run_id,
+            wanted.status,
+            wanted.outcome,
+            wanted.before,
+            wanted.unfinished,
+            limit,
+        )
+        return [run_record(row) for row in found]
+
+    async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
+        return [run_record(row) for row in await self._database.rows("unfinished", session_id)]
+
+    async def position(self) -> int:
+        found = await self._database.row("feed_position")
+        return 0 if found is None else int(found[0])
+
+    async def after(self, position: int, agents: Sequence[str] | None = None, limit: int = 500) -> Sequence[Placed]:
+        names = None if agents is None else list(agents)
+        rows = map(tuple, await self._database.rows("feed", position, names, limit))
+        return [Placed(row[0], event_of(Origin(*row[1:5]), row[5:])) for row in rows]
+
+    async def submitted(self, key: str) -> RunId | None:
+        found = await self._database.row("submitted", key)
+        return None if found is None else RunId(found[0])
+
+    async def agent(self, name: str, proposed: AgentId) -> AgentId:
+        while (found := await self._database.row("agent", name, proposed)) is None:
+            pass  # somebody else has made it since the statement began
+        return AgentId(found[0])
+
+
+def event_of(origin: Origin, record: tuple[Any, ...]) -> Event:
+    sequence, event_id, timestamp, type_, version, raw = record
+    return Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
+
+
+def run_record(row: Row) -> RunRecord:
+    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, sequence, agent = row
+    origin = Origin(run_id, session_id, agent_id, parent)
+    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, restored(agent))

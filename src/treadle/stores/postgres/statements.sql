@@ -1,0 +1,87 @@
+-- name: write_all
+SELECT write_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+
+-- name: register_writer
+WITH old AS (DELETE FROM writers WHERE at < extract(epoch FROM clock_timestamp()) - 604800)
+INSERT INTO writers (writer, batch, answers, at) VALUES ($1, $2, '[]', extract(epoch FROM clock_timestamp()))
+ON CONFLICT (writer) DO NOTHING;
+
+-- name: forget_writer
+DELETE FROM writers WHERE writer = $1;
+
+-- name: events_of_run
+SELECT r.run_id, r.session_id, r.agent_id, r.parent_run_id, r.counted,
+       e.sequence, e.event_id, e.timestamp, e.type, e.version, e.data
+FROM runs AS r LEFT JOIN LATERAL (
+    SELECT * FROM events WHERE run = r.id AND sequence > $2 ORDER BY sequence LIMIT $3
+) AS e ON TRUE
+WHERE r.run_id = $1 ORDER BY e.sequence;
+
+-- name: grave_of_run
+SELECT session_id, deleted_at, deleted_by FROM deleted_runs JOIN deleted_sessions USING (session_id) WHERE run_id = $1;
+
+-- name: session_facts
+SELECT workspace, notes, r.run_id, segment_id, parent, reason, messages, opened_at
+FROM runs AS r LEFT JOIN session_notes AS n ON n.session_id = $1
+     LEFT JOIN (SELECT * FROM segments WHERE session_id = $1 ORDER BY id DESC LIMIT 1) AS s ON TRUE
+WHERE r.id = $2;
+
+-- name: said_before
+SELECT said.messages FROM runs LEFT JOIN said ON said.session_id = runs.session_id AND said.run < runs.id
+     AND said.run >= coalesce((SELECT max(whole.run) FROM said AS whole
+                               WHERE whole.session_id = runs.session_id AND whole.run < runs.id AND whole.whole), 0)
+WHERE runs.run_id = $1 ORDER BY said.run;
+
+-- name: runnable
+SELECT run_id FROM runs AS due
+WHERE ((worker IS NULL AND wake_at <= coalesce($1, extract(epoch FROM clock_timestamp())))
+       OR (worker IS NOT NULL AND lease_until <= coalesce($1, extract(epoch FROM clock_timestamp()))))
+  AND outcome IS NULL
+  AND NOT EXISTS (
+      SELECT 1 FROM runs AS earlier
+      WHERE earlier.session_id = due.session_id AND earlier.outcome IS NULL AND earlier.id < due.id)
+ORDER BY id LIMIT $2;
+
+-- name: renew
+WITH ours AS (SELECT id FROM runs WHERE worker = $1 ORDER BY id FOR NO KEY UPDATE)
+UPDATE runs SET lease_until = coalesce($2, extract(epoch FROM clock_timestamp())) + $3
+FROM ours WHERE runs.id = ours.id RETURNING run_id;
+
+-- name: record
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
+       coalesce(name, '')
+FROM runs LEFT JOIN agents USING (agent_id) WHERE run_id = $1;
+
+-- name: find_runs
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
+       coalesce(name, '')
+FROM runs LEFT JOIN agents USING (agent_id)
+WHERE ($1::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($1)))
+  AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
+  AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
+  AND ($6::TEXT IS NULL OR id < (SELECT id FROM runs WHERE run_id = $6)) AND (NOT $7::BOOLEAN OR outcome IS NULL)
+ORDER BY id DESC LIMIT $8;
+
+-- name: unfinished
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
+       coalesce(name, '')
+FROM runs LEFT JOIN agents USING (agent_id)
+WHERE outcome IS NULL AND ($1::TEXT IS NULL OR session_id = $1) ORDER BY id;
+
+-- name: feed_position
+SELECT feed_position();
+
+-- name: feed
+SELECT * FROM feed($1, $2, $3);
+
+-- name: submitted
+SELECT run_id FROM runs WHERE submission_key = $1
+UNION ALL
+SELECT runs.run_id FROM deliveries JOIN runs ON runs.id = deliveries.run WHERE deliveries.key = $1
+LIMIT 1;
+
+-- name: agent
+WITH made AS (
+    INSERT INTO agents (agent_id, name) VALUES ($2, $1) ON CONFLICT (name) DO NOTHING RETURNING agent_id
+)
+SELECT agent_id FROM made UNION ALL SELECT agent_id FROM agents WHERE name = $1 LIMIT 1;

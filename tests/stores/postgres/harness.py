@@ -1,0 +1,37 @@
+"""How the store is opened for the conformance checks, and for tests of its own."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from treadle.ports.clock import Clock
+from treadle.ports.journal import Publisher
+from treadle.stores.postgres.batching import Writer
+from treadle.stores.postgres.database import Database, open_database
+from treadle.stores.postgres.journal import PostgresJournal
+from treadle.testing.conformance.store import Store
+
+
+@asynccontextmanager
+async def opened(
+    url: str, publisher: Publisher, clock: Clock
+) -> AsyncGenerator[tuple[PostgresJournal, Database, Writer], None]:
+    """The journal as one process has it, by this clock."""
+    database = await open_database(url)
+    writer = Writer(database, publisher.lost, clock.now)
+    journal = PostgresJournal(database, writer, publisher, clock)
+    try:
+        yield journal, database, writer
+    finally:
+        await journal.close()
+
+
+class OnServer:
+    """PostgreSQL, with a pool and a writer for each process. Implements `StoreHarness`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @asynccontextmanager
+    async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[Store, None]:
+        async with opened(self._url, publisher, clock) as (journal, _, _):
+            yield journal

@@ -1,0 +1,18 @@
+"""The store on PostgreSQL keeps the contracts that Treadle publishes."""
+
+import asyncio
+
+import pytest
+
+from tests.stores.postgres.harness import OnServer
+from tests.testing.test_conformance import STORE_CHECKS, named
+from treadle.testing.conformance.store import StoreCheck
+
+
+@pytest.mark.parametrize("check", named(STORE_CHECKS))
+def test_postgresql(check: StoreCheck, url: str) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await check(OnServer(url))
+
+    asyncio.run(bounded())
