@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import apsw
 import pytest
@@ -33,7 +33,7 @@ from treadle.domain.identity import AgentId, EventId, TokenId
 from treadle.domain.messages import Text, user
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, Usage
-from treadle.ports.accounts import Ceilings, Reserve, UsageFilter, Used
+from treadle.ports.accounts import Accounts, AgentStates, Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance, Claim, Release
 from treadle.service.usage import UsageQuery, summed_up, usage
 from treadle.stores.counting import LONGEST
@@ -52,10 +52,14 @@ ACCOUNTING = ("accounts", "windows", "reservations", "warnings")
 DAY = 86_400
 
 
+class Books(Accounts, AgentStates, Protocol):
+    """What a store of accounts implements."""
+
+
 class Desk(Process):
     """A process, with its accounts and with what its connection was told to do."""
 
-    accounts: SqliteAccounts
+    accounts: Books
     statements: list[str]
 
     async def begun(self, agent: AgentSpec = FREE, token: str | None = None, rate: float = 1.0) -> Claim:

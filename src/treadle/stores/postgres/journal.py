@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 
 from treadle.domain.envelope import Draft, Event, Origin
-from treadle.domain.errors import Fenced, InvalidState, NotClaimable
+from treadle.domain.errors import Fenced, InvalidState, NotClaimable, StoreError
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
 from treadle.domain.identity import RunId
 from treadle.domain.messages import Message
@@ -119,7 +119,11 @@ class PostgresJournal(PostgresRuns):
         if held is None and (advance.release or is_counted(advance.facts) or is_counted(advance.intents)):
             held = await self._hold(advance.run_id)
         operation = _advances(advance, held)
-        answer = await self._writer.write(operation, partial(self._advanced, advance, held), True)
+        try:
+            answer = await self._writer.write(operation, partial(self._advanced, advance, held), True)
+        except StoreError:
+            self._held.pop(advance.run_id, None)  # what was counted never happened
+            raise
         delivered: tuple[Event, ...] = ()
         if answer.before > advance.seen:
             limit = answer.before - advance.seen

@@ -1,0 +1,62 @@
+"""What was used, on PostgreSQL: by account, and by agent, token, model and day; and which agents may be used."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.domain.identity import Instant, TokenId
+from treadle.ports.accounts import (
+    ALL_USAGE,
+    AgentState,
+    Balance,
+    Ceilings,
+    Reserve,
+    Short,
+    UsageFilter,
+    Used,
+)
+from treadle.stores.postgres.connection import restored, storable_json
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.operations import Standing
+
+
+class PostgresAccounts:
+    """Implements `Accounts` and `AgentStates`. `now` is the time that the database goes by; None: its own."""
+
+    def __init__(self, database: Database, now: Callable[[], Instant | None] = lambda: None) -> None:
+        self._database = database
+        self._now = now
+
+    async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
+        wanted = Reserve(tuple(accounts), tokens=1)  # it is only asked where that would count
+        header = storable_json(msgspec.json.encode(wanted)).decode()
+        for row in await self._database.rows("standing", header, self._now()):
+            account, kind, ceiling, used, reserved, wants, buckets = row
+            if used >= ceiling:
+                pairs = None if buckets is None else msgspec.json.decode(buckets, type=tuple[tuple[int, int], ...])
+                return Standing(restored(account), kind, ceiling, used, reserved, wants, pairs).short()
+        return None
+
+    async def balance(self, account: str) -> Balance:
+        found = await self._database.row("balance", account, self._now())
+        assert found is not None, "an aggregate always answers"
+        cost, credits, used, reserved_cost, reserved_credits, reserved_tokens = found
+        return Balance(account, cost, credits, int(used), reserved_cost, reserved_credits, reserved_tokens)
+
+    async def usage(self, wanted: UsageFilter = ALL_USAGE) -> Sequence[Used]:
+        agents = None if wanted.agents is None else list(wanted.agents)
+        found = await self._database.rows("usage", agents, wanted.since, wanted.until)
+        return [_used(*row) for row in found]
+
+    async def state(self, agent: str) -> AgentState:
+        """Read each time: any process may change it."""
+        found = await self._database.row("agent_state", agent)
+        return "running" if found is None else found[0]
+
+    async def set_state(self, agent: str, state: AgentState) -> bool:
+        return await self._database.row("set_agent_state", agent, state) is not None
+
+
+def _used(agent: str, token: str, model: str, day: int, *sums: Any) -> Used:
+    return Used(restored(agent), TokenId(restored(token)) if token else None, restored(model), day, *sums)

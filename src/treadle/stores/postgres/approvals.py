@@ -1,0 +1,46 @@
+"""Approvals and what was granted with them, on PostgreSQL."""
+
+from collections.abc import Sequence
+
+from treadle.domain.envelope import Origin
+from treadle.domain.errors import UnknownApproval
+from treadle.domain.identity import ApprovalId, RunId, SessionId
+from treadle.ports.approvals import ApprovalRecord, Grant
+from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import Row
+
+
+class PostgresApprovals:
+    """Implements `ports.approvals.Approvals`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, approval_id: ApprovalId) -> ApprovalRecord:
+        found = await self._database.row("approval", approval_id)
+        if found is None:
+            raise UnknownApproval(
+                f"There is no approval {approval_id} in this database. `treadle approvals list` shows what waits."
+            )
+        return _record(found)
+
+    async def pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
+        return [_record(row) for row in await self._database.rows("pending_approvals", run_id)]
+
+    async def grants(self, session_id: SessionId) -> Sequence[Grant]:
+        return [Grant(*map(restored, row)) for row in await self._database.rows("grants", session_id)]
+
+
+def _record(row: Row) -> ApprovalRecord:
+    approval_id, run_id, session_id, agent_id, parent, call_id, tool, arguments, reason, pattern, *rest = row
+    return ApprovalRecord(
+        approval_id,
+        Origin(run_id, session_id, agent_id, parent),
+        restored(call_id),
+        restored(tool),
+        restored(arguments),
+        restored(reason),
+        None if pattern is None else restored(pattern),
+        *rest,
+    )

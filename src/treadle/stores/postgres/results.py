@@ -1,0 +1,23 @@
+"""The whole text of long results, on PostgreSQL."""
+
+from treadle.domain.envelope import Origin
+from treadle.domain.identity import SessionId
+from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.operations import gone
+
+
+class PostgresResults:
+    """Implements `ports.results.Results`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def keep(self, origin: Origin, call_id: str, content: str) -> None:
+        values = (origin.session_id, origin.run_id, call_id, content)
+        if await self._database.row("keep_result", *values, patient=True) is None:
+            raise gone(origin.run_id, (None, None, None))
+
+    async def read(self, session_id: SessionId, call_id: str) -> str | None:
+        found = await self._database.row("result", session_id, call_id)
+        return None if found is None else restored(found[0])

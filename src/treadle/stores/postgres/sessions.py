@@ -1,0 +1,51 @@
+"""Sessions on PostgreSQL: their runs, and the lineage of their segments."""
+
+from collections.abc import Sequence
+
+from treadle.domain.envelope import decode_data
+from treadle.domain.events import RunEnd
+from treadle.domain.identity import SessionId
+from treadle.ports.journal import RunRecord
+from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.operations import session_deleted
+from treadle.stores.postgres.runs import run_record
+
+
+class PostgresSessions:
+    """Implements `ports.sessions.Sessions`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def newest(
+        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+    ) -> Sequence[SessionRecord]:
+        names = None if agents is None else list(agents)
+        return [_record(row) for row in await self._database.rows("sessions", before, names, limit, None)]
+
+    async def find(self, session_id: SessionId) -> SessionRecord | None:
+        found = await self._database.row("sessions", None, None, 1, session_id)
+        if found is not None:
+            return _record(found)
+        if grave := await self._database.row("grave", session_id):
+            raise session_deleted((grave[0], grave[1], grave[2]))
+        return None
+
+    async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
+        return [run_record(row) for row in await self._database.rows("runs_of_session", session_id)]
+
+    async def ends(self, session_id: SessionId) -> Sequence[RunEnd]:
+        found = await self._database.rows("ends_of_session", session_id)
+        decoded = [decode_data(type_, raw, version) for type_, version, raw in found]
+        return [data for data in decoded if isinstance(data, RunEnd)]
+
+    async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
+        return [SegmentRecord(*row) for row in await self._database.rows("segments", session_id)]
+
+
+def _record(row: Row) -> SessionRecord:
+    session_id, agent, *rest = row
+    return SessionRecord(session_id, restored(agent), *rest)

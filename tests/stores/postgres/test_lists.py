@@ -1,0 +1,296 @@
+"""What is written beside events: approvals, sessions and results; runs that others begin and tell; the feed."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.stores.postgres.harness import opened
+from tests.stores.postgres.servers import tell
+from treadle.domain.envelope import Origin
+from treadle.domain.errors import InvalidState, RunDeleted, SessionDeleted, UnknownApproval, UnknownRun
+from treadle.domain.events import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    CancelRequested,
+    MessageSteered,
+    RunStart,
+    SegmentOpened,
+)
+from treadle.domain.identity import AgentId, ApprovalId, RunId, SegmentId, SessionId
+from treadle.domain.messages import user
+from treadle.ports.approvals import Grant
+from treadle.ports.journal import Advance, NewRun, RunFilter, Tell
+from treadle.stores.postgres.approvals import PostgresApprovals
+from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.results import PostgresResults
+from treadle.stores.postgres.sessions import PostgresSessions
+from treadle.testing.conformance.store import END, OPENING, Process, Recorder, not_claimable, step
+from treadle.testing.time import CountingIds, FakeClock
+
+
+class Desk(Process):
+    """A process, with its lists."""
+
+    approvals: PostgresApprovals
+    sessions: PostgresSessions
+    results: PostgresResults
+
+
+@asynccontextmanager
+async def desk(url: str) -> AsyncGenerator[Desk, None]:
+    clock, told = FakeClock(), Recorder()
+    async with opened(url, told, clock) as (journal, database, _):
+        process = Desk(journal, told, clock, CountingIds(), "worker")
+        process.approvals, process.sessions = PostgresApprovals(database), PostgresSessions(database)
+        process.results = PostgresResults(database)
+        yield process
+
+
+def asked(number: int, expires_at: float | None = None, pattern: str | None = "ls *") -> ApprovalRequested:
+    return ApprovalRequested(
+        ApprovalId(f"apr_{number}"), "call", "bash", '{"command": "ls\x00"}', "why", pattern, expires_at
+    )
+
+
+# ── Approvals ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
+    async def story() -> None:
+        async with desk(url) as process:
+            claim = await process.claimed("s")
+            run_id = claim.origin.run_id
+            await process.advance(claim, 2, [], [asked(1), asked(2)])
+            assert [each.approval_id for each in await process.approvals.pending()] == ["apr_1", "apr_2"]
+            assert await process.approvals.pending(RunId("run_other")) == []
+            record = await process.approvals.find(ApprovalId("apr_1"))
+            assert (record.origin, record.tool, record.decision) == (claim.origin, "bash", None)
+            assert record.arguments == '{"command": "ls\x00"}', "as it was, NUL included"
+            decided = process.draft(ApprovalDecided(ApprovalId("apr_1"), "approve", remember="session"))
+            assert await process.store.deliver(run_id, decided, "k") == 5
+            assert await process.store.deliver(run_id, decided, "k") == 5
+            assert (await process.approvals.find(ApprovalId("apr_1"))).decision == "approve"
+            assert await process.approvals.grants(SessionId("s")) == [Grant("bash", "ls *")]
+            with pytest.raises(InvalidState, match="apr_1 is no longer open"):
+                await process.store.deliver(run_id, decided, "again")
+            await process.advance(claim, 5, [ApprovalExpired(ApprovalId("apr_2"), "call")])
+            assert (await process.approvals.find(ApprovalId("apr_2"))).decision == "expired"
+            assert await process.approvals.pending(run_id) == []
+            with pytest.raises(UnknownApproval, match="apr_3"):
+                await process.approvals.find(ApprovalId("apr_3"))
+
+    asyncio.run(story())
+
+
+def test_an_approval_whose_time_has_run_out_takes_no_answer(url: str) -> None:
+    async def story() -> None:
+        async with desk(url) as process:
+            claim = await process.claimed()
+            await process.advance(claim, 2, [], [asked(1, process.clock.now() + 60)])
+            process.clock.pass_time(60)
+            answer = process.draft(ApprovalDecided(ApprovalId("apr_1"), "approve"))
+            with pytest.raises(InvalidState):
+                await process.store.deliver(claim.origin.run_id, answer, "k")
+            await process.end(claim, 3)
+            assert (await process.approvals.find(ApprovalId("apr_1"))).decision == "expired"
+
+    asyncio.run(story())
+
+
+# ── Sessions and results ───────────────────────────────────────────────────────────────────────────
+
+
+def test_sessions_are_listed_with_their_runs(url: str) -> None:
+    async def story() -> None:
+        async with desk(url) as process:
+            await process.store.agent("ada", AgentId("agt_conformance"))
+            first = await process.claimed("s")
+            opened_ = SegmentOpened(SegmentId("seg_2"), SegmentId("seg_1"), "compaction", 3)
+            await process.advance(first, 2, [], [RunStart((), (), "n\x00tes", "/work"), opened_])
+            await process.end(first, 4)
+            second = await process.submit("s")
+            other = await process.submit("other")
+            [latest, earlier] = await process.sessions.newest()
+            assert (latest.session_id, latest.first_run, latest.agent) == ("other", other, "ada")
+            assert (earlier.runs, earlier.unfinished, earlier.segments) == (2, 1, 1)
+            assert await process.sessions.newest(before=SessionId("other")) == [earlier]
+            assert await process.sessions.newest(agents=("grace",)) == []
+            assert await process.sessions.find(SessionId("s")) == earlier
+            assert await process.sessions.find(SessionId("nowhere")) is None
+            found = await process.sessions.runs(SessionId("s"))
+            assert [record.origin.run_id for record in found] == [first.origin.run_id, second]
+            assert await process.sessions.ends(SessionId("s")) == [END]
+            [segment] = await process.sessions.segments(SessionId("s"))
+            assert (segment.segment_id, segment.run_id, segment.messages) == ("seg_2", first.origin.run_id, 3)
+            names = await process.store.find(RunFilter(agents=("ada",), session_id=SessionId("s"), unfinished=True))
+            assert [record.origin.run_id for record in names] == [second]
+
+    asyncio.run(story())
+
+
+def test_the_text_of_a_result_is_kept(url: str) -> None:
+    async def story() -> None:
+        async with desk(url) as process:
+            claim = await process.claimed("s")
+            assert await process.results.read(SessionId("s"), "c") is None
+            for content in ("one", "two\x00\x1a"):
+                await process.results.keep(claim.origin, "c", content)
+                assert await process.results.read(SessionId("s"), "c") == content
+            nowhere = Origin(RunId("run_nowhere"), SessionId("s"), AgentId("a"))
+            with pytest.raises(UnknownRun):
+                await process.results.keep(nowhere, "c", "text")
+
+    asyncio.run(story())
+
+
+# ── Runs among each other ──────────────────────────────────────────────────────────────────────────
+
+
+def test_runs_are_begun_and_told_with_the_intents(url: str) -> None:
+    async def story() -> None:
+        async with desk(url) as process:
+            parent, other = await process.claimed(), await process.claimed()
+            new = process.origin("under")
+            child = NewRun(
+                Origin(new.run_id, new.session_id, new.agent_id, parent.origin.run_id), process.opening()
+            )
+            told = Tell(other.origin.run_id, process.draft(MessageSteered(user("hi"), "queue")), "k")
+            lost = Tell(RunId("run_gone"), told.event, "k")
+            await process.steer(parent.origin.run_id)
+            process.told.wakes.clear()
+
+            async def begin(seen: int) -> bool:
+                made = (process.draft(step(1)),)
+                advance = Advance(
+                    parent.origin.run_id, parent.epoch, seen, made, made, begin=(child,), tell=(told, lost)
+                )
+                return (await process.store.advance(advance)).accepted
+
+            assert not await begin(2), "nothing of it while a delivery is not seen"
+            assert process.told.wakes == []
+            assert await process.types(other.origin.run_id) == OPENING
+            assert await begin(4)
+            assert await process.types(new.run_id) == OPENING
+            assert await process.types(other.origin.run_id) == [*OPENING, "message_steered"]
+            assert [run_id for run_id, _ in process.told.wakes] == [new.run_id, other.origin.run_id]
+            assert process.told.deliveries[1:] == [other.origin.run_id]
+            assert (await process.store.record(new.run_id)).origin.parent_run_id == parent.origin.run_id
+            assert await process.store.submitted("k") == other.origin.run_id
+
+    asyncio.run(story())
+
+
+def test_a_run_that_was_cancelled_need_not_wait_for_its_turn(url: str) -> None:
+    async def story() -> None:
+        async with desk(url) as process:
+            await process.submit("s")
+            second, third = await process.submit("s"), await process.submit("s")
+            await not_claimable(process, second)
+            cancel = process.draft(CancelRequested("enough"))
+            await process.store.deliver(second, cancel, "k")
+            assert (await process.claim(second)).epoch == 1
+            _, claim = await asyncio.gather(  # in one batch
+                process.store.deliver(third, process.draft(CancelRequested("enough")), "k"), process.claim(third)
+            )
+            assert claim.events[-1].type == "cancel_requested"
+
+    asyncio.run(story())
+
+
+def test_what_was_deleted_is_told_so(url: str) -> None:
+    async def story() -> None:
+        async with desk(url) as process:
+            claim = await process.claimed()
+            await tell(
+                url,
+                "INSERT INTO treadle.deleted_sessions VALUES ('gone', 'a', 1, 1, 0, 0, 0, 1800000000, 'ada')",
+                "INSERT INTO treadle.deleted_runs VALUES ('run_gone', 'gone')",
+            )
+            with pytest.raises(RunDeleted, match="with its session gone on Friday, 2027-01-15 08:00 UTC by ada"):
+                await process.steer(RunId("run_gone"))
+            with pytest.raises(RunDeleted):
+                await process.store.read(RunId("run_gone"))
+            with pytest.raises(SessionDeleted, match="by ada"):
+                await process.submit("gone")
+            with pytest.raises(SessionDeleted):
+                await process.sessions.find(SessionId("gone"))
+            child = NewRun(process.origin("gone"), process.opening())
+            fact = (process.draft(step(1)),)
+            with pytest.raises(SessionDeleted):
+                await process.store.advance(
+                    Advance(claim.origin.run_id, claim.epoch, 2, fact, fact, begin=(child,))
+                )
+            assert await process.types(claim.origin.run_id) == OPENING, "nothing of it"
+
+    asyncio.run(story())
+
+
+# ── The feed ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_all_runs_are_one_feed(url: str) -> None:
+    async def story() -> None:
+        async with desk(url) as process:
+            assert await process.store.position() == 0
+            await process.store.agent("ada", AgentId("agt_conformance"))
+            one, two = await process.claimed(), await process.claimed()
+            await process.advance(one, 2, [step(1)])
+            found = await process.store.after(0)
+            assert [placed.event.run_id for placed in found] == [
+                *[one.origin.run_id] * 2, *[two.origin.run_id] * 2, one.origin.run_id,
+            ]  # fmt: skip
+            assert found[-1].position == await process.store.position()
+            assert await process.store.after(found[2].position, limit=1) == [found[3]]
+            assert await process.store.after(0, ["ada"]) == found
+            assert await process.store.after(0, ["grace"]) == []
+
+    asyncio.run(story())
+
+
+def test_a_reader_of_the_feed_waits_for_whoever_may_still_add_before(url: str) -> None:
+    """A transaction that has its positions and is not committed yet is not overtaken: what it adds is seen."""
+
+    async def story() -> None:
+        async with desk(url) as process:
+            run_id = await process.submit()
+            seen = await process.store.after(0)
+            slow = await connected(url, 10, {"search_path": "treadle"})
+            await slow.execute("BEGIN")
+            await slow.execute("SELECT hold_feed()")
+            await slow.execute(
+                "INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) "
+                "SELECT id, 3, 'evt_slow', 0, 'step_start', 1, '{\"step\":1}' FROM runs WHERE run_id = $1", run_id
+            )  # fmt: skip
+            fast = await process.submit()
+            assert await process.store.after(seen[-1].position) == []
+            assert await process.store.position() == seen[-1].position
+            await slow.execute("COMMIT")
+            await slow.close()
+            found = await process.store.after(seen[-1].position)
+            assert [placed.event.run_id for placed in found] == [run_id, fast, fast]
+
+    asyncio.run(story())
+
+
+def test_two_that_write_are_read_without_a_gap(url: str) -> None:
+    async def story() -> None:
+        async with desk(url) as one, desk(url) as two:
+
+            async def write(process: Desk) -> None:
+                for number in range(30):
+                    name = f"{id(process)}_{number}"
+                    origin = Origin(RunId(f"run_{name}"), SessionId(f"ses_{name}"), AgentId("a"))
+                    await process.store.submit(origin, process.opening())
+
+            writing = asyncio.gather(write(one), write(two))
+            position, count = 0, 0
+            while not writing.done() or await one.store.after(position):
+                found = await one.store.after(position, limit=7)
+                count += len(found)
+                position = found[-1].position if found else position
+            assert count == 120
+
+    asyncio.run(story())
