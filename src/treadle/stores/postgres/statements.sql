@@ -1,6 +1,9 @@
 -- name: write_all
 SELECT write_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
+-- name: look_back
+SELECT look_back($1, $2);
+
 -- name: register_writer
 WITH old AS (DELETE FROM writers WHERE at < extract(epoch FROM clock_timestamp()) - 604800)
 INSERT INTO writers (writer, batch, answers, at) VALUES ($1, $2, '[]', extract(epoch FROM clock_timestamp()))

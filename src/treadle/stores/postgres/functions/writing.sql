@@ -40,9 +40,26 @@ BEGIN
     ) AS wanted;
 END $$;
 
+-- What was answered to a batch of which nobody knows whether it was done. NULL: it was not; and its number is taken now,
+-- so that it cannot be done any more, wherever it is on its way. Whoever is at it just now is waited for.
+CREATE OR REPLACE FUNCTION look_back(writer_ TEXT, batch_ BIGINT) RETURNS TEXT LANGUAGE plpgsql AS $$
+DECLARE
+    known writers;
+BEGIN
+    SELECT * INTO known FROM writers WHERE writer = writer_ FOR NO KEY UPDATE;
+    IF known.batch = batch_ THEN
+        RETURN nullif(known.answers, '');
+    ELSIF known.batch <> batch_ - 1 THEN
+        RAISE EXCEPTION 'batch % of % is the last one here, not %', known.batch, writer_, batch_
+            USING ERRCODE = 'TR002';
+    END IF;
+    UPDATE writers SET batch = batch_, answers = '' WHERE writer = writer_;
+    RETURN NULL;
+END $$;
+
 -- Do all of this in one transaction, each by itself: one that is refused leaves nothing. `ops` are the verbs, `ids` and
--- what follows their events in order, `said_` what runs that end have said. A batch that is sent again is answered
--- as it was.
+-- what follows their events in order, `said_` what runs that end have said. A batch that comes twice is answered as it
+-- was.
 CREATE OR REPLACE FUNCTION write_all(
     writer_ TEXT, batch_ BIGINT, ops JSONB, locks JSONB, ids TEXT[], stamps FLOAT8[], types TEXT[], datas BYTEA[],
     said_ BYTEA[], version_ INTEGER, now_ FLOAT8

@@ -1,0 +1,477 @@
+"""Connections that break, servers that go away, locks that others hold: nothing is lost or done twice."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stores.postgres.harness import opened
+from tests.stores.postgres.servers import NAMED, start, stop, tell
+from tests.stores.postgres.wire import Wire, wire
+from treadle.domain.envelope import Draft, Origin
+from treadle.domain.errors import StoreAway, StoreError, StoreFull, StoreLocked, StoreLost
+from treadle.domain.identity import AgentId, EventId, RunId, SessionId
+from treadle.ports.journal import Advance, Claim, Release
+from treadle.stores.postgres import batching, connection, database
+from treadle.stores.postgres.batching import Writer
+from treadle.stores.postgres.driver import connected
+from treadle.testing.conformance.store import OPENING, Process, Recorder, step
+from treadle.testing.time import CountingIds, FakeClock
+
+PATIENCE = 20
+
+pytestmark = pytest.mark.skipif(NAMED in os.environ, reason="these tests stand between the store and its server")
+
+
+@pytest.fixture
+def folder() -> Generator[Path, None, None]:
+    """One whose name is short enough for a socket."""
+    made = Path(tempfile.mkdtemp(prefix="wire"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who asks is told after a moment."""
+    monkeypatch.setattr(batching, "PATIENCE", 0.3)
+    monkeypatch.setattr(database, "PATIENCE", 0.3)
+    monkeypatch.setattr(batching, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(batching, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(database, "LONGEST_PAUSE", 0.1)
+
+
+class Wired(Process):
+    wire: Wire
+    writer: Writer
+    url: str
+    """Of the database itself, past the wire."""
+
+
+@asynccontextmanager
+async def over_a_wire(url: str, folder: Path) -> AsyncGenerator[Wired, None]:
+    async with wire(url, folder) as (address, between), process_on(address) as process:
+        process.wire, process.url = between, url
+        yield process
+
+
+@asynccontextmanager
+async def process_on(url: str) -> AsyncGenerator[Wired, None]:
+    clock, told = FakeClock(), Recorder()
+    async with opened(url, told, clock) as (journal, _, writer):
+        process = Wired(journal, told, clock, CountingIds(), "worker")
+        process.writer, process.url = writer, url
+        yield process
+
+
+def once(word: bytes, then: Callable[[], None] = lambda: None) -> Callable[[bytes], bool]:
+    """Cut the connection that first says this."""
+    left = [1]
+
+    def cuts(data: bytes) -> bool:
+        if left and word in data:
+            left.pop()
+            then()
+            return True
+        return False
+
+    return cuts
+
+
+def run(story: Awaitable[object]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await story
+
+    asyncio.run(bounded())
+
+
+async def eventually(seen: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not seen():  # noqa: ASYNC110 -- there is nothing to be told by
+            await asyncio.sleep(0.01)
+
+
+def trigger(statement: str) -> str:
+    """What makes each append do this first."""
+    return (
+        "CREATE FUNCTION treadle.fails() RETURNS TRIGGER LANGUAGE plpgsql AS $$ "
+        f"BEGIN {statement}; RETURN NULL; END $$; "
+        "CREATE TRIGGER fails BEFORE INSERT ON treadle.events EXECUTE FUNCTION treadle.fails()"
+    )
+
+
+async def events_of(url: str) -> Any:
+    asking = await connected(url, 10, {"search_path": "treadle"})
+    try:
+        return await asking.fetchval("SELECT count(*) FROM events")
+    finally:
+        await asking.close()
+
+
+# ── In doubt ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path) -> None:
+    """The server has committed when the connection breaks: the batch is sent again, and answered as it was."""
+
+    async def story() -> None:
+        async with over_a_wire(url, folder) as process:
+            claim = await process.claimed("s")
+            later = await process.submit("s")
+            process.told.events.clear()
+            process.wire.on_reply = once(b'"accepted"')
+            advanced = await process.advance(claim, 2, [step(1)], [step(2)])
+            assert (advanced.accepted, advanced.sequence) == (True, 4)
+            assert [sequence for sequence, _, _ in process.told.told_of(claim.origin.run_id)] == [3, 4], "told once"
+            process.wire.on_reply = once(b'"accepted"')
+            assert (await process.end(claim, 4)).accepted, "an end is not taken for one by another"
+            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start", "step_start", "run_end"]
+            process.wire.on_reply = once(b'"recovering"')
+            again = await process.claim(later)
+            assert (again.epoch, again.recovering) == (1, False), "it is ours, and was claimed once"
+            process.wire.on_reply = once(b'"accepted"')
+            released = await process.advance(again, 2, release=Release("interrupted"))
+            assert released.accepted, "a release without any event either"
+
+    run(story())
+
+
+def test_a_commit_that_never_got_there_is_made(url: str, folder: Path) -> None:
+    async def story() -> None:
+        async with over_a_wire(url, folder) as process:
+            claim = await process.claimed()
+            process.wire.on_request = once(b'"advance"')
+            assert (await process.advance(claim, 2, [step(1)])).sequence == 3
+            process.wire.on_request = once(b'"submit"')
+            run_id = await process.submit()
+            process.wire.on_reply = once(b'"new"')
+            assert await process.steer(run_id) == 3
+            assert await process.types(run_id) == [*OPENING, "message_steered"]
+            assert process.told.deliveries == [run_id]
+
+    run(story())
+
+
+def test_a_batch_that_comes_late_is_not_done_again(url: str) -> None:
+    """The copy that was on the wire when the connection broke gets there after the one that was sent for it."""
+
+    async def story() -> None:
+        async with process_on(url) as process:
+            claim = await process.claimed()
+            sent: list[tuple[str, tuple[Any, ...]]] = []
+            asking = process.writer._connection  # pyright: ignore[reportPrivateUsage] -- to hear what it is told
+            assert asking is not None
+            fetchval = asking.fetchval
+
+            class Overheard:
+                async def fetchval(self, query: str, *args: Any, **more: Any) -> Any:
+                    sent.append((query, args))
+                    return await fetchval(query, *args, **more)
+
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(asking, name)
+
+            process.writer._connection = Overheard()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] -- likewise
+            await process.advance(claim, 2, [step(1)])
+            other = await connected(url, 10, {"search_path": "treadle"})
+            query, args = sent[0]
+            assert '"sequence": 3' in await other.fetchval(query, *args), "answered as it was"
+            await process.advance(claim, 3, [step(2)])
+            with pytest.raises(Exception, match="is the last one here"):
+                await other.fetchval(query, *args)
+            await other.close()
+            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start", "step_start"]
+
+    run(story())
+
+
+@pytest.mark.usefixtures("quick")
+def test_cuts_at_any_point_lose_nothing_and_double_nothing(url: str, folder: Path) -> None:
+    """Many runs go on while connections are cut again and again."""
+
+    async def story() -> None:
+        async with over_a_wire(url, folder) as process:
+            claims = [await process.claimed() for _ in range(10)]
+
+            async def live(claim: Claim) -> None:
+                seen = 2
+                for number in range(15):
+                    advanced = await process.advance(claim, seen, [step(number)], [step(number + 100)])
+                    assert advanced.accepted
+                    seen = advanced.sequence
+                assert (await process.end(claim, seen)).accepted
+
+            async def cut() -> None:
+                while True:
+                    await asyncio.sleep(0.1)
+                    process.wire.cut()
+
+            cutting = asyncio.ensure_future(cut())
+            await asyncio.gather(*map(live, claims))
+            cutting.cancel()
+            for claim in claims:
+                events = await process.gapless(claim.origin.run_id)
+                assert len(events) == 2 + 30 + 1
+                assert len({event.event_id for event in events}) == len(events)
+                assert [entry[0] for entry in process.told.told_of(claim.origin.run_id)] == list(range(1, 34))
+
+    run(story())
+
+
+# ── Away ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("quick")
+def test_who_asks_is_told_that_the_server_is_away_and_who_works_waits(url: str, folder: Path) -> None:
+    async def story() -> None:
+        async with over_a_wire(url, folder) as process:
+            claim = await process.claimed()
+            process.wire.down = True
+            process.wire.cut()
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            for attempt in (process.submit(), process.steer(claim.origin.run_id), process.store.find()):
+                with pytest.raises(StoreAway, match="cannot be reached"):
+                    await attempt
+            claiming = asyncio.ensure_future(process.store.renew("worker"))
+            await asyncio.sleep(0.2)
+            assert not advancing.done()
+            assert not claiming.done()
+            process.wire.down = False
+            assert (await advancing).sequence == 3
+            assert await claiming == [claim.origin.run_id]
+            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"], "nobody was surprised"
+            assert len(await process.store.find()) == 1
+            assert await process.steer(await process.submit()) == 3
+            assert process.told.errors == []
+
+    run(story())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_server_that_says_nothing_is_not_waited_for_by_who_asks(url: str, folder: Path) -> None:
+    async def story() -> None:
+        async with over_a_wire(url, folder) as process:
+            claim = await process.claimed()
+            process.wire.holding = True
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            with pytest.raises(StoreError, match="Try again later"):
+                await process.submit()
+            process.wire.holding = False
+            assert (await advancing).sequence == 3
+
+    run(story())
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_store_can_be_closed_while_the_server_is_away(url: str, folder: Path, silent: bool) -> None:
+    async def story() -> None:
+        async with over_a_wire(url, folder) as process:
+            claim = await process.claimed()
+            process.wire.holding = silent
+            if not silent:
+                process.wire.down = True
+                process.wire.cut()
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            await asyncio.sleep(0.05)
+        with pytest.raises(StoreError):
+            await advancing
+        with pytest.raises(StoreError, match="has been closed"):
+            await process.submit()
+
+    run(story())
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_a_server_that_is_started_again_goes_on_with_all_of_it(how: str, folder: Path) -> None:
+    """A real one: what was acknowledged is there, what was on its way gets there, once."""
+    server = start(folder / "data")
+
+    async def story() -> None:
+        url = server.get_uri()
+        async with process_on(url) as process:
+            claims = [await process.claimed() for _ in range(5)]
+            acknowledged: dict[str, int] = {}
+
+            async def live(claim: Claim) -> None:
+                seen = 2
+                for number in range(40):
+                    seen = (await process.advance(claim, seen, [step(number)])).sequence
+                    acknowledged[claim.origin.run_id] = seen
+                    await asyncio.sleep(0.005)
+
+            living = asyncio.gather(*map(live, claims))
+            await eventually(lambda: sum(acknowledged.values()) > 40)
+            await asyncio.to_thread(stop, server, how)
+            before = dict(acknowledged)
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(server.ensure_postgres_running)
+            await living
+            for claim in claims:
+                events = await process.gapless(claim.origin.run_id)
+                assert len(events) == 42 > before[claim.origin.run_id]
+
+    try:
+        asyncio.run(asyncio.wait_for(story(), 60))
+    finally:
+        server.cleanup()
+
+
+# ── In the way ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_lock_of_another_program_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.SETTINGS, "lock_timeout", "50ms")
+
+    async def story() -> None:
+        async with process_on(url) as process:
+            claim = await process.claimed()
+            other = await connected(url, 10, {"search_path": "treadle"})
+            await other.execute("BEGIN")
+            await other.execute("SELECT 1 FROM runs FOR UPDATE")
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            with pytest.raises(StoreLocked, match="pg_stat_activity"):
+                await process.steer(claim.origin.run_id)
+            assert not advancing.done()
+            await other.execute("ROLLBACK")
+            await other.close()
+            assert (await advancing).sequence == 3
+            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"], "nobody was surprised"
+
+    run(story())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_statement_that_takes_too_long_is_tried_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.SETTINGS, "statement_timeout", "100ms")
+
+    async def story() -> None:
+        async with process_on(url) as process:
+            claim = await process.claimed()
+            await tell(url, trigger("PERFORM pg_sleep(5)"))
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            with pytest.raises(StoreLocked):
+                await process.submit()
+            assert not advancing.done()
+            await tell(url, "DROP TRIGGER fails ON treadle.events")
+            assert (await advancing).sequence == 3
+
+    run(story())
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("state", ["40P01", "40001"])
+def test_whoever_was_given_up_for_another_tries_again(url: str, state: str) -> None:
+    async def story() -> None:
+        async with process_on(url) as process:
+            claim = await process.claimed()
+            once_more = (
+                f"IF nextval('treadle.tries') < 4 THEN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END IF"
+            )
+            await tell(url, "CREATE SEQUENCE treadle.tries", trigger(once_more))
+            advanced = await process.advance(claim, 2, [step(1)])
+            assert advanced.sequence == 3
+            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"]
+            assert process.told.errors == []
+
+    run(story())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_full_disk_refuses_new_work_and_keeps_what_is_under_way(url: str) -> None:
+    async def story() -> None:
+        async with process_on(url) as process:
+            claim = await process.claimed()
+            await tell(url, trigger("RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'"))
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            with pytest.raises(StoreFull, match="no room left"):
+                await process.submit()
+            assert await process.types(claim.origin.run_id) == OPENING, "reads go on"
+            await tell(url, "DROP TRIGGER fails ON treadle.events")
+            assert (await advancing).sequence == 3
+            assert len(await process.store.find()) == 1
+
+    run(story())
+
+
+def test_two_processes_that_cross_each_other_get_through(url: str) -> None:
+    """Runs of both, told of each other in both orders, in batches that overlap."""
+
+    async def story() -> None:
+        async with process_on(url) as one, process_on(url) as two:
+            claims = [await one.claimed() for _ in range(12)]
+            runs = [claim.origin.run_id for claim in claims]
+
+            async def steer(process: Process, turn: int) -> None:
+                order = runs if process is one else runs[::-1]
+                await asyncio.gather(*(process.steer(run_id, f"{id(process)} {turn}") for run_id in order))
+
+            for turn in range(10):
+                await asyncio.gather(steer(one, turn), steer(two, turn))
+            for run_id in runs:
+                assert len(await one.gapless(run_id)) == 22
+
+    run(story())
+
+
+# ── Beyond repair ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url: str) -> None:
+    """As after a failover to a standby that was behind, or a restored backup."""
+
+    async def story() -> None:
+        async with process_on(url) as process:
+            claim = await process.claimed()
+            await process.advance(claim, 2, [step(1)])
+            await tell(url, "UPDATE treadle.writers SET batch = batch - 1")
+            with pytest.raises(StoreLost, match="start it again"):
+                await process.advance(claim, 3, [step(2)])
+            with pytest.raises(StoreLost):
+                await process.submit()
+            [error] = process.told.errors
+            assert isinstance(error, StoreLost)
+
+    run(story())
+
+
+def test_a_writer_that_was_long_silent_is_known_again(url: str) -> None:
+    async def story() -> None:
+        async with process_on(url) as process:
+            claim = await process.claimed()
+            await tell(url, "UPDATE treadle.writers SET at = 0")
+            async with process_on(url) as other:
+                await other.store.submit(Origin(RunId("run_x"), SessionId("x"), AgentId("a")), other.opening())
+            assert (await process.advance(claim, 2, [step(1)])).sequence == 3
+            assert (await process.advance(claim, 3, [step(2)])).sequence == 4
+
+    run(story())
+
+
+def test_what_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
+    async def story() -> None:
+        async with process_on(url) as process:
+            good, bad = await process.claimed(), await process.claimed()
+            odd = Draft(EventId("evt_\x00"), process.clock.now(), "step_start", step(1), b"{}")
+            attempts = (
+                process.store.advance(Advance(bad.origin.run_id, bad.epoch, 2, (odd,))),
+                process.advance(good, 2, [step(1)]),
+                process.store.submit(good.origin, process.opening()),
+            )
+            first, fine, twice = await asyncio.gather(*attempts, return_exceptions=True)
+            assert isinstance(first, StoreError)
+            assert isinstance(twice, StoreError)
+            assert "runs_run_id_key" in str(twice)
+            assert not isinstance(fine, BaseException)
+            assert await events_of(url) == 5
+            assert (await process.advance(bad, 2, [step(1)])).sequence == 3
+
+    run(story())
