@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.stores.postgres.harness import opened
@@ -292,5 +294,39 @@ def test_two_that_write_are_read_without_a_gap(url: str) -> None:
                 count += len(found)
                 position = found[-1].position if found else position
             assert count == 120
+
+    asyncio.run(story())
+
+
+# ── News ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_process_that_listens_is_told_of_every_commit(url: str) -> None:
+    """With the writer, so that it can leave out its own; in messages that are not too long."""
+
+    async def story() -> None:
+        heard: list[str] = []
+        listening: Any = await connected(url, 10, {})
+
+        def hear(_: object, __: int, ___: str, payload: str) -> None:
+            heard.append(payload)
+
+        await listening.add_listener("treadle", hear)
+        async with desk(url) as process:
+            claim = await process.claimed()
+            await process.steer(claim.origin.run_id)
+            refused = await process.advance(claim, 2, [], [step(1)])
+            assert not refused.accepted
+            await process.advance(claim, 3, [], [step(1)])
+            await asyncio.gather(*(process.submit() for _ in range(100)))
+            await listening.fetch("SELECT 1")
+            told = [msgspec.json.decode(message) for message in heard]
+            assert len({message["by"] for message in told}) == 1
+            assert all(len(message) < 8000 for message in heard)
+            runs = [run for message in told for run in message["runs"]]
+            mine = claim.origin.run_id
+            assert runs[:3] == [[mine, 2, False], [mine, 3, True], [mine, 4, False]]
+            assert len({run_id for run_id, _, _ in runs[3:]}) == 100
+        await listening.close()
 
     asyncio.run(story())

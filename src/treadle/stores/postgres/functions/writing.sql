@@ -40,6 +40,18 @@ BEGIN
     ) AS wanted;
 END $$;
 
+-- A run to which something was added: its id, its last sequence, and whether that was delivered.
+CREATE OR REPLACE FUNCTION note(op JSONB, sequence_ INTEGER) RETURNS TEXT LANGUAGE sql STABLE AS $$
+    SELECT concat('[', op->'run', ',', sequence_, CASE op->>'do' WHEN 'deliver' THEN ',true]' ELSE ',false]' END)
+$$;
+
+-- Tell every process that listens on the channel `treadle`, once this is committed: who has written, and the notes of
+-- the runs that it has written to. One message takes at most 8000 bytes.
+CREATE OR REPLACE FUNCTION tell_all(writer_ TEXT, news TEXT[]) RETURNS VOID LANGUAGE sql AS $$
+    SELECT pg_notify('treadle', '{"by":"' || writer_ || '","runs":[' || string_agg(note, ',') || ']}')
+    FROM (SELECT note, (row_number() OVER () - 1) / 60 AS part FROM unnest(news) AS note) AS parts GROUP BY part
+$$;
+
 -- What was answered to a batch of which nobody knows whether it was done. NULL: it was not; and its number is taken now,
 -- so that it cannot be done any more, wherever it is on its way. Whoever is at it just now is waited for.
 CREATE OR REPLACE FUNCTION look_back(writer_ TEXT, batch_ BIGINT) RETURNS TEXT LANGUAGE plpgsql AS $$
@@ -77,6 +89,7 @@ DECLARE
     runs_   BIGINT[] := array_fill(NULL::BIGINT, ARRAY[cardinality(ids)]);
     places  INTEGER[] := array_fill(NULL::INTEGER, ARRAY[cardinality(ids)]);
     usage_  JSONB := '[]';
+    news    TEXT[] := '{}';
     all_    TEXT;
 BEGIN
     SELECT * INTO known FROM writers WHERE writer = writer_ FOR NO KEY UPDATE;
@@ -94,8 +107,8 @@ BEGIN
     IF locks ? 'accounts' THEN
         PERFORM lock_accounts(locks);
     END IF;
-    FOR op IN SELECT value FROM jsonb_array_elements(ops) LOOP
-        told := NULL;
+    FOR number IN 0 .. jsonb_array_length(ops) - 1 LOOP
+        op := ops->number; told := NULL;
         CASE op->>'do'
         WHEN 'advance' THEN
             done := advance_one(op, said_[(op->'said')::INTEGER], moment);
@@ -113,6 +126,9 @@ BEGIN
             runs_[at_ + i] := done.run;
             places[at_ + i] := done.first + i - 1;
         END LOOP;
+        IF done.events > 0 THEN
+            news := news || note(op, done.first + done.events - 1);
+        END IF;
         at_ := at_ + (op->'events')::INTEGER;
         IF (done.answer->'accepted')::BOOLEAN AND op ? 'usage' THEN
             usage_ := usage_ || (op->'usage');
@@ -131,6 +147,9 @@ BEGIN
                         runs_[at_ + i] := begun.run;
                         places[at_ + i] := begun.first + i - 1;
                     END LOOP;
+                    IF begun.events > 0 THEN
+                        news := news || note(part, begun.first + begun.events - 1);
+                    END IF;
                 END IF;
                 at_ := at_ + (part->'events')::INTEGER;
             END LOOP;
@@ -148,6 +167,7 @@ BEGIN
     IF usage_ <> '[]' THEN
         PERFORM count_usage(usage_);
     END IF;
+    PERFORM tell_all(writer_, news);
     all_ := '[' || array_to_string(answers, ',') || ']';
     UPDATE writers SET batch = batch_, answers = all_, at = moment WHERE writer = writer_;
     RETURN all_;

