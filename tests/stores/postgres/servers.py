@@ -9,6 +9,7 @@ import uuid
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from treadle.stores.postgres.driver import connected
-from treadle.stores.postgres.migrating import migrate
+from treadle.stores.postgres.migrating import load_functions, load_migrations, migrate
 
 NAMED = "TREADLE_TEST_POSTGRES"
 """The URL of a server to use instead; its user must be allowed to make databases."""
@@ -79,9 +80,10 @@ def one_at_a_time(name: str) -> Generator[Path, None, None]:
 class Databases:
     """Makes a database for each test, from one that is up to date already."""
 
-    def __init__(self, server: str, run: str) -> None:
+    def __init__(self, server: str) -> None:
         self._server = server
-        self._template = f"treadle_template_{run}"
+        content = "".join((*load_migrations(), load_functions()))
+        self._template = f"treadle_template_{blake2b(content.encode(), digest_size=8).hexdigest()}"
 
     def make_template(self) -> None:
         asyncio.run(self._make_template())
@@ -109,6 +111,6 @@ def shared(run: str) -> Databases:
     """The databases of the server that all processes of a test run share."""
     with one_at_a_time(f"treadle-postgres-{run[:12]}") as folder:
         named = os.environ.get(NAMED)
-        databases = Databases(named or start(folder).get_uri(), run[:12])
+        databases = Databases(named or start(folder).get_uri())
         databases.make_template()
     return databases

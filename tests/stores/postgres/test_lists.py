@@ -253,26 +253,35 @@ def test_all_runs_are_one_feed(url: str) -> None:
 
 
 def test_a_reader_of_the_feed_waits_for_whoever_may_still_add_before(url: str) -> None:
-    """A transaction that has its positions and is not committed yet is not overtaken: what it adds is seen."""
+    """A batch that has its positions and is not committed yet is not overtaken: what it adds is seen."""
 
     async def story() -> None:
-        async with desk(url) as process:
-            run_id = await process.submit()
-            seen = await process.store.after(0)
-            slow = await connected(url, 10, {"search_path": "treadle"})
-            await slow.execute("BEGIN")
-            await slow.execute("SELECT hold_feed()")
-            await slow.execute(
-                "INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) "
-                "SELECT id, 3, 'evt_slow', 0, 'step_start', 1, '{\"step\":1}' FROM runs WHERE run_id = $1", run_id
-            )  # fmt: skip
-            fast = await process.submit()
-            assert await process.store.after(seen[-1].position) == []
-            assert await process.store.position() == seen[-1].position
-            await slow.execute("COMMIT")
-            await slow.close()
-            found = await process.store.after(seen[-1].position)
-            assert [placed.event.run_id for placed in found] == [run_id, fast, fast]
+        async with desk(url) as one, desk(url) as two:
+            await one.submit("before")
+            seen = await one.store.after(0)
+            await tell(
+                url,
+                "CREATE SEQUENCE treadle.tries",
+                "CREATE FUNCTION treadle.waits() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN "
+                "IF nextval('treadle.tries') = 1 THEN PERFORM pg_advisory_xact_lock(4242); END IF; "
+                "RETURN NULL; END $$",
+                "CREATE TRIGGER waits AFTER INSERT ON treadle.events EXECUTE FUNCTION treadle.waits()",
+            )
+            gate = await connected(url, 10, {})
+            await gate.execute("SELECT pg_advisory_lock(4242)")
+            slow = asyncio.ensure_future(one.submit("slow"))
+            waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            while not await gate.fetchval(waiting):  # noqa: ASYNC110 -- the server tells nobody
+                await asyncio.sleep(0.01)
+            fast = Origin(RunId("run_fast"), SessionId("fast"), AgentId("a"))
+            await two.store.submit(fast, two.opening())
+            assert await two.store.after(seen[-1].position) == []
+            assert await two.store.position() == seen[-1].position
+            await gate.execute("SELECT pg_advisory_unlock(4242)")
+            first = await slow
+            await gate.close()
+            found = await two.store.after(seen[-1].position)
+            assert [placed.event.run_id for placed in found] == [first, first, "run_fast", "run_fast"]
 
     asyncio.run(story())
 

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-MOST_OPERATIONS, MOST_BYTES = 256, 4 * 2**20
+MOST_OPERATIONS, MOST_BYTES = 128, 4 * 2**20
 """In one batch. More wait for the next one; a single one may be larger."""
 NO_SUCH_WRITER, BEHIND = "TR001", "TR002"
 """What `write_all` raises."""
