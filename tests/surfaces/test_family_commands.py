@@ -35,6 +35,7 @@ def test_a_child_asks_the_person_who_sent_the_message(shell: Shell, folder: Path
         async with Terminal(shell, "run", "-a", "parent", "Go.", folder=folder) as terminal:
             await terminal.shows("parent begins as run_")
             await terminal.shows("write_file asks to run")
+            await terminal.shows("Run it?")
             terminal.types("y\n")
             await terminal.shows("All is done.")
             assert await terminal.ends() == 0
