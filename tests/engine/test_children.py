@@ -12,6 +12,7 @@ from treadle.domain.events import (
     AgentEnd,
     AgentSpawn,
     AgentWaiting,
+    BudgetHint,
     RunEnd,
     RunQueued,
     RunStart,
@@ -413,5 +414,28 @@ def test_calls_that_are_left_to_others_are_counted_as_calls() -> None:
             assert result.metrics.actions == 2
             lines = {line.key: line.tool_calls for line in await engine.service.usage()}
             assert lines == {"hero": 2, "quality-checker": 0}
+
+    virtually(work())
+
+
+def test_hints_of_a_shared_budget_count_the_steps_of_the_tree() -> None:
+    def policy(request: ModelRequest) -> ScriptStep:
+        if first_said(request) != "go":
+            return say("done") if results(request) == 2 else ask(call("look", at=f"{results(request)}"))
+        given = results(request)
+        return say("all done") if given == 3 else ask(call("agent_spawn", message=f"part {given}"))
+
+    async def work() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            hero = agent(tools=["agent_spawn", look], limits={"max_steps": 13}, budget="shared", budget_hints=True)
+            result = await engine.run(hero, "go")
+            assert (result.outcome, result.metrics.steps) == ("completed", 4)
+            own = [
+                event.data for event in await journal(engine, result.run_id) if isinstance(event.data, BudgetHint)
+            ]
+            assert [hint.percent for hint in own] == [90]  # by then it has taken three steps, and the others nine
+            last = (await children_of(engine, result.run_id))[-1]
+            below = of(await journal(engine, last), BudgetHint)
+            assert [hint.percent for hint in below] == [70]
 
     virtually(work())
