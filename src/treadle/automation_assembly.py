@@ -7,7 +7,6 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.automation.hooks import HookBook, HookReceiver
@@ -20,6 +19,7 @@ from treadle.domain.errors import UsageError
 from treadle.engine.hub import Hub
 from treadle.home import Home
 from treadle.keeping_assembly import database_of, owned
+from treadle.known_agents import seen
 from treadle.ports.journal import Runs
 from treadle.service import LocalService
 from treadle.service.automating import Automation, HookKeeping, ScheduleKeeping, WebhookKeeping
@@ -81,7 +81,7 @@ class HomeAgents:
         return {name: spec for name, (_, spec) in self._known.items()}
 
     def _read(self, name: str) -> tuple[object, AgentSpec | None]:
-        state = [_seen(path) for path in self._home.files_of_agent(name)]
+        state = [seen(path) for path in self._home.files_of_agent(name)]
         if name in self._known and self._known[name][0] == state:
             return self._known[name]
         try:
@@ -89,14 +89,6 @@ class HomeAgents:
         except UsageError as error:
             logger.warning("the agent %s is left as it was: %s", name, error)
             return state, None
-
-
-def _seen(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def automation(known: "Known", writer: Writer, service: LocalService, runs: Runs, hub: Hub) -> Automation:

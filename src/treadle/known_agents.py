@@ -29,10 +29,11 @@ class HomeAgents:
         return self._home.agents()
 
     def _state(self, name: str) -> tuple[object, ...]:
-        return tuple(map(_seen, self._home.files_of_agent(name)))
+        return tuple(map(seen, self._home.files_of_agent(name)))
 
 
-def _seen(path: Path) -> tuple[int, int, int] | None:
+def seen(path: Path) -> tuple[int, int, int] | None:
+    """What tells whether a file is another one now; None: there is none."""
     try:
         found = path.stat()
     except OSError:

@@ -8,7 +8,7 @@ import msgspec
 from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec, Errors, Limits, Quality
 from treadle.domain.errors import UsageError
-from treadle.domain.lineage import Lineage, Order, Role
+from treadle.domain.lineage import JUDGES, Lineage, Order, Role
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
@@ -18,14 +18,13 @@ _STRICTNESS: dict[SandboxMode, int] = {"off": 0, "auto": 1, "required": 2}
 
 def lineage_of(parent: RunState, call_id: str, role: Role) -> Lineage:
     above = parent.lineage
-    judges = role in ("quality", "errors")
     return Lineage(
         parent.root,
         1 if above is None else above.depth + 1,
         call_id,
         role,
         (*(() if above is None else above.agents), parent.agent.name),
-        () if judges else tuple(parent.tools),
+        () if role in JUDGES else tuple(parent.tools),
         (*(() if above is None else above.approvals), parent.agent.approvals),
         parent.trees,
         _quotas(parent),
