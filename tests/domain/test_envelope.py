@@ -102,7 +102,8 @@ EXAMPLES: tuple[EventData, ...] = (
     e.AgentEnd(
         "c", RunId("run_2"), "helper", "failed", "max_steps", "text", "reason", Metrics(steps=3), 5, ("bash (c)",)
     ),
-    e.AgentWaiting(RunId("run_2"), "helper", "approval", "apr_1: bash"),
+    e.AgentWaiting(RunId("run_2"), "helper", "approval", "apr_1: bash", "c"),
+    e.AgentAnswered(RunId("run_2"), "helper", "c"),
     e.AgentTold(("c",), "cancel", "reason"),
     e.QualityScored("quality-checker", RunId("run_2"), 0.4, "reasons", "note"),
     e.ErrorAnalyzed("error-analyzer", RunId("run_2"), "diagnosis"),

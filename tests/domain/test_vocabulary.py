@@ -100,6 +100,7 @@ BEYOND = frozenset(
         "command_obeyed",
         "agent_told",
         "agent_waiting",
+        "agent_answered",
     ]
 )
 """Types that the specification needs and does not name."""

@@ -1,5 +1,5 @@
 """Whatever becomes of runs in the simulation, with crashes around any write, people who meddle, approvals and
-accounts: the code that wrote a journal writes it again."""
+accounts: the code that wrote a journal writes it again, and a fork of any step stands where the run stood."""
 
 import asyncio
 import logging
@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from treadle.replay.replay import Replayed, replay
+from treadle.core.fold import fold, fold_all
+from treadle.core.forking import standing
+from treadle.core.state import RunState, fresh
+from treadle.domain.events import LlmRequest, RunQueued
+from treadle.ports.tool import Toolbox
+from treadle.replay.recorded import Recorded
+from treadle.replay.replay import replay
 from treadle.service.replaying import recorded
 from treadle.testing.simulation import scenario
 from treadle.testing.simulation.__main__ import schedule_of
@@ -38,26 +44,55 @@ def worlds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[World]]:
     logging.disable(before)
 
 
-def replays_of(world: World) -> list[Replayed]:
+def records_of(world: World) -> tuple[list[Recorded], Toolbox]:
     process = world.start(lambda operation: None, sole=True)
 
-    async def gathered() -> list[Any]:
+    async def gathered() -> list[Recorded]:
         store, sessions, approvals = process.store, process.deps.sessions, process.deps.approvals
         runs = await store.find(limit=100)
         return [await recorded(run.origin.run_id, store, sessions, approvals) for run in runs]
 
-    return [replay(record, process.deps.tools) for record in asyncio.run(gathered())]
+    return asyncio.run(gathered()), process.deps.tools
+
+
+def forks_of(record: Recorded) -> Iterator[tuple[RunState, RunState]]:
+    """The run where it asked a model, for each of its steps; and a fork that stands there."""
+    requests = {event.data.step: event for event in record.events if isinstance(event.data, LlmRequest)}
+    for asked in requests.values():
+        assert isinstance(asked.data, LlmRequest)
+        before = record.events[: asked.sequence]
+        state = fold_all(fresh(record.origin, record.history), before)
+        fork = fresh(record.origin, ())
+        fold(fork, RunQueued(state.agent, before=tuple(state.transcript.messages)), 1, 0.0)
+        fold(fork, standing(state, before, asked.data), 2, 0.0)
+        yield state, fork
+
+
+def stands(state: RunState) -> tuple[object, ...]:
+    """What the guards will judge by, and what the model is shown."""
+    counted = (state.answer_so_far, state.continuations, state.empty_turns, state.rejected_outputs)
+    claims, recovery = (state.phantom_claims, state.claimed), state.recovery
+    stuck = (recovery.quiet_steps, recovery.stage, recovery.refused_tool, recovery.detected_at)
+    return state.ledger, tuple(state.transcript.messages), state.asked, counted, claims, stuck
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
-def test_what_was_written_is_written_again(worlds: list[World], first: int) -> None:
+def test_what_was_written_is_written_again_and_forks_stand_there(
+    worlds: list[World], first: int
+) -> None:
     found: Counter[str] = Counter()
     for seed in range(first, first + BLOCK):
         simulate(schedule_of(seed))
-        for replayed in replays_of(worlds.pop()):
+        records, tools = records_of(worlds.pop())
+        for record in records:
+            for there, fork in forks_of(record):
+                found["forks"] += 1
+                assert stands(fork) == stands(there), f"seed {seed}: {record.origin.run_id}"
+            replayed = replay(record, tools)
             assert replayed.divergence is None, f"seed {seed}: {replayed}"
             assert not replayed.cannot or replayed.cannot.startswith(EXPLAINED), f"seed {seed}: {replayed.cannot}"
             assert replayed.cannot or replayed.same == replayed.events
             found["cannot" if replayed.cannot else "same"] += 1
     assert found["same"] > 2 * BLOCK
+    assert found["forks"] > 2 * BLOCK
     assert found["cannot"] <= BLOCK / 20

@@ -1,8 +1,9 @@
 """Runs under a run: how many there may be, when it waits for them, when they are told to stop, and what an end of
 theirs is worth as a result."""
 
+from treadle.core.child import Child
 from treadle.core.ledger import Call
-from treadle.core.state import Child, RunState
+from treadle.core.state import RunState
 from treadle.core.steps import Finish, Gather, Reach, RunTools, Wait
 from treadle.domain.events import AgentEnd, Telling, ToolCallError
 from treadle.domain.identity import Instant
@@ -52,9 +53,9 @@ def to_reach(state: RunState, now: Instant) -> Reach | None:
         return None
     if state.steered == "interrupt":
         return _reach(running, "cancel", SUPERSEDED)
-    late = [child for child in running if child.spawn.expires_at is not None and now >= child.spawn.expires_at]
+    late = [child for child in running if child.due_at is not None and now >= child.due_at]
     if late:
-        return _reach(late, "cancel", "It took too long.")
+        return _reach(late, "cancel", _too_long(late[0]))
     paused = [child for child in running if child.told == "interrupt"]
     return _reach(paused, "resume", "") if paused else None
 
@@ -63,7 +64,7 @@ def wait_for(state: RunState, child: Child) -> Wait:
     """Until it ends, or must be told to, or has been told to and should have."""
     told = child.told == "cancel"
     name = f"{child.spawn.run_id} ({child.spawn.agent})"
-    return Wait("child", name, _patience(state, child) if told else child.spawn.expires_at)
+    return Wait("child", name, _patience(state, child) if told else child.due_at)
 
 
 def turn(call: Call) -> Wait:
@@ -110,6 +111,10 @@ def stopped(state: RunState) -> tuple[str, ...]:
 
 def _patience(state: RunState, child: Child) -> Instant:
     return child.told_at + GRACE * max(1, state.agent.limits.max_depth)
+
+
+def _too_long(child: Child) -> str:
+    return f"It took longer than {(child.spawn.expires_at or 0.0) - child.began_at:.0f} s."
 
 
 def _reach(children: list[Child], what: Telling, reason: str) -> Reach:

@@ -1,6 +1,7 @@
 """What a run does next, given all that has happened to it. Pure: the same state and time give the same step."""
 
 from treadle.core import guards
+from treadle.core.child import Child
 from treadle.core.children import before_the_end, interrupted, resumed, wait_for
 from treadle.core.context import input_estimate
 from treadle.core.fold import SILENT_TEXTS
@@ -10,13 +11,14 @@ from treadle.core.judging import unjudged, verdict, who_judges, without_note
 from treadle.core.planning import plan_calls, skipped
 from treadle.core.retry import fallback_after
 from treadle.core.room import compact, make_room, overflow, overflows
-from treadle.core.state import Child, RunState
+from treadle.core.state import RunState
 from treadle.core.steps import (
     CallModel,
     Compact,
     FallBack,
     Finish,
     Gather,
+    GoOn,
     Obey,
     Reach,
     RunTools,
@@ -43,6 +45,13 @@ MORE_CAME = "Another message came first."
 
 def decide(state: RunState, now: Instant) -> Step:
     """The next step of a run that has started and not ended."""
+    step = _decided(state, now)
+    if not state.asks_people or (isinstance(step, Wait) and step.of_people is not None):
+        return step
+    return GoOn()
+
+
+def _decided(state: RunState, now: Instant) -> Step:
     if state.judging is not None and state.cancelled is None:
         return _judged(state, state.judging, now)
     step = _next(state, now)

@@ -1,7 +1,7 @@
 """Where a run stood just before it asked the model at a step: all that another run needs to go on from there."""
 
 from collections.abc import Iterable
-from typing import Literal
+from dataclasses import dataclass
 
 import msgspec
 
@@ -9,7 +9,7 @@ from treadle.core.ledger import call_key, digest
 from treadle.core.state import RunState
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
-from treadle.domain.events import Counters, Measured, ReusedCall, RunForked
+from treadle.domain.events import Counters, Ended, Measured, ReusedCall, RunForked
 from treadle.domain.messages import ToolUse
 from treadle.domain.tools import ToolSpec
 
@@ -87,7 +87,7 @@ def _in_the_system_prompt(events: Iterable[Event]) -> str:
 
 def reused(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
     """The calls that were made, and what came of each, turn by turn; those of the run before a fork come first."""
-    turns: list[dict[str, ReusedCall]] = []
+    turns: list[Turn] = []
     earlier: Turns = ()
     for event in events:
         match event.data:
@@ -96,18 +96,18 @@ def reused(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
             case e.LlmResponse(parts=parts, stop=stop) if stop != "interrupted":
                 uses = [part for part in parts if isinstance(part, ToolUse)]
                 if uses:
-                    turns.append({use.call_id: _asked(use, tools.get(use.name)) for use in uses})
-            case e.ToolCallEnd(call_id, _, content):
-                _end(turns, call_id, "ok", content)
-            case e.ToolCallError(call_id=call_id, kind="denied"):
-                _end(turns, call_id, "denied")
-            case e.ToolCallError(call_id=call_id, content=content):
-                _end(turns, call_id, "failed", content)
-            case e.ToolCallBlocked(call_id=call_id) | e.HookBlocked(call_id=call_id):
-                _end(turns, call_id, "refused")
+                    turns.append(Turn({use.call_id: _asked(use, tools.get(use.name)) for use in uses}))
+            case e.ToolCallEnd(call_id, _, content) if turns:
+                turns[-1].end(call_id, "ok", content)
+            case e.ToolCallError(call_id=call_id, kind="denied") if turns:
+                turns[-1].end(call_id, "denied")
+            case e.ToolCallError(call_id=call_id, content=content) if turns:
+                turns[-1].end(call_id, "failed", content)
+            case e.ToolCallBlocked(call_id=call_id) | e.HookBlocked(call_id=call_id) if turns:
+                turns[-1].end(call_id, "refused")
             case _:
                 pass
-    return (*earlier, *(tuple(turn.values()) for turn in turns))
+    return (*earlier, *(tuple(turn.calls.values()) for turn in turns))
 
 
 def _asked(use: ToolUse, spec: ToolSpec | None) -> ReusedCall:
@@ -115,12 +115,15 @@ def _asked(use: ToolUse, spec: ToolSpec | None) -> ReusedCall:
     return ReusedCall(use.call_id, use.name, call_key(use), writes=writes, polls=polls)
 
 
-def _end(
-    turns: list[dict[str, ReusedCall]],
-    call_id: str,
-    ended: Literal["ok", "failed", "refused", "denied"],
-    content: str = "",
-) -> None:
-    if turns and call_id in turns[-1]:
-        told = digest(content).hex() if ended in ("ok", "failed") else ""
-        turns[-1][call_id] = msgspec.structs.replace(turns[-1][call_id], ended=ended, told=told)
+@dataclass(slots=True)
+class Turn:
+    """The calls of a reply, in the order in which they were asked for."""
+
+    calls: dict[str, ReusedCall]
+    ended: int = 0
+
+    def end(self, call_id: str, how: Ended, content: str = "") -> None:
+        if (call := self.calls.get(call_id)) is not None:
+            told = digest(content).hex() if how in ("ok", "failed") else ""
+            self.calls[call_id] = msgspec.structs.replace(call, ended=how, told=told, after=self.ended)
+            self.ended += 1

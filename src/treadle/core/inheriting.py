@@ -8,7 +8,7 @@ import msgspec
 from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec, Errors, Limits, Quality
 from treadle.domain.errors import UsageError
-from treadle.domain.lineage import JUDGES, Lineage, Order, Role
+from treadle.domain.lineage import JUDGES, Above, Lineage, Order, Role
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
@@ -29,6 +29,7 @@ def lineage_of(parent: RunState, call_id: str, role: Role) -> Lineage:
         parent.trees,
         _quotas(parent),
         (0 if above is None else above.steps_before) + parent.steps_of_tree,
+        (*(() if above is None else above.above), Above(parent.origin.run_id, call_id)),
     )
 
 

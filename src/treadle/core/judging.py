@@ -6,7 +6,8 @@ import re
 import msgspec
 from msgspec import Struct
 
-from treadle.core.state import Child, RunState
+from treadle.core.child import Child
+from treadle.core.state import RunState
 from treadle.core.steps import Finish, Judge
 from treadle.domain.events import ErrorAnalyzed, EventData, QualityScored
 from treadle.domain.identity import Instant
@@ -50,7 +51,7 @@ def who_judges(state: RunState, finish: Finish) -> Judge | Finish:
 def verdict(state: RunState, child: Child, now: Instant) -> QualityScored | ErrorAnalyzed | None:
     """What whoever judges has said, or why nothing is to be expected; None: it has not said anything yet."""
     spawn, end = child.spawn, child.end
-    if end is None and (spawn.expires_at is None or now < spawn.expires_at):
+    if end is None and (child.due_at is None or now < child.due_at):
         return None
     if end is None:
         return unjudged(spawn.role == "quality", spawn.agent, "It did not answer in time.", child)

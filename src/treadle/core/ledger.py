@@ -118,7 +118,7 @@ class Ledger:
     def reuse(self, turn: Sequence[ReusedCall]) -> None:
         """Enter the calls of one turn of another run, which this one goes on from."""
         asked = [self._asked(ToolUse(each.call_id, each.name, ""), each.key, each.polls) for each in turn]
-        for call, each in zip(asked, turn, strict=True):
+        for call, each in sorted(zip(asked, turn, strict=True), key=lambda pair: pair[1].after):
             if each.ended in ("refused", "denied"):
                 self._refused(call, counts=each.ended == "refused")
             else:

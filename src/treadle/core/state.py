@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from treadle.core.child import Child
 from treadle.core.ledger import Call, Ledger
 from treadle.core.repair import Transcript, transcribed
 from treadle.core.tokens import TokenCount
@@ -10,8 +11,6 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import SessionCommand
 from treadle.domain.envelope import Origin
 from treadle.domain.events import (
-    AgentEnd,
-    AgentSpawn,
     ApprovalDecided,
     ApprovalRequested,
     ClarifyAnswered,
@@ -30,7 +29,6 @@ from treadle.domain.events import (
     RunWaiting,
     SegmentOpened,
     SteerMode,
-    Telling,
     TrimStage,
 )
 from treadle.domain.identity import ApprovalId, Instant, RunId, SessionId, first_segment_id
@@ -96,18 +94,6 @@ class Recovery:
     """Steps in a row that told nothing new."""
     detected_at: int = 0
     """The quiet step or failure count that was acted on last."""
-
-
-@dataclass(slots=True)
-class Child:
-    """A run under this one."""
-
-    spawn: AgentSpawn
-    began_at: Instant
-    end: AgentEnd | None = None
-    told: Telling | None = None
-    """What it was asked last, as long as that holds."""
-    told_at: Instant = 0.0
 
 
 @dataclass(slots=True)
@@ -226,6 +212,8 @@ class RunState:
     """What it shares with those above it and under it."""
     children: dict[str, Child] = field(default_factory=dict[str, Child])
     """By call, those that have ended too."""
+    asks_people: bool = False
+    """It waits for a person, or did just now, and those above it were told so."""
     judging: Child | None = None
     """The one that judges how the run ends."""
     judged: list[QualityScored] = field(default_factory=list[QualityScored])

@@ -13,6 +13,7 @@ from treadle.domain.events import (
     EventData,
     LlmFallback,
     Telling,
+    WaitForPeople,
     WaitReason,
 )
 from treadle.domain.identity import Instant
@@ -40,6 +41,15 @@ class Wait(Struct, frozen=True):
     reason: WaitReason
     detail: str
     wake_at: Instant | None = None
+
+    @property
+    def of_people(self) -> WaitForPeople | None:
+        """What a person must do for the run to go on; None: nothing."""
+        match self.reason:
+            case "approval" | "answer" | "interrupted":
+                return self.reason
+            case _:
+                return None
 
 
 class Trim(Struct, frozen=True):
@@ -91,6 +101,10 @@ class Gather(Struct, frozen=True):
     calls: tuple[Call, ...]
 
 
+class GoOn(Struct, frozen=True):
+    """Tell those above that nobody is waited for any more."""
+
+
 class Judge(Struct, frozen=True):
     """Have an agent look at how the run ends, before it does."""
 
@@ -101,4 +115,4 @@ class Judge(Struct, frozen=True):
     """What is on record of the end before anybody looks at it."""
 
 
-Step = CallModel | RunTools | Gather | Reach | Judge | Trim | Compact | Obey | FallBack | Wait | Finish
+Step = CallModel | RunTools | Gather | Reach | GoOn | Judge | Trim | Compact | Obey | FallBack | Wait | Finish

@@ -27,6 +27,13 @@ class TreeCeiling(Struct, frozen=True, omit_defaults=True):
     """Under it."""
 
 
+class Above(Struct, frozen=True):
+    """A run above another, and the call of it that the other is under."""
+
+    run_id: RunId
+    call_id: str
+
+
 class Lineage(Struct, frozen=True, omit_defaults=True):
     root: RunId
     depth: int
@@ -46,6 +53,8 @@ class Lineage(Struct, frozen=True, omit_defaults=True):
     """What the agents above it may use, by their names, where that has an end: it counts for them too."""
     steps_before: int = 0
     """Taken by the tree when it was begun, as far as its parent knew."""
+    above: tuple[Above, ...] = ()
+    """The runs above it, the root first: they hear when it waits for a person, and when it goes on."""
 
     @property
     def judges(self) -> bool:

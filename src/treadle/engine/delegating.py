@@ -16,11 +16,12 @@ from treadle.core.inheriting import copied, lineage_of, narrowed, ordered
 from treadle.core.judging import asked_of, unjudged
 from treadle.core.ledger import Call
 from treadle.core.state import RunState
-from treadle.core.steps import Gather, Judge, Reach, Wait
+from treadle.core.steps import Gather, GoOn, Judge, Reach, Wait
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import SessionDeleted, UsageError
 from treadle.domain.events import (
+    AgentAnswered,
     AgentEnd,
     AgentSpawn,
     AgentTold,
@@ -49,7 +50,7 @@ NOTHING_BEGUN = "Nothing was begun"
 JUDGING_SECONDS = 120.0
 """For whoever judges how a run ends."""
 TURN_SECONDS = 30.0
-"""Beyond the time that a child has: it may have had to wait for its turn."""
+"""Beyond that: it may have had to wait for its turn."""
 
 
 class Work(Struct, frozen=True):
@@ -70,6 +71,10 @@ class _Child(Struct, frozen=True):
     message: Message
     session_id: SessionId
     lineage: Lineage
+    patience: float | None
+    """Seconds until it is asked to stop; None: it never is."""
+    deadline: float | None
+    """Seconds that it has by itself, once it has begun; None: as many as its agent."""
 
 
 async def divided(cleared: list[Ready], log: Log, deps: Deps) -> Work:
@@ -106,9 +111,11 @@ async def _begin_child(item: Ready, log: Log, deps: Deps) -> tuple[AgentSpawn, B
     wanted = [tool.spec.name for tool in deps.tools.select(agent.tools)]
     lineage = lineage_of(state, item.call.call_id, role)
     session = await _session_with(agent.name, log, deps) if role == "send" else SessionId(deps.ids("ses"))
-    child = _Child(agent, user(sendable(order.message)), session, lineage)
+    left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
+    patience = deps.timeouts.agents or None
+    child = _Child(agent, user(sendable(order.message)), session, lineage, patience, left)
     withheld = tuple([name for name in wanted if not inherits(lineage, name)])
-    return await _begun(child, deps.timeouts.agents or None, log, deps, item.start.arguments, withheld)
+    return await _begun(child, log, deps, item.start.arguments, withheld)
 
 
 async def _wanted(role: Role, order: Order, state: RunState, deps: Deps) -> AgentSpec:
@@ -129,7 +136,6 @@ async def _wanted(role: Role, order: Order, state: RunState, deps: Deps) -> Agen
 
 async def _begun(
     child: _Child,
-    seconds: float | None,
     log: Log,
     deps: Deps,
     arguments: str = "",
@@ -137,14 +143,12 @@ async def _begun(
     end: Outcome | None = None,
 ) -> tuple[AgentSpawn, Begun]:
     state, now, lineage = log.state, deps.clock.now(), child.lineage
-    left = None if state.deadline is None or lineage.judges else max(1.0, state.deadline - now)
-    most = min([each for each in (seconds, left) if each is not None], default=None)
     workspace = _place(str(deps.workspace(state.agent)))
-    agent = narrowed(_resolved(child.agent), _resolved(state.agent), workspace, most)
+    agent = narrowed(_resolved(child.agent), _resolved(state.agent), workspace, child.deadline)
     same = agent.name == state.agent.name
     agent_id = log.origin.agent_id if same else await deps.agents.identity(agent.name)
     origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, log.origin.run_id)
-    expires_at = None if most is None else now + most + TURN_SECONDS
+    expires_at = None if child.patience is None else now + child.patience
     event = AgentSpawn(
         lineage.call_id,
         origin.run_id,
@@ -217,13 +221,15 @@ def _uuid_of(name: str) -> str:
     return f"{digest & ~marks[0] | marks[1]:032x}"
 
 
-async def tend(task: Gather | Reach | Judge, log: Log, deps: Deps) -> None:
+async def tend(task: Gather | Reach | GoOn | Judge, log: Log, deps: Deps) -> None:
     """See to the runs under this one, and to the one that judges it."""
     match task:
         case Gather(calls):
             log.record(*await _gathered(calls, log, deps))
         case Reach():
             await _reach(task, log)
+        case GoOn():
+            await _go_on(log)
         case Judge():
             await _begin_judge(task, log, deps)
 
@@ -288,12 +294,27 @@ def told_of_the_end(end: RunEnd, log: Log) -> tuple[Told, ...]:
 
 
 def told_of_the_wait(wait: Wait, is_new: bool, log: Log) -> tuple[Told, ...]:
-    """What the root of a run is told when it begins to wait for a person: the root's people answer."""
-    lineage, origin = log.state.lineage, log.origin
-    if lineage is None or not is_new or (wait.reason != "approval" and wait.reason != "answer"):
+    """What those above a run are told when it begins to wait for a person: the root's people answer, and the time
+    that it has stands still."""
+    lineage, run_id, reason = log.state.lineage, log.origin.run_id, wait.of_people
+    if lineage is None or not is_new or reason is None:
         return ()
-    event = AgentWaiting(origin.run_id, log.state.agent.name, wait.reason, wait.detail)
-    return (Told(lineage.root, event, f"{origin.run_id} waits at {log.state.sequence}"),)
+    key, name = f"{run_id} waits at {log.state.sequence}", log.state.agent.name
+    return tuple(
+        [
+            Told(above.run_id, AgentWaiting(run_id, name, reason, wait.detail, above.call_id), key)
+            for above in lineage.above
+        ]
+    )
+
+
+async def _go_on(log: Log) -> None:
+    """Tell them that it waits no more. That it has told them and that they were is one commit."""
+    lineage, run_id, name = log.state.lineage, log.origin.run_id, log.state.agent.name
+    assert lineage is not None, "only a run that has some above it has told them that it waits"
+    key = f"{run_id} goes on at {log.state.sequence}"
+    told = [Told(above.run_id, AgentAnswered(run_id, name, above.call_id), key) for above in lineage.above]
+    await log.intend(AgentAnswered(run_id, name), tell=told)
 
 
 # ── How a run ends is judged ──
@@ -309,8 +330,9 @@ async def _begin_judge(step: Judge, log: Log, deps: Deps) -> None:
         agent = await deps.agents.named(step.agent, log.state.agent)
         deps.models.resolve(agent.model, agent.provider)
         deps.tools.select(agent.tools)
-        child = _Child(agent, message, SessionId(deps.ids("ses")), lineage)
-        event, run = await _begun(child, JUDGING_SECONDS, log, deps, end=step.end)
+        seconds, session = JUDGING_SECONDS, SessionId(deps.ids("ses"))
+        child = _Child(agent, message, session, lineage, seconds + TURN_SECONDS, seconds)
+        event, run = await _begun(child, log, deps, end=step.end)
     except UsageError as error:
         log.record(unjudged(role == "quality", step.agent, f"It was not asked: {error}"))
         return

@@ -16,6 +16,7 @@ from treadle.core.steps import (
     FallBack,
     Finish,
     Gather,
+    GoOn,
     Judge,
     Obey,
     Reach,
@@ -89,7 +90,7 @@ async def _carry(log: Log, deps: Deps) -> None:
                 model = take_over(log, deps)
             case RunTools() as calls:
                 await act(calls, log, deps)
-            case Gather() | Reach() | Judge() as task:
+            case Gather() | Reach() | GoOn() | Judge() as task:
                 await tend(task, log, deps)
             case Wait() as wait:
                 news = waiting(wait, log.state)

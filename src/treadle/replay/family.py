@@ -1,11 +1,13 @@
 """Runs under a run, as they were on record: whom it began, and why it could not begin another."""
 
+from msgspec import Struct
+
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.identity import AgentId
 from treadle.domain.runs import Outcome
-from treadle.engine.delegating import NOTHING_BEGUN, TURN_SECONDS
+from treadle.engine.delegating import NOTHING_BEGUN
 from treadle.ports.accounts import Reserve, Short
 from treadle.replay.recorded import Recorded
 from treadle.replay.script import Script
@@ -30,9 +32,9 @@ class RecordedAgents:
 
 def refused_by_the_tree(script: Script, reserve: Reserve) -> Short | None:
     """The account of a tree that had no room, where the script has it that one was in the way."""
-    if reserve.runs and (told := _no_room(script)):
-        ceiling = int(told[0].partition(_TREE)[2].partition(" ")[0])
-        left = reserve.runs - len(told)
+    if reserve.runs and (turn := _turn(script)).told and reserve.runs > turn.begun:
+        ceiling = int(turn.told.partition(_TREE)[2].partition(" ")[0])
+        left = turn.begun + turn.failed
         return Short(reserve.accounts[-1].account, "runs", ceiling, ceiling - left, 0.0, reserve.runs)
     if reserve.steps and (end := _end_without_asking(script)) is not None:
         bounded = [each for each in reserve.accounts if each.steps is not None]
@@ -42,15 +44,31 @@ def refused_by_the_tree(script: Script, reserve: Reserve) -> Short | None:
     return None
 
 
-def _no_room(script: Script) -> list[str]:
-    """What was told of the calls that were refused next, because the tree had no room for their runs."""
-    told: list[str] = []
+class _Turn(Struct, frozen=True):
+    """What becomes next of the calls that want runs."""
+
+    told: str
+    """What those were told that the tree had no room for; empty: there were none."""
+    begun: int
+    failed: int
+    """Calls that the tree had room for, and that began nothing."""
+
+
+def _turn(script: Script) -> _Turn:
+    told, begun, failed = "", 0, 0
     for data in script.unwritten():
-        if not isinstance(data, e.ToolCallError | e.ToolCallBlocked | e.HookBlocked):
-            break
-        if isinstance(data, e.ToolCallError) and _TREE in data.content:
-            told.append(data.content)
-    return told
+        match data:
+            case e.ToolCallError(content=content) if _TREE in content:
+                told = content
+            case e.ToolCallError(content=content) if content.startswith(f"{NOTHING_BEGUN}: "):
+                failed += 1
+            case e.AgentSpawn(end=None):
+                begun += 1
+            case e.ToolCallError() | e.ToolCallBlocked() | e.HookBlocked() | e.ToolCallStart():
+                pass
+            case _:
+                break
+    return _Turn(told, begun, failed)
 
 
 def _end_without_asking(script: Script) -> e.RunEnd | e.AgentSpawn | None:
@@ -81,7 +99,7 @@ def seconds_for_children(recorded: Recorded) -> float:
             case e.AgentSpawn(role="spawn" | "send" | "invoke", expires_at=None):
                 return 0.0
             case e.AgentSpawn(role="spawn" | "send" | "invoke", expires_at=float() as expires_at):
-                return expires_at - event.timestamp - TURN_SECONDS
+                return expires_at - event.timestamp
             case _:
                 pass
     return 600.0

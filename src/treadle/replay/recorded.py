@@ -29,7 +29,8 @@ WRITTEN = (
     e.RecoveryAction, e.EmptyTurn, e.Continuation, e.OutputRejected, e.BudgetHint, e.PhantomAction,
     e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested, e.SecretUsed, e.SecretDenied,
     e.Redacted, e.BudgetReserved, e.BudgetExhausted, e.QuotaWarning, e.QuotaExceeded, e.MemoryRecalled,
-    e.MemorySaved, e.MemoryFlushed, e.JournalWritten, e.MemoryDegraded, e.AgentSpawn, e.AgentTold, e.QualityScored,
+    e.MemorySaved, e.MemoryFlushed, e.JournalWritten, e.MemoryDegraded, e.AgentSpawn, e.AgentTold, e.AgentAnswered,
+    e.QualityScored,
     e.ErrorAnalyzed,
 )  # fmt: skip
 """What the loop writes, and a replay knows how to bring about again."""
@@ -66,6 +67,8 @@ def is_delivery(data: EventData) -> bool:
     """Whether somebody else has appended it, and not the owner of the run."""
     if isinstance(data, e.ApprovalDecided):
         return data.note != SUPERSEDED
+    if isinstance(data, e.AgentAnswered):
+        return data.call_id != ""
     return isinstance(data, DELIVERED)
 
 

@@ -1,7 +1,8 @@
 """Runs under a run, and what was judged of it."""
 
+from treadle.core.child import Child
 from treadle.core.fold.changes import on
-from treadle.core.state import Child, RunState
+from treadle.core.state import RunState
 from treadle.domain import events as e
 from treadle.domain.messages import user
 
@@ -31,6 +32,25 @@ def _told(state: RunState, data: e.AgentTold) -> None:
     for call_id in data.call_ids:
         child = state.children[call_id]
         child.told, child.told_at = None if data.what == "resume" else data.what, state.latest_at
+
+
+@on(e.AgentWaiting)
+def _waits(state: RunState, data: e.AgentWaiting) -> None:
+    child = state.children.get(data.call_id)
+    if child is not None:
+        child.still_since = child.still_since if child.waiting else state.latest_at
+        child.waiting.add(data.run_id)
+
+
+@on(e.AgentAnswered)
+def _goes_on(state: RunState, data: e.AgentAnswered) -> None:
+    if not data.call_id:
+        state.asks_people = False
+        return
+    child = state.children.get(data.call_id)
+    if child is not None and data.run_id in child.waiting:
+        child.waiting.discard(data.run_id)
+        child.still += 0.0 if child.waiting else max(0.0, state.latest_at - child.still_since)
 
 
 @on(e.QualityScored)

@@ -1,5 +1,7 @@
 """The life of a run, and what others deliver to it."""
 
+from typing import get_args
+
 from treadle.core.accounts import ceilings_of, spending, trees_of
 from treadle.core.context import set_preamble
 from treadle.core.fold.changes import on
@@ -7,6 +9,8 @@ from treadle.core.state import RunState
 from treadle.core.tokens import TokenCount
 from treadle.domain import events as e
 from treadle.domain.messages import user
+
+FOR_PEOPLE: tuple[str, ...] = get_args(e.WaitForPeople)
 
 
 @on(e.RunQueued)
@@ -55,6 +59,8 @@ def _resolved(state: RunState, data: e.ModelResolved) -> None:
 @on(e.RunWaiting)
 def _waits(state: RunState, data: e.RunWaiting) -> None:
     state.status, state.waiting = "waiting", data
+    if state.lineage is not None and data.reason in FOR_PEOPLE:
+        state.asks_people = True
 
 
 @on(e.RunRecovered)

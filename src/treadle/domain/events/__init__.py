@@ -93,7 +93,7 @@ from treadle.domain.events.guards import (
     StuckDetected,
     StuckKind,
 )
-from treadle.domain.events.forking import Counters, Measured, ReusedCall, RunForked
+from treadle.domain.events.forking import Counters, Ended, Measured, ReusedCall, RunForked
 from treadle.domain.events.accounts import (
     BudgetExhausted,
     BudgetReserved,
@@ -109,6 +109,7 @@ from treadle.domain.events.deliveries import (
     SteerMode,
 )
 from treadle.domain.events.children import (
+    AgentAnswered,
     AgentEnd,
     AgentSpawn,
     AgentTold,
@@ -116,6 +117,7 @@ from treadle.domain.events.children import (
     ErrorAnalyzed,
     QualityScored,
     Telling,
+    WaitForPeople,
 )
 from treadle.domain.events.automation import (
     HeartbeatFired,
@@ -141,6 +143,7 @@ from treadle.domain.events.vocabulary import (
 __all__ = [
     "NAMES",
     "VOCABULARY",
+    "AgentAnswered",
     "AgentEnd",
     "AgentSpawn",
     "AgentTold",
@@ -171,6 +174,7 @@ __all__ = [
     "Decision",
     "Delivery",
     "EmptyTurn",
+    "Ended",
     "ErrorAnalyzed",
     "EventData",
     "EventType",
@@ -243,6 +247,7 @@ __all__ = [
     "TrimStage",
     "Unknown",
     "UserMessage",
+    "WaitForPeople",
     "WaitReason",
     "WebhookDelivered",
     "WebhookFailed",

@@ -47,14 +47,31 @@ class AgentEnd(EventData, frozen=True):
     stopped: tuple[str, ...] = ()
 
 
+WaitForPeople = Literal["approval", "answer", "interrupted"]
+
+
 @durable("agent_waiting")
 class AgentWaiting(EventData, frozen=True):
-    """A run somewhere under this one waits for a person. Told to the root, whose people answer."""
+    """A run somewhere under this one waits for a person. The root hears of it, whose people answer, and all
+    between: the time that they give the child that it is under stands still."""
 
     run_id: RunId
     agent: str
-    reason: Literal["approval", "answer"]
+    reason: WaitForPeople
     detail: str
+    call_id: str = ""
+    """The call that it is under."""
+
+
+@durable("agent_answered")
+class AgentAnswered(EventData, frozen=True):
+    """A run waits for people no more: somebody has answered, or it is about to end. On record with the run itself,
+    and told in the same commit to all that were told of the wait."""
+
+    run_id: RunId
+    agent: str
+    call_id: str = ""
+    """The call of whoever is told that it is under; empty: it is the run itself."""
 
 
 Telling = Literal["cancel", "interrupt", "resume"]

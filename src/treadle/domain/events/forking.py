@@ -8,6 +8,9 @@ from treadle.domain.events.guards import RecoveryStage
 from treadle.domain.events.vocabulary import EventData, durable
 from treadle.domain.identity import RunId
 
+Ended = Literal["ok", "failed", "refused", "denied"]
+"""How a call did: refused by a guard or a hook, denied by a person or a rule."""
+
 
 class ReusedCall(Struct, frozen=True, omit_defaults=True, gc=False):
     """A call of the steps before, and what came of it. It is not made again."""
@@ -16,12 +19,13 @@ class ReusedCall(Struct, frozen=True, omit_defaults=True, gc=False):
     name: str
     key: str
     """The tool and its arguments: what makes two calls the same."""
-    ended: Literal["ok", "failed", "refused", "denied"] = "ok"
-    """Refused by a guard or a hook; denied by a person or a rule."""
+    ended: Ended = "ok"
     told: str = ""
     """A digest of its result."""
     writes: bool = False
     polls: bool = False
+    after: int = 0
+    """How many calls of its turn had ended before it."""
 
 
 class Counters(Struct, frozen=True, omit_defaults=True):

@@ -124,8 +124,12 @@ def _family(data: e.EventData) -> str | None:
             return f"· {agent} begins as {run_id}{without}"
         case e.AgentEnd(agent=agent, run_id=run_id, outcome=outcome):
             return f"  {agent} has ended ({outcome}): {run_id}"
+        case e.AgentWaiting(agent=agent, run_id=run_id, reason="interrupted"):
+            return f"  {agent} was interrupted, and waits to be told to go on: {run_id}"
         case e.AgentWaiting(agent=agent, run_id=run_id, reason=reason):
             return f"  {agent} waits for an {reason}: {run_id}"
+        case e.AgentAnswered(agent=agent, run_id=run_id, call_id=under) if under:
+            return f"  {agent} goes on: {run_id}"
         case e.QualityScored(score=None, reasons=reasons):
             return f"not judged: {one_line(reasons, WIDTH)}"
         case e.QualityScored(score=score, reasons=reasons, note=note):

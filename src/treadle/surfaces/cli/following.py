@@ -159,7 +159,7 @@ class Following(Struct, frozen=True):
 def _asks(event: Event) -> bool:
     """Whether somebody must answer: what the run itself asks, or one under it."""
     waits = isinstance(event.data, RunWaiting) and event.data.reason in FOR_AN_ANSWER
-    return waits or isinstance(event.data, AgentWaiting)
+    return waits or (isinstance(event.data, AgentWaiting) and event.data.reason in FOR_AN_ANSWER)
 
 
 def _taken_up(unfinished: Sequence[RunRecord]) -> list[RunId]:
