@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, refuses, says
-from tests.surfaces.shell import Shell, finish, until_token
+from tests.surfaces.shell import COMMAND, Shell, finish, until_token
 from treadle.domain.errors import UsageError
 from treadle.surfaces.cli.run import read_message
 
@@ -45,6 +45,15 @@ def test_help_needs_nothing_heavy() -> None:
     heavy = {"aiohttp", "apsw", "msgspec", "yaml", "asyncio", "rich"}
     code = f"import sys, treadle.surfaces.cli.app; sys.exit(len({heavy} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_command_that_asks_no_model_loads_no_client(tmp_path: Path) -> None:
+    home = {"TREADLE_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-X", "importtime", COMMAND, "runs", "list"]
+    done = subprocess.run(command, env=home, capture_output=True, check=True)
+    loaded = {line.rsplit(b"|", 1)[-1].strip() for line in done.stderr.splitlines()}
+    assert b"treadle.app" in loaded
+    assert not loaded & {b"aiohttp", b"litestar", b"asyncpg", b"numpy", b"opentelemetry"}
 
 
 def test_help_and_version(shell: Shell) -> None:

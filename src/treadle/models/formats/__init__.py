@@ -1,10 +1,14 @@
 """The wire formats by their names, each loaded when it is first spoken."""
 
+from typing import TYPE_CHECKING
+
 from treadle.domain.providers import ApiMode
-from treadle.models.http.client import Format
+
+if TYPE_CHECKING:
+    from treadle.models.http.client import Format
 
 
-def format_of(mode: ApiMode) -> Format:
+def format_of(mode: ApiMode) -> "Format":
     match mode:
         case "anthropic_messages":
             from treadle.models.formats import anthropic_messages
