@@ -13,6 +13,7 @@ from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Origin, drafts
 from treadle.domain.events import EventData
 from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.lineage import Lineage, TreeCeiling
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics as Used
 from treadle.domain.runs import Usage
@@ -212,6 +213,23 @@ def test_every_guard_is_armed_and_fires_under_its_name() -> None:
         seen = counts.numbers
         assert value(seen, "treadle_guard_armed_total", guard=guard) == 1
         assert value(seen, "treadle_guard_fired_total", guard=guard, verdict=verdict) == 1, (guard, verdict)
+
+
+def test_what_those_above_may_use_watches_over_a_child_too() -> None:
+    above = Lineage(
+        RunId("run_1"),
+        1,
+        "c",
+        "spawn",
+        ("hero",),
+        ceilings=(TreeCeiling(RunId("run_1"), 1.0),),
+        quotas=(("hero", Quotas(max_tool_calls_per_minute=5, credits=1.0)),),
+    )
+    for lineage, times in ((None, 0), (above, 1)):
+        counts = Told()
+        counts("run_2", e.RunQueued(AgentSpec("plain", "x"), lineage=lineage))
+        for guard in ("budget", "quota", "credits"):
+            assert value(counts.numbers, "treadle_guard_armed_total", guard=guard) == times
 
 
 def test_what_has_no_family_of_its_own_is_in_the_one_of_its_kind() -> None:

@@ -20,16 +20,27 @@ import treadle
 from tests.engine.running import agent, journal, until
 from tests.telemetry.collector import collecting
 from tests.telemetry.watched import look, watched
-from treadle.domain.envelope import Draft, Event, Origin, drafts
+from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import UsageError
-from treadle.domain.events import AgentSpawn, EventData, RunEnd, RunQueued
+from treadle.domain.events import AgentSpawn
 from treadle.domain.identity import AgentId, RunId, SessionId
-from treadle.domain.runs import Metrics, Usage
+from treadle.domain.runs import Usage
+from treadle.ports.journal import RunFilter
+from treadle.ports.model import ModelRequest
 from treadle.system import TimeOrderedIds
 from treadle.telemetry import names
 from treadle.telemetry.traces import Traces, span_id_of, trace_id_of
 from treadle.telemetry_assembly import Telemetry
-from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
+from treadle.testing.models import (
+    Failure,
+    FunctionModel,
+    ScriptedModel,
+    ScriptStep,
+    Silence,
+    ask,
+    call,
+    say,
+)
 
 TRACED = Telemetry(traces=True)
 ENDS = {"llm_response": "chat x", "tool_call_end": "execute_tool look", "run_end": "invoke_agent hero"}
@@ -173,17 +184,49 @@ def test_what_was_told_before_is_not_sent_again_and_what_was_open_is_whole(tmp_p
             assert span.to_json() == whole[name].to_json(), f"{name}, when cut before {events[cut].type}"
 
 
-def test_a_child_points_to_its_parent() -> None:
-    ids = TimeOrderedIds()
-    parent, child = RunId(ids("run")), RunId(ids("run"))
-    origin = Origin(child, SessionId("ses_1"), AgentId("agt_1"), parent)
-    told: list[EventData] = [RunQueued(agent().spec), RunEnd("completed", "completed", Metrics())]
-    seen = Seen()
-    seen.traces.see(origin, 1, drafts(ids, 1.0, told))
-    [span] = seen.spans.values()
-    [link] = span.links
-    assert (link.context.trace_id, link.context.span_id) == (trace_id_of(parent), span_id_of(parent))
-    assert attributes(span)[names.PARENT_RUN_ID] == parent
+def test_a_tree_of_runs_is_one_trace_in_which_a_child_is_part_of_the_call(tmp_path: Path) -> None:
+    def policy(request: ModelRequest) -> ScriptStep:
+        said = request.conversation.messages[0].text
+        if said.startswith("<task>"):
+            return say('{"score": 1, "reasons": "fine"}')
+        below = {"go": "middle", "middle": "leaf"}.get(said)
+        given = any(message.role == "tool" for message in request.conversation.messages)
+        return say("done") if given or below is None else ask(call("agent_spawn", "c1", message=below))
+
+    async def story() -> list[list[Event]]:
+        async with watched(tmp_path, FunctionModel(policy)) as engine:
+            hero = agent(tools=["agent_spawn"], quality={"checker": "quality-checker"})
+            found = [(await engine.run(hero, "go")).run_id]
+            for run_id in found:
+                below = await engine.service.runs(RunFilter(parent_run_id=RunId(run_id)))
+                found += [record.origin.run_id for record in below]
+            return [await journal(engine, run_id) for run_id in found]
+
+    seen, families = Seen(), asyncio.run(story())
+    for events in reversed(families):  # each process tells what it has seen, in whatever order
+        seen.tell(events)
+    root = families[0][0].run_id
+    contexts = {span.context.span_id: span for span in seen.all if span.context is not None}
+    assert len(contexts) == len(seen.all)
+    assert {span.context.trace_id for span in contexts.values() if span.context} == {trace_id_of(root)}
+    under = {
+        (attributes(span)[names.AGENT_NAME], _path(span, contexts)) for span in seen.all if "invoke" in span.name
+    }
+    one = "invoke_agent hero", "execute_tool agent_spawn"
+    assert under == {
+        ("hero", ()),
+        ("hero", one),
+        ("hero", (*one, *one)),
+        ("quality-checker", ("invoke_agent hero",)),
+    }
+
+
+def _path(span: ReadableSpan, contexts: dict[int, ReadableSpan]) -> tuple[str, ...]:
+    """The names of what a span is part of, the outermost first."""
+    if span.parent is None:
+        return ()
+    above = contexts[span.parent.span_id]
+    return (*_path(above, contexts), above.name)
 
 
 def test_a_sample_has_whole_traces_or_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 from typing import Final, Literal
 
 from treadle.domain import events as e
-from treadle.domain.agents import AgentSpec
 from treadle.domain.events import EventData
-from treadle.domain.quotas import NO_QUOTAS, QuotaKind, Quotas
+from treadle.domain.quotas import NO_QUOTAS, QuotaKind
 from treadle.domain.runs import OutcomeKind
 
 Verdict = Literal["warn", "block", "stop"]
@@ -61,14 +60,17 @@ FIRES: Final[tuple[tuple[str, Verdict], ...]] = (
 """All that can be heard of them."""
 
 
-def armed(agent: AgentSpec, of_token: Quotas | None = None) -> tuple[str, ...]:
-    """The guards that watch over a run of this agent, which was asked for with a token of these quotas."""
-    limits, quotas = agent.limits, (agent.quotas, of_token or NO_QUOTAS)
-    windows = [(each.max_llm_tokens_per_hour, each.max_tool_calls_per_minute) for each in quotas]
+def armed(queued: e.RunQueued) -> tuple[str, ...]:
+    """The guards that watch over a run: of its agent, of the token it was asked with, and of those above it."""
+    agent, limits, lineage = queued.agent, queued.agent.limits, queued.lineage
+    inherited = () if lineage is None else tuple([each for _, each in lineage.quotas])
+    quotas = (agent.quotas, queued.token_quotas or NO_QUOTAS, *inherited)
+    windows = [end for each in quotas for end in (each.max_llm_tokens_per_hour, each.max_tool_calls_per_minute)]
+    ceilings = () if lineage is None else lineage.ceilings
     wanted = {
-        "quota": windows != [(None, None)] * 2,
+        "quota": any(end is not None for end in windows),
         "credits": any(each.credits is not None for each in quotas),
-        "budget": limits.cost is not None,
+        "budget": any(cost is not None for cost in (limits.cost, *(each.cost for each in ceilings))),
         "max_steps": limits.max_steps is not None,
         "deadline": limits.deadline is not None,
         "output": agent.output is not None,

@@ -188,7 +188,7 @@ class Metrics:
     def _queued(self, run: _Run, data: e.RunQueued) -> None:
         run.agent = self._agents.of(data.agent.name)
         self.run.queued.add((run.agent,))
-        for guard in armed(data.agent, data.token_quotas):
+        for guard in armed(data):
             self.run.armed.add((guard,))
         self._move(run, "pending")
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from treadle.domain import events as e
 from treadle.domain.envelope import Origin
 from treadle.domain.events import EventData
-from treadle.domain.identity import Instant
+from treadle.domain.identity import Instant, RunId
 from treadle.domain.lineage import TOOL_OF
 from treadle.domain.messages import Message, Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
@@ -40,7 +40,8 @@ class Span(Struct, frozen=True):
     """Something that took time, and has ended."""
 
     key: str
-    """Its name within the run: the sequence of the event that it began with; empty for the run itself."""
+    """Its name within the run: the sequence of the event that it began with, or the call that was left to another
+    run; empty for the run itself."""
     name: str
     kind: Literal["internal", "client"]
     began_at: Instant
@@ -49,6 +50,13 @@ class Span(Struct, frozen=True):
     moments: tuple[Moment, ...] = ()
     error: str = ""
     """What went wrong; empty: nothing."""
+
+
+class Place(Struct, frozen=True):
+    """Where a span stands: in which run, and under which key."""
+
+    run_id: RunId
+    key: str = ""
 
 
 class _Open:
@@ -91,6 +99,11 @@ class RunSpans:
     """The spans of one run, as its events come."""
 
     def __init__(self, origin: Origin, contents: bool) -> None:
+        self.run_id = origin.run_id
+        self.root = origin.run_id
+        """The run whose trace this is part of."""
+        self.above: Place | None = None
+        """What it is part of there; None: of nothing."""
         self._contents = contents
         self._common: dict[str, Value] = {
             names.RUN_ID: origin.run_id,
@@ -121,7 +134,10 @@ class RunSpans:
     # ── The run ──
 
     def queued(self, key: str, at: Instant, data: e.RunQueued) -> tuple[Span, ...]:
-        agent, settings = data.agent, data.agent.model_settings
+        agent, settings, lineage = data.agent, data.agent.model_settings, data.lineage
+        if lineage is not None and lineage.above:
+            self.root, parent = lineage.root, lineage.above[-1]
+            self.above = Place(parent.run_id, "" if lineage.judges else _key_of(parent.call_id))
         self._common[names.AGENT_NAME] = agent.name
         if settings.max_tokens is not None:
             self._settings[names.REQUEST_MAX_TOKENS] = settings.max_tokens
@@ -254,7 +270,7 @@ class RunSpans:
     def call_delegated(self, key: str, at: Instant, data: e.AgentSpawn) -> tuple[Span, ...]:
         if data.role not in TOOL_OF:  # nobody called for it: it judges the run
             return ()
-        call = self._calls[data.call_id] = self._tool(key, at, TOOL_OF[data.role], data.call_id)
+        call = self._calls[data.call_id] = self._tool(_key_of(data.call_id), at, TOOL_OF[data.role], data.call_id)
         call.attributes[names.CHILD_RUN_ID] = data.run_id
         if self._contents:
             call.attributes[names.TOOL_ARGUMENTS] = data.arguments
@@ -316,6 +332,11 @@ _MOMENTS: Final[dict[type[EventData], str]] = {
     )
 }  # fmt: skip
 """What is a moment of the run, told by its name alone."""
+
+
+def _key_of(call_id: str) -> str:
+    """Of a call that is left to another run: that one must know it."""
+    return f"call {call_id}"
 
 
 def _used(usage: Usage, cost: float | None) -> dict[str, Value]:

@@ -1,7 +1,7 @@
 """Spans for OpenTelemetry's SDK, which is imported here and nowhere else: the extra `telemetry` brings it.
 
-The ids follow from the id of the run: whoever knows a run can find its trace, and a run that another began points
-to that one's span, whichever process made it."""
+The ids follow from the id of the run: whoever knows a run can find its trace, and a run that another began is part
+of that one's call, in the same trace, whichever process made it."""
 
 import asyncio
 import logging
@@ -16,7 +16,6 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import (
-    Link,
     NonRecordingSpan,
     SpanContext,
     SpanKind,
@@ -29,7 +28,7 @@ from opentelemetry.trace import (
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.events import RunEnd
 from treadle.domain.identity import RunId
-from treadle.telemetry.spans import RunSpans, Span
+from treadle.telemetry.spans import Place, RunSpans, Span
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
 def trace_id_of(run_id: RunId) -> int:
-    """The trace that shows a run."""
+    """The trace that shows a run, and all runs under it."""
     return int.from_bytes(blake2b(run_id.encode(), digest_size=16, person=b"treadle trace").digest(), "big")
 
 
@@ -84,7 +83,7 @@ class Traces:
         run = self._of(origin)
         for sequence, draft in enumerate(drafts, first):
             for span in run.tell(sequence, draft.timestamp, draft.data):
-                self._export(origin, span)
+                self._export(run, span)
         if drafts and isinstance(drafts[-1].data, RunEnd):
             del self._runs[origin.run_id]
 
@@ -102,15 +101,14 @@ class Traces:
             run = self._runs[origin.run_id] = RunSpans(origin, self._contents)
         return run
 
-    def _export(self, origin: Origin, span: Span) -> None:
-        run_id = origin.run_id
-        self._ids.trace_id, self._ids.span_id = trace_id_of(run_id), span_id_of(run_id, span.key)
+    def _export(self, run: RunSpans, span: Span) -> None:
+        self._ids.trace_id, self._ids.span_id = trace_id_of(run.root), span_id_of(run.run_id, span.key)
+        above = Place(run.run_id) if span.key else run.above
         made = self._tracer.start_span(
             span.name,
-            context=self._within(run_id) if span.key else Context(),
+            context=Context() if above is None else self._within(run.root, above),
             kind=KINDS[span.kind],
             attributes=span.attributes,
-            links=() if span.key else _links(origin),
             start_time=_nanoseconds(span.began_at),
         )
         for moment in span.moments:
@@ -119,13 +117,13 @@ class Traces:
             made.set_status(Status(StatusCode.ERROR, span.error))
         made.end(_nanoseconds(span.ended_at))
 
-    def _within(self, run_id: RunId) -> Context:
-        """The run as what its spans are part of. It ends after them, so it is not there yet; but whether it will be
-        follows from its ids."""
-        trace_id = trace_id_of(run_id)
+    def _within(self, root: RunId, above: Place) -> Context:
+        """What a span is part of. It ends later, so it is not there yet; but whether it will be follows from its
+        ids."""
+        trace_id = trace_id_of(root)
         sampled = self._provider.sampler.should_sample(Context(), trace_id, "").decision.is_sampled()
         flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
-        parent = SpanContext(trace_id, span_id_of(run_id), is_remote=False, trace_flags=flags)
+        parent = SpanContext(trace_id, span_id_of(above.run_id, above.key), is_remote=False, trace_flags=flags)
         return set_span_in_context(NonRecordingSpan(parent), Context())
 
 
@@ -136,13 +134,6 @@ def exporting(environment: Mapping[str, str], version: str, contents: bool) -> T
     if not environment.get("OTEL_SERVICE_NAME") and "service.name=" not in named:
         known[SERVICE_NAME] = "treadle"
     return Traces(BatchSpanProcessor(OTLPSpanExporter()), Resource.create(known), contents)
-
-
-def _links(origin: Origin) -> tuple[Link, ...]:
-    parent = origin.parent_run_id
-    if parent is None:
-        return ()
-    return (Link(SpanContext(trace_id_of(parent), span_id_of(parent), is_remote=True)),)
 
 
 def _nanoseconds(at: float) -> int:
