@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
+from zlib import crc32
 
 import msgspec
 
@@ -147,8 +148,10 @@ class Ledger:
 
 
 def digest(told: str) -> bytes:
-    """What tells one result from another."""
-    return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    """What tells one result from another, in this process and in any other: a run is not to be misled on purpose by
+    its own tools, so a checksum will do, at a fifth of the price."""
+    encoded = told.encode("utf-8", "surrogatepass")
+    return crc32(encoded).to_bytes(4, "big") + (len(encoded) & 0xFFFFFFFF).to_bytes(4, "big")
 
 
 def call_key(use: ToolUse) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import Protocol
 
 from treadle.domain.envelope import Draft, Event, Origin, draft
@@ -23,6 +24,11 @@ not block, and what it raises is its own loss."""
 
 BACKLOG = 10_000
 """How many events a reader may be behind before it is cut off."""
+
+
+BUSY_SECONDS = 0.004
+"""A process whose readers are woken later than that, on the whole, has more to do than it can."""
+LATEST_SHARE, PAUSES, LONGEST_PAUSE = 0.05, 8.0, 0.1
 
 
 class Speech(Protocol):
@@ -43,6 +49,8 @@ class Subscription:
         self._patience = patience
         self._later: asyncio.TimerHandle | None = None
         self._events: list[Event] = []
+        self._rung_at = 0.0
+        self._resting = False
         self._waiting: asyncio.Future[None] | None = None
         self._cut = False
         self._error: StoreError | None = None
@@ -64,36 +72,56 @@ class Subscription:
             self._events.append(event)
         if self._waiting is None:
             return  # the reader is busy, and looks by itself
-        if urgent or not self._patience:
+        if not self._patience or (urgent and not self._resting) or isinstance(event.data, RunEnd):
             self._ring()
         elif self._later is None:
-            self._later = asyncio.get_running_loop().call_later(self._patience, self._ring)
+            self._ring_in(self._patience)
 
     def _ring(self) -> None:
         if self._waiting is not None and not self._waiting.done():
+            self._rung_at = monotonic()
             self._waiting.set_result(None)
+
+    def _ring_in(self, seconds: float) -> None:
+        self._later = asyncio.get_running_loop().call_later(seconds, self._ring)
 
     def fail(self, error: StoreError) -> None:
         self._error = error
         self._ring()
 
     async def take(self) -> Sequence[Event] | None:
-        """All that has come, as soon as anything has; None, and nothing more, when the reader was cut off."""
+        """All that has come, as soon as anything has; None, and nothing more, when the reader was cut off. Where
+        the process is behind with its work a patient reader waits for more: it is woken less often for the same."""
         while not self._events:
             if self._error is not None:
                 raise self._error
             if self._cut:
                 return None
-            self._waiting = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiting
-            finally:
-                self._waiting = None
-                if self._later is not None:
-                    self._later.cancel()
-                    self._later = None
+            await self._wait()
+            if self._patience and (pause := self._hub.late(monotonic() - self._rung_at)):
+                await self._rest(pause)
         events, self._events = self._events, []
         return events
+
+    async def _wait(self) -> None:
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+            if self._later is not None:
+                self._later.cancel()
+                self._later = None
+
+    async def _rest(self, seconds: float) -> None:
+        """Let more come; but an end is not kept from those who wait for it."""
+        if self._events and not isinstance(self._events[-1].data, RunEnd):
+            self._resting = True
+            self._ring_in(seconds)
+            try:
+                await self._wait()
+            finally:
+                self._resting = False
 
 
 class Hub:
@@ -106,6 +134,8 @@ class Hub:
         self._readers: dict[RunId, list[Subscription]] = {}
         self._ends: dict[RunId, list[asyncio.Future[End]]] = {}
         self._error: StoreError | None = None
+        self._late = 0.0
+        """How long readers have waited to be woken lately, in seconds."""
         self._unfinished: set[RunId] = set()
         """Runs that were submitted here and have not ended."""
         self._owners: dict[RunId, Callable[[], None]] = {}
@@ -189,6 +219,11 @@ class Hub:
             self._speech.pop(run_id, None)
 
     # ── What readers ask ──
+
+    def late(self, seconds: float) -> float:
+        """A reader was woken so much later than it was called; for how many seconds it should let things gather."""
+        self._late += LATEST_SHARE * (seconds - self._late)
+        return min(LONGEST_PAUSE, PAUSES * self._late) if self._late > BUSY_SECONDS else 0.0
 
     def subscribe(self, run_id: RunId, backlog: int = BACKLOG, patience: float = 0.0) -> Subscription:
         """With patience, in seconds, live events are gathered for so long; durable ones never wait."""

@@ -1,0 +1,92 @@
+"""What readers are given, and when: at once, unless the process has more to do than it can."""
+
+import asyncio
+import time
+
+import pytest
+
+from treadle.domain.envelope import Event, Origin
+from treadle.domain.events import EventData, RunEnd, StepStart, Token
+from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.runs import Metrics
+from treadle.engine.hub import LONGEST_PAUSE, Hub, Subscription
+from treadle.testing.time import CountingIds, FakeClock
+
+ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
+END = RunEnd("completed", "completed", Metrics())
+
+
+def hub() -> Hub:
+    return Hub(FakeClock(), CountingIds(), lambda _run, _at: None)
+
+
+def event(of: Hub, sequence: int, data: EventData | None = None) -> Event:
+    return of.event(ORIGIN, sequence, data or StepStart(sequence))
+
+
+async def taken(reader: Subscription) -> list[int]:
+    events = await reader.take()
+    assert events is not None
+    return [each.sequence for each in events]
+
+
+def keep_busy(of: Hub) -> None:
+    """Let it seem as if readers had been woken late for a while."""
+    for _ in range(200):
+        of.late(0.05)
+
+
+def test_what_is_committed_is_shown_at_once_and_what_is_live_waits_for_more() -> None:
+    async def work() -> None:
+        of = hub()
+        with of.subscribe(ORIGIN.run_id, patience=0.05) as reader:
+            waiting = asyncio.create_task(taken(reader))
+            await asyncio.sleep(0)
+            reader.offer(event(of, 1, Token(1, 1, 0, "a")), urgent=False)
+            reader.offer(event(of, 2))
+            reader.offer(event(of, 3))
+            assert await asyncio.wait_for(waiting, 0.04) == [1, 2, 3]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.02])
+def test_a_process_that_is_behind_wakes_patient_readers_less_often(patience: float) -> None:
+    async def work() -> None:
+        of = hub()
+        keep_busy(of)
+        with of.subscribe(ORIGIN.run_id, patience=patience) as reader:
+            waiting = asyncio.create_task(taken(reader))
+            await asyncio.sleep(0)
+            reader.offer(event(of, 1))
+            await asyncio.sleep(0.005)
+            reader.offer(event(of, 2))
+            assert await waiting == ([1, 2] if patience else [1])
+
+    asyncio.run(work())
+
+
+def test_an_end_is_not_kept_back() -> None:
+    async def work() -> None:
+        of = hub()
+        keep_busy(of)
+        with of.subscribe(ORIGIN.run_id, patience=0.02) as reader:
+            waiting = asyncio.create_task(taken(reader))
+            await asyncio.sleep(0)
+            reader.offer(event(of, 1))
+            await asyncio.sleep(0.005)
+            began = time.monotonic()
+            reader.offer(event(of, 2, END))
+            assert await waiting == [1, 2]
+            assert time.monotonic() - began < LONGEST_PAUSE / 2
+
+    asyncio.run(work())
+
+
+def test_a_process_that_has_caught_up_shows_everything_at_once_again() -> None:
+    of = hub()
+    keep_busy(of)
+    assert of.late(0.05) == LONGEST_PAUSE
+    for _ in range(200):
+        of.late(0.0)
+    assert of.late(0.0) == 0.0
