@@ -18,9 +18,14 @@ from treadle.ports.clock import Clock
 from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Publisher, Wakes
 from treadle.ports.model import Model
+from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
+from treadle.stores.sqlite.automation import SqliteHooks, SqliteSchedules, SqliteWebhooks
 from treadle.stores.sqlite.connection import open_database, open_reader
+from treadle.stores.sqlite.deleting import SqliteDeletions
 from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
+from treadle.testing.conformance.beside import Kept
 from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, Refuses, Says, Scene
 from treadle.testing.conformance.store import Store
 from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, say
@@ -71,6 +76,30 @@ class InMemory:
     @asynccontextmanager
     async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[Store, None]:
         yield SqliteJournal(InlineWriter(self._disk), publisher, clock)
+
+
+class KeptOnFile:
+    """SQLite on a file, with all that is kept beside runs. Implements `KeptHarness`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = str(folder / "conformance.db")
+
+    @asynccontextmanager
+    async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[Kept, None]:
+        writer = ThreadWriter(open_database(self._path), open_reader(self._path), self._path, publisher.lost)
+        try:
+            yield Kept(
+                SqliteJournal(writer, publisher, clock),
+                SqliteMemories(writer),
+                SqliteTokens(writer),
+                SqliteRequests(writer),
+                SqliteSchedules(writer),
+                SqliteHooks(writer),
+                SqliteWebhooks(writer),
+                SqliteDeletions(writer, self._path, clock),
+            )
+        finally:
+            await writer.close()
 
 
 # ── Models ─────────────────────────────────────────────────────────────────────────────────────────

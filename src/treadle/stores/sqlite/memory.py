@@ -3,9 +3,7 @@
 Vectors are looked at twice. A code of three bits for each number chooses a few hundred of them all; those few are
 then put in order by the vectors themselves, of which each number is kept as one byte."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, TypeVar
 
 import apsw
@@ -22,26 +20,18 @@ from treadle.ports.memory_index import (
     Term,
     VectorsUnavailable,
 )
+from treadle.stores.memories import CHOSEN_BY_CODE, MOST_OF_A_TERM, NOTES, best_by_words, digest, mark, packed
 from treadle.stores.sqlite.connection import SQL, Database
 from treadle.stores.sqlite.group import Group
-from treadle.stores.sqlite.remembering import digest, keep_memory, mark
+from treadle.stores.sqlite.remembering import keep_memory
 from treadle.stores.sqlite.writer import Writer
 
 Result = TypeVar("Result")
-CHOSEN_BY_CODE = 512
-"""So many are chosen by their codes: enough that the nearest five of all are among them."""
 CACHE_KIBIBYTES = 32 * 1024
 """On a connection that compares vectors: the codes of a hundred thousand memories stay at hand."""
 MAPPED_BYTES = 1 << 30
 """So much of the file such a connection looks at where the system keeps it: copying pages to look at each code once
 took a third of the time. What is beyond goes through the cache."""
-MOST_OF_A_TERM = 250
-"""So many memories that have a word are looked at, the newest: a word that more of them have says little. FTS5
-would rank all that have any, which costs more than all the rest of a recall."""
-NOTES = 3
-_STEPS = (-0.7, 0.0, 0.7)
-"""Where the code cuts the numbers, in shares of what they measure on average. The bits in which two codes differ
-grow with the distance; by the sign alone, a question that is near nothing misses more of its nearest."""
 
 
 class SqliteMemories:
@@ -122,7 +112,7 @@ class SqliteMemories:
         if not vectors:
             return
         some = [(pending.number, vector) for pending, vector in vectors if vector is not None]
-        made = await self._writer.read(lambda _: [(number, *_packed(vector)) for number, vector in some])
+        made = await self._writer.read(lambda _: [(number, *packed(vector)) for number, vector in some])
         dimensions = next((len(vector) for _, vector in vectors if vector is not None), None)
         done_to = max(pending.number for pending, _ in vectors)
 
@@ -162,7 +152,7 @@ class _View:
         space = _space(self._db, agent_id, embedder)
         if space is None or space[1] != len(vector):
             return ()
-        left_out, (code, in_bytes), prefix = self._left_out(without), _packed(vector), mark(agent_id)
+        left_out, (code, in_bytes), prefix = self._left_out(without), packed(vector), mark(agent_id)
         bindings = (space[0], code, CHOSEN_BY_CODE + len(left_out), in_bytes, _listed(left_out), limit)
         rows = _taught(self._db, lambda: self._db.execute(SQL["nearest_memories"], bindings).fetchall())
         return [Hit(_memory(row[2:]), _line(row[1], prefix), float(row[0])) for row in rows]
@@ -172,15 +162,13 @@ class _View:
     ) -> Sequence[Hit]:
         if not terms:
             return ()
-        prefix, worth = mark(agent_id), dict[int, float]()
-        for query in dict.fromkeys([_query(term, prefix) for term in terms]):
-            found = self._db.execute(SQL["memories_with_words"], (query, MOST_OF_A_TERM)).fetchall()
-            rarity = math.log1p(MOST_OF_A_TERM / len(found)) if found else 0.0
-            for (number,) in found:
-                worth[number] = worth.get(number, 0.0) + rarity
-        for number in self._left_out(without):
-            worth.pop(number, None)
-        best = [number for _, number in sorted(zip(worth.values(), worth, strict=True), reverse=True)[:limit]]
+        prefix = mark(agent_id)
+        queries = dict.fromkeys([_query(term, prefix) for term in terms])
+        found = [
+            [int(row[0]) for row in self._db.execute(SQL["memories_with_words"], (query, MOST_OF_A_TERM))]
+            for query in queries
+        ]
+        best = best_by_words(found, self._left_out(without), limit)
         rows = self._db.execute(SQL["memories_by_number"], (agent_id, _listed(best)))
         hits = {row[0]: Hit(_memory(row[2:]), _line(row[1], prefix)) for row in rows}
         return [hits[number] for number in best if number in hits]
@@ -275,22 +263,6 @@ def _space_for(db: Database, agent_id: AgentId, embedder: str, dimensions: int |
     db.execute(SQL["clear_memory_vectors"], (space[0],))
     db.execute(SQL["reset_memory_space"], (dimensions, space[0]))
     return space[0], True
-
-
-def _packed(vector: Vector) -> tuple[bytes, bytes]:
-    """The code of a vector, and the vector with one byte for each number; only its angle counts in either."""
-    largest = max(map(abs, vector), default=0.0) or 1.0
-    in_bytes = bytes(round(number / largest * 127) & 0xFF for number in vector)
-    average = math.hypot(*vector) / math.sqrt(len(vector) or 1) / largest * 127
-    bits = b"".join(in_bytes.translate(_above(round(step * average))) for step in _STEPS)
-    width = (len(bits) + 63) // 64 * 64
-    return int(bits.ljust(width, b"0"), 2).to_bytes(width // 8, "big"), in_bytes
-
-
-@cache
-def _above(threshold: int) -> bytes:
-    """What makes of each byte with a sign a 1 where it is above a threshold."""
-    return bytes(b"01"[(byte - 256 if byte > 127 else byte) > threshold] for byte in range(256))
 
 
 def _taught(db: Database, look: Callable[[], Result]) -> Result:

@@ -1,17 +1,15 @@
 """How what a run remembers is written beside its event, in the same transaction; and how any memory is kept."""
 
-import hashlib
 import logging
 from collections.abc import Callable
-from functools import lru_cache
 
 import apsw
 
 from treadle.domain.envelope import Draft
 from treadle.domain.events import JournalWritten, MemoryRecalled, MemorySaved
-from treadle.domain.identity import AgentId
 from treadle.domain.memories import Memory
-from treadle.domain.words import folded, normalised
+from treadle.domain.words import folded
+from treadle.stores.memories import digest, mark, storable_text
 from treadle.stores.sqlite.connection import SQL, Database
 
 logger = logging.getLogger(__name__)
@@ -20,22 +18,10 @@ ODD = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.SQLError
 """What says that one memory cannot be kept, and nothing about the disk."""
 
 
-def digest(text: str) -> bytes:
-    """By which a text is known again, whatever its case, white space and full stop."""
-    return hashlib.blake2b(_storable(normalised(text)).encode(), digest_size=16).digest()
-
-
-@lru_cache(maxsize=1024)
-def mark(agent_id: AgentId) -> str:
-    """What the words of an agent's memories begin with. Two agents may have the same; a query asks for the agent
-    too."""
-    return hashlib.blake2b(agent_id.encode(), digest_size=2).hexdigest()
-
-
 def keep_memory(db: Database, memory: Memory) -> bool:
     """Keep it with its words; whether it is new. One whose id is there already is left as it is, and so is a fact
     whose text is."""
-    text, prefix = _storable(memory.text), mark(memory.agent_id)
+    text, prefix = storable_text(memory.text), mark(memory.agent_id)
     words = " ".join([prefix + word for word in folded(text)])
     found = db.execute(
         SQL["insert_memory"],
@@ -59,11 +45,6 @@ def keep_memory(db: Database, memory: Memory) -> bool:
         return False
     db.execute(SQL["insert_memory_words"], (found[0], words))
     return True
-
-
-def _storable(text: str) -> str:
-    """The text without halves of characters, which cannot be written in UTF-8."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _saved(db: Database, run: int, made: Draft) -> None:

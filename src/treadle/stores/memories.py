@@ -1,0 +1,72 @@
+"""What every store makes of memories: by what a text is known again, which of many are worth a look by their words,
+and codes of vectors that choose a few hundred of them all before the vectors themselves are compared."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+
+from treadle.domain.identity import AgentId
+from treadle.domain.words import normalised
+from treadle.ports.memory import Vector
+
+CHOSEN_BY_CODE = 512
+"""So many are chosen by their codes: enough that the nearest five of all are among them."""
+MOST_OF_A_TERM = 250
+"""So many memories that have a word are looked at, the newest: a word that more of them have says little."""
+NOTES = 3
+_STEPS = (-0.7, 0.0, 0.7)
+"""Where the code cuts the numbers, in shares of what they measure on average. The bits in which two codes differ
+grow with the distance; by the sign alone, a question that is near nothing misses more of its nearest."""
+
+
+# ── Texts ──
+
+
+def digest(text: str) -> bytes:
+    """By which a text is known again, whatever its case, white space and full stop."""
+    return hashlib.blake2b(storable_text(normalised(text)).encode(), digest_size=16).digest()
+
+
+def storable_text(text: str) -> str:
+    """The text without halves of characters, which cannot be written in UTF-8."""
+    return text.encode("utf-8", "replace").decode()
+
+
+@lru_cache(maxsize=1024)
+def mark(agent_id: AgentId) -> str:
+    """What the words of an agent's memories begin with. Two agents may have the same; a query asks for the agent
+    too."""
+    return hashlib.blake2b(agent_id.encode(), digest_size=2).hexdigest()
+
+
+def best_by_words(found: Iterable[Sequence[int]], left_out: Iterable[int], limit: int) -> list[int]:
+    """The numbers of the best, of those that have each term: rare terms count for more."""
+    worth: dict[int, float] = {}
+    for numbers in found:
+        rarity = math.log1p(MOST_OF_A_TERM / len(numbers)) if numbers else 0.0
+        for number in numbers:
+            worth[number] = worth.get(number, 0.0) + rarity
+    for number in left_out:
+        worth.pop(number, None)
+    return [number for _, number in sorted(zip(worth.values(), worth, strict=True), reverse=True)[:limit]]
+
+
+# ── Vectors ──
+
+
+def packed(vector: Vector) -> tuple[bytes, bytes]:
+    """The code of a vector, of three bits for each number, and the vector with one byte for each; only its angle
+    counts in either."""
+    largest = max(map(abs, vector), default=0.0) or 1.0
+    in_bytes = bytes(round(number / largest * 127) & 0xFF for number in vector)
+    average = math.hypot(*vector) / math.sqrt(len(vector) or 1) / largest * 127
+    bits = b"".join(in_bytes.translate(_above(round(step * average))) for step in _STEPS)
+    width = (len(bits) + 63) // 64 * 64
+    return int(bits.ljust(width, b"0"), 2).to_bytes(width // 8, "big"), in_bytes
+
+
+@cache
+def _above(threshold: int) -> bytes:
+    """What makes of each byte with a sign a 1 where it is above a threshold."""
+    return bytes(b"01"[(byte - 256 if byte > 127 else byte) > threshold] for byte in range(256))

@@ -1,0 +1,82 @@
+"""Checks for implementers of `ports.access.Tokens` and `Requests`."""
+
+import asyncio
+from typing import Final
+
+from treadle.domain.identity import TokenId
+from treadle.domain.quotas import Quotas
+from treadle.ports.access import Answered, Asked, TokenRecord
+from treadle.testing.conformance.beside import KeptCheck, KeptHarness, one_desk, two_desks
+
+DIGEST = b"\x00digest\xff"
+
+
+async def a_token_is_found_by_its_digest(harness: KeptHarness) -> None:
+    """As it was added, valid or not. The oldest are listed first."""
+    async with two_desks(harness) as (one, two):
+        plain = TokenRecord(TokenId("tok_b"), "n\x00me", ("read",), None, 1.5)
+        bound = TokenRecord(
+            TokenId("tok_a"), "two", ("read", "run"), ("ada", "a'\"b"), 2.5, 9.5, None, Quotas(credits=5.5)
+        )
+        await one.kept.tokens.add(plain, DIGEST)
+        await one.kept.tokens.add(bound, b"other")
+        assert await two.kept.tokens.find(DIGEST) == plain
+        assert await two.kept.tokens.find(b"other") == bound
+        assert await two.kept.tokens.find(b"nobody's") is None
+        assert list(await two.kept.tokens.list()) == [plain, bound]
+
+
+async def a_token_is_revoked_once(harness: KeptHarness) -> None:
+    """It stays in the list, with the time. Every process sees it at once."""
+    async with two_desks(harness) as (one, two):
+        await one.kept.tokens.add(TokenRecord(TokenId("tok_1"), "one", (), None, 1.0), DIGEST)
+        assert not await one.kept.tokens.revoke(TokenId("tok_2"), 5.0)
+        assert await one.kept.tokens.revoke(TokenId("tok_1"), 5.0)
+        assert not await two.kept.tokens.revoke(TokenId("tok_1"), 6.0)
+        found = await two.kept.tokens.find(DIGEST)
+        assert found is not None
+        assert (found.revoked_at, found.is_valid(4.0)) == (5.0, False)
+
+
+async def a_request_is_known_again_with_its_answer(harness: KeptHarness) -> None:
+    """By who has sent it, where to, and its key; until it is forgotten."""
+    async with one_desk(harness) as desk:
+        requests = desk.kept.requests
+        asked = Asked(None, "POST /v1/x", "k")
+        others = [
+            Asked(TokenId("tok_1"), asked.route, "k"),
+            Asked(None, "POST /v1/y", "k"),
+            Asked(None, asked.route, ""),
+        ]
+        assert await requests.begin(asked, DIGEST, 10.0) == Answered(DIGEST)
+        assert await requests.begin(asked, b"another body", 11.0) == Answered(DIGEST), "what was asked then"
+        for other in others:
+            assert await requests.begin(other, b"", 20.0) == Answered(b"")
+        await requests.answer(asked, Answered(DIGEST, 202, b"\x00{}\xff"))
+        assert await requests.begin(asked, DIGEST, 12.0) == Answered(DIGEST, 202, b"\x00{}\xff")
+        await requests.forget(10.0)
+        assert (await requests.begin(asked, b"another body", 13.0)).status == 202
+        await requests.forget(10.5)
+        assert await requests.begin(asked, b"another body", 14.0) == Answered(b"another body")
+        assert await requests.begin(others[0], b"later", 21.0) == Answered(b""), (
+            "which was asked later, and is kept"
+        )
+
+
+async def of_many_that_ask_at_once_one_is_the_first(harness: KeptHarness) -> None:
+    """Whatever process it comes to: all others are told what that one has asked."""
+    async with two_desks(harness) as (one, two):
+        for number in range(5):
+            asked = Asked(None, "POST /v1/x", f"k{number}")
+            told = await asyncio.gather(
+                *(desk.kept.requests.begin(asked, bytes((n,)), 1.0) for n in range(3) for desk in (one, two))
+            )
+            assert len({answered.digest for answered in told}) == 1
+
+
+CHECKS: Final[tuple[KeptCheck, ...]] = (
+    a_token_is_found_by_its_digest,
+    a_token_is_revoked_once,
+    a_request_is_known_again_with_its_answer,
+    of_many_that_ask_at_once_one_is_the_first,
+)

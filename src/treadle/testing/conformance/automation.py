@@ -1,0 +1,152 @@
+"""Checks for implementers of `ports.automation`: what is kept of schedules, hooks and webhooks."""
+
+import asyncio
+from typing import Final
+
+from msgspec.structs import replace
+
+from treadle.domain.identity import EventId, RunId, SessionId
+from treadle.domain.schedules import Schedule, ScheduleId, Timing
+from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
+from treadle.ports.automation import Fired
+from treadle.testing.conformance.beside import KeptCheck, KeptHarness, one_desk, two_desks
+
+NOON = 1_800_000_000.123456
+"""A tick; no number of seconds is rounded."""
+DAILY = Schedule(ScheduleId("sch_b"), "ada", "go\x00on", Timing("0 12 * * *", "Europe/Paris", 5.5), NOON)
+BEAT = Schedule(
+    ScheduleId("sch_a"), "bob", "look", Timing(600.0, "UTC", 1.0), None, SessionId("ses_1"), True, paused=True
+)
+HOOK = Hook(HookId("hook_b"), "name", "ada", "{{payload}}\x00", None, 1.0)
+WEBHOOK = Webhook(WebhookId("web_b"), "https://x/", ("run_*", "a'b"), None, 1.5, 7)
+LETTER = DeadLetter(WEBHOOK.webhook_id, EventId("evt_1"), RunId("run_1"), 3, "run_end", 2, "it\x00said no", 9.5)
+
+
+# ── Schedules ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def schedules_are_kept_as_they_are(harness: KeptHarness) -> None:
+    """The oldest first, also when one is changed; how far it has come stays."""
+    async with one_desk(harness) as desk:
+        schedules = desk.kept.schedules
+        await schedules.keep(DAILY)
+        await schedules.keep(BEAT)
+        assert list(await schedules.list()) == [DAILY, BEAT]
+        begun = await schedules.begin(DAILY, NOON, NOON + 60)
+        assert begun == replace(DAILY, firing_at=NOON, next_at=NOON + 60)
+        changed = replace(DAILY, message="another", agent="eve", next_at=NOON + 90, timing=BEAT.timing)
+        await schedules.keep(changed)
+        assert list(await schedules.list()) == [replace(changed, firing_at=NOON), BEAT]
+        assert await schedules.remove(DAILY.schedule_id)
+        assert not await schedules.remove(DAILY.schedule_id)
+        assert list(await schedules.list()) == [BEAT]
+
+
+async def a_tick_is_begun_and_finished_once(harness: KeptHarness) -> None:
+    """One that was changed, is paused or was seen to meanwhile is not begun. The run of a tick that started none is
+    the one before."""
+    async with one_desk(harness) as desk:
+        schedules = desk.kept.schedules
+        await schedules.keep(DAILY)
+        assert await schedules.begin(replace(DAILY, next_at=NOON + 1), NOON + 1, None) is None
+        begun = await schedules.begin(DAILY, NOON + 60, NOON + 120)
+        assert begun is not None
+        assert begun == replace(DAILY, firing_at=NOON + 60, firing_since=NOON, next_at=NOON + 120)
+        assert list(await schedules.list()) == [begun]
+        assert await schedules.begin(DAILY, NOON + 60, NOON + 120) is None
+        assert await schedules.begin(begun, NOON + 120, None) is None, "one at a time"
+        await schedules.finish(DAILY.schedule_id, Fired(NOON, RunId("run_0"), "an older tick"))
+        assert list(await schedules.list()) == [begun]
+        await schedules.finish(DAILY.schedule_id, Fired(NOON + 60, RunId("run_1")))
+        done = replace(DAILY, next_at=NOON + 120, fired_at=NOON + 60, run_id=RunId("run_1"))
+        assert list(await schedules.list()) == [done]
+        assert await schedules.begin(done, NOON + 120, None) is not None
+        await schedules.finish(DAILY.schedule_id, Fired(NOON + 120, problem="no\x00agent"))
+        last = replace(done, next_at=None, fired_at=NOON + 120, problem="no\x00agent")
+        assert list(await schedules.list()) == [last]
+        await schedules.keep(replace(last, next_at=NOON + 180, paused=True))
+        assert await schedules.begin(replace(last, next_at=NOON + 180), NOON + 180, None) is None
+
+
+async def of_many_that_begin_a_tick_one_is_given_it(harness: KeptHarness) -> None:
+    """Whatever process they are in."""
+    async with two_desks(harness) as (one, two):
+        for number in range(5):
+            schedule = replace(DAILY, schedule_id=ScheduleId(f"sch_{number}"))
+            await one.kept.schedules.keep(schedule)
+            begun = await asyncio.gather(
+                *(desk.kept.schedules.begin(schedule, NOON, None) for _ in range(3) for desk in (one, two))
+            )
+            assert sum(given is not None for given in begun) == 1
+
+
+# ── Hooks and webhooks ─────────────────────────────────────────────────────────────────────────────
+
+
+async def hooks_are_kept_as_they_are(harness: KeptHarness) -> None:
+    """The oldest first."""
+    async with one_desk(harness) as desk:
+        hooks, other = desk.kept.hooks, Hook(HookId("hook_a"), "n", "bob", "m", "{{payload.x}}", 1.0)
+        await hooks.add(HOOK)
+        await hooks.add(other)
+        assert list(await hooks.list()) == [HOOK, other]
+        assert await hooks.find(other.hook_id) == other
+        assert await hooks.find(HookId("hook_c")) is None
+        assert await hooks.remove(HOOK.hook_id)
+        assert not await hooks.remove(HOOK.hook_id)
+        assert list(await hooks.list()) == [other]
+
+
+async def a_webhook_is_moved_with_what_is_given_up(harness: KeptHarness) -> None:
+    """And goes with its dead letters; one that was removed meanwhile keeps none."""
+    async with one_desk(harness) as desk:
+        webhooks = desk.kept.webhooks
+        other = replace(WEBHOOK, webhook_id=WebhookId("web_a"), agents=("ada",), most_attempts=4)
+        await webhooks.add(WEBHOOK)
+        await webhooks.add(other)
+        assert list(await webhooks.list()) == [WEBHOOK, other]
+        moved = replace(
+            WEBHOOK, position=2**40, attempts=3, first_failed_at=2.5, retry_at=3.5, delivered_at=1.5,
+            problem="n\x00", disabled=True,
+        )  # fmt: skip
+        await webhooks.move(moved)
+        assert list(await webhooks.list()) == [moved, other]
+        await webhooks.move(WEBHOOK, LETTER)
+        await webhooks.move(WEBHOOK, LETTER)
+        assert list(await webhooks.list()) == [WEBHOOK, other]
+        assert list(await webhooks.of(WEBHOOK.webhook_id)) == [LETTER]
+        assert list(await webhooks.of(other.webhook_id)) == []
+        assert await webhooks.remove(WEBHOOK.webhook_id)
+        assert not await webhooks.remove(WEBHOOK.webhook_id)
+        await webhooks.move(WEBHOOK, LETTER)
+        assert list(await webhooks.of(WEBHOOK.webhook_id)) == []
+
+
+async def dead_letters_are_tried_again_when_asked_for(harness: KeptHarness) -> None:
+    """One, or all; which enables the webhook. The oldest come first."""
+    async with one_desk(harness) as desk:
+        webhooks, own = desk.kept.webhooks, WEBHOOK.webhook_id
+        await webhooks.add(WEBHOOK)
+        older = replace(LETTER, event_id=EventId("evt_2"), died_at=8.5)
+        for letter in (LETTER, older):
+            await webhooks.move(replace(WEBHOOK, disabled=True, retry_at=5.0), letter)
+        assert list(await webhooks.of(own)) == [older, LETTER]
+        assert await webhooks.queue(own, EventId("evt_9")) == 0
+        assert await webhooks.queue(own, LETTER.event_id) == 1
+        assert list(await webhooks.list()) == [WEBHOOK]
+        assert [letter.queued for letter in await webhooks.of(own)] == [False, True]
+        await webhooks.settle(replace(LETTER, queued=True), "no again")
+        assert list(await webhooks.of(own)) == [older, replace(LETTER, attempts=3, reason="no again")]
+        assert await webhooks.queue(own, None) == 2
+        await webhooks.settle(older, None)
+        assert [letter.event_id for letter in await webhooks.of(own)] == ["evt_1"]
+
+
+CHECKS: Final[tuple[KeptCheck, ...]] = (
+    schedules_are_kept_as_they_are,
+    a_tick_is_begun_and_finished_once,
+    of_many_that_begin_a_tick_one_is_given_it,
+    hooks_are_kept_as_they_are,
+    a_webhook_is_moved_with_what_is_given_up,
+    dead_letters_are_tried_again_when_asked_for,
+)

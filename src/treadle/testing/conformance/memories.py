@@ -1,0 +1,308 @@
+"""Checks for implementers of `ports.memory.MemoryKeeper`, `ports.memory_index.MemoryIndex` and `VectorShelf`."""
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any, Final
+
+from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.memories import Memory
+from treadle.domain.words import folded
+from treadle.ports.memory import Without
+from treadle.ports.memory_index import Glance, Hit, Pending, Term
+from treadle.testing.conformance.beside import AGENT, OTHER, KeptCheck, KeptHarness, MemoryStore, one_desk
+
+
+def memory(number: int, text: str, agent: AgentId = AGENT, session: str | None = None) -> Memory:
+    """A fact that a person has added."""
+    session_id = None if session is None else SessionId(session)
+    return Memory(f"mem_{number}", agent, "long_term", text, float(number), "person", session_id=session_id)
+
+
+def unit(*numbers: float) -> list[float]:
+    """A vector with a length of 1."""
+    length = math.hypot(*numbers)
+    return [number / length for number in numbers]
+
+
+class Shelf:
+    """A store of memories, and short ways to ask it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+
+    async def glance(self, *asked: Any) -> Glance:
+        """What there is, at a glance."""
+        return await self.store.read(lambda view: view.glance(*asked))
+
+    async def nearest(self, *asked: Any) -> Sequence[Hit]:
+        """By vectors."""
+        return await self.store.read(lambda view: view.nearest(*asked))
+
+    async def near(self, *asked: Any) -> list[str]:
+        """The texts of the nearest."""
+        return [hit.memory.text for hit in await self.nearest(*asked)]
+
+    async def pending(self, *asked: Any) -> Sequence[Pending]:
+        """Without a vector."""
+        return await self.store.read(lambda view: view.pending(*asked))
+
+    async def matching(self, text: str, limit: int, *asked: Any, begins: bool = False) -> list[str]:
+        """The ids of those that have all words of one of the lines."""
+        terms = [Term(folded(line), begins) for line in text.split("\n")]
+        hits = await self.store.read(lambda view: view.matching(AGENT, terms, limit, *asked))
+        return [hit.memory.memory_id for hit in hits]
+
+    async def embed(self, *vectors: Sequence[float], name: str = "test") -> None:
+        """Give a vector to each that has none."""
+        await self.store.keep(
+            AGENT, name, list(zip(await self.pending(AGENT, name, None, 1000), vectors, strict=True))
+        )
+
+
+# ── What people do ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def memories_are_added_once_listed_found_and_pinned(harness: KeptHarness) -> None:
+    """One whose id is there already is not new, nor a fact whose text is, but for case, white space and the full
+    stop. The newest come first."""
+    async with one_desk(harness) as desk:
+        store = desk.memories
+        first, same = memory(1, "one"), memory(2, " ONE. ")
+        assert await store.add([first, same, first, memory(3, "three", OTHER)]) == 2
+        assert await store.add([first]) == 0
+        assert [item.memory_id for item in await store.list()] == ["mem_3", "mem_1"]
+        assert [item.memory_id for item in await store.list(AGENT)] == ["mem_1"]
+        assert [item.memory_id for item in await store.list(limit=1)] == ["mem_3"]
+        assert list(await store.list(AGENT, "journal")) == []
+        assert await store.find("mem_1") == first
+        assert await store.find("mem_2") is None
+        assert await store.pin("mem_1", True)
+        assert not await store.pin("mem_2", True)
+        found = await store.find("mem_1")
+        assert found is not None
+        assert found.pinned
+        assert await store.read(lambda view: view.same(AGENT, "One")) == "mem_1"
+        assert await store.read(lambda view: view.same(OTHER, "One")) is None
+
+
+async def whatever_was_written_comes_back(harness: KeptHarness) -> None:
+    """Every character of a text, and every field of a memory."""
+    async with one_desk(harness) as desk:
+        texts = ["a\x00b \x1a0", "'); DROP TABLE memories; --", "\U0001f989 \u202e ä", "x" * 100_000]
+        made = [
+            Memory(f"mem_{n}", AGENT, "journal", text, n + 0.1, "import", 9.5, 3, True, SessionId("s"))
+            for n, text in enumerate(texts)
+        ]
+        assert await desk.memories.add(made) == len(made)
+        assert list(await desk.memories.list()) == made[::-1]
+
+
+async def what_is_forgotten_is_gone_with_its_words_and_vectors(harness: KeptHarness) -> None:
+    """And its number is not given again: or a new memory would have the vector of one that was forgotten."""
+    async with one_desk(harness) as desk:
+        shelf = Shelf(desk.memories)
+        await shelf.store.add([memory(1, "old"), memory(2, "other")])
+        await shelf.embed(unit(1, 0), unit(0, 1))
+        assert await shelf.store.forget(["mem_1", "mem_9"]) == 1
+        assert await shelf.store.forget(["mem_1"]) == 0
+        assert await shelf.store.find("mem_1") is None
+        assert await shelf.matching("old", 5) == []
+        await shelf.store.add([memory(3, "new")])
+        assert await shelf.near(AGENT, "test", unit(1, 0), 5) == ["other"]
+        assert [item.memory.text for item in await shelf.pending(AGENT, "test", 2, 5)] == ["new"]
+
+
+# ── Words ──────────────────────────────────────────────────────────────────────────────────────────
+
+IDENTIFIERS = (
+    ("the code ERR_CONN_4711 again", "ERR_CONN_4711"),
+    ("the code ERR_CONN_4712 again", "4712"),
+    ("the column user_id", "user_id"),
+    ("since v2.3.1 it works", "v2.3.1"),
+    ("see /etc/relay/worker.toml", "/etc/relay/worker.toml"),
+    ("see /etc/relay/driver.toml", "driver"),
+    ("ein Café in Zürich", "nowhere\nzurich"),
+    ("Ünïcödé", "UNICODE"),
+    ("the \u0645\u0643\u062a\u0628\u0629 is open", "\u0645\u0643\u062a\u0628\u0629"),
+    ("y" * 5000 + " is long", "y" * 5000),
+)
+
+
+async def identifiers_and_accents_are_found(harness: KeptHarness) -> None:
+    """Whatever a text is made of, and nothing of what another agent remembers."""
+    async with one_desk(harness) as desk:
+        shelf = Shelf(desk.memories)
+        await shelf.store.add([memory(n, text) for n, (text, _) in enumerate(IDENTIFIERS)])
+        await shelf.store.add([memory(100 + n, text, OTHER) for n, (text, _) in enumerate(IDENTIFIERS)])
+        for number, (_, query) in enumerate(IDENTIFIERS):
+            assert await shelf.matching(query, 5) == [f"mem_{number}"], query
+
+
+async def rare_words_count_for_more(harness: KeptHarness) -> None:
+    """A memory with a rare word comes before those with a common one, and one that has both before all. The last
+    word of a term may go on where that is asked for."""
+    async with one_desk(harness) as desk:
+        shelf = Shelf(desk.memories)
+        await shelf.store.add([memory(n, f"the invoice number {n}") for n in range(10)])
+        await shelf.store.add([memory(20, "a tuba"), memory(21, "the tuba invoices of last year")])
+        assert (await shelf.matching("tuba\ninvoice", 3))[0] in ("mem_20", "mem_21")
+        assert set((await shelf.matching("tuba\ninvoice", 3))[:2]) == {"mem_20", "mem_21"}
+        assert (await shelf.matching("tuba\ninvoic", 3, begins=True))[0] == "mem_21"
+        assert await shelf.matching("invoic", 30) == []
+        assert len(await shelf.matching("invoic", 30, begins=True)) == 11
+        assert await shelf.matching("tuba invoices", 30) == ["mem_21"], "all words of a term"
+        lines = await shelf.store.read(lambda view: view.matching(AGENT, [Term(("tuba", "a"))], 5))
+        assert [hit.line for hit in lines] == [" a tuba "]
+
+
+# ── Vectors ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def the_nearest_come_first_and_one_session_can_be_left_out(harness: KeptHarness) -> None:
+    """With the cosine of the angle; only those of this agent and this embedder."""
+    async with one_desk(harness) as desk:
+        shelf, own = Shelf(desk.memories), Without(session=SessionId("ses_1"))
+        await shelf.store.add([memory(1, "east"), memory(2, "north", session="ses_1"), memory(3, "north-east")])
+        await shelf.embed(unit(1, 0, 0), unit(0, 1, 0), [number * 7 for number in unit(1, 1, 0)])
+        found = await shelf.nearest(AGENT, "test", unit(0.1, 1, 0), 5)
+        assert [hit.memory.text for hit in found] == ["north", "north-east", "east"]
+        for hit, likeness in zip(found, (0.995, 0.774, 0.0995), strict=True):
+            assert hit.likeness is not None
+            assert abs(hit.likeness - likeness) < 0.01
+        assert await shelf.near(AGENT, "test", unit(0.1, 1, 0), 1) == ["north"]
+        assert await shelf.near(AGENT, "test", unit(0.1, 1, 0), 5, own) == ["north-east", "east"]
+        assert await shelf.near(OTHER, "test", unit(0, 1, 0), 5) == []
+        assert await shelf.near(AGENT, "another", unit(0, 1, 0), 5) == []
+        assert await shelf.matching("north", 5, own) == ["mem_3"]
+
+
+async def what_is_not_wanted_does_not_stand_in_the_way_of_the_rest(harness: KeptHarness) -> None:
+    """However many there are of it, and however well it fits."""
+    async with one_desk(harness) as desk:
+        shelf, own = Shelf(desk.memories), SessionId("ses_1")
+        await shelf.store.add([memory(n, f"north {n}", session="ses_1") for n in range(700)])
+        await shelf.store.add(
+            [memory(1000, "north as well", session="ses_2"), memory(1001, "north", session="ses_1")]
+        )
+        await shelf.embed(*[unit(0, 1, 0)] * 700, unit(0.5, 1, 0), unit(0.6, 1, 0))
+
+        async def found(without: Without) -> tuple[list[str], list[str]]:
+            near = await shelf.nearest(AGENT, "test", unit(0, 1, 0), 2, without)
+            return await shelf.matching("north", 2, without), [hit.memory.memory_id for hit in near]
+
+        assert await found(Without(session=own)) == (["mem_1000"], ["mem_1000"])
+        assert await found(Without(frozenset(("mem_1000",)), own)) == ([], [])
+        for without in (Without(session=own, since=700.0), Without(frozenset(("mem_699",)), own, 1000.5)):
+            for ids in await found(without):
+                assert not {"mem_1001", *without.ids} & set(ids)
+                assert len(ids) == 2
+
+
+async def codes_choose_what_an_exact_search_would_find(harness: KeptHarness) -> None:
+    """Nineteen of twenty of the five nearest, at least, are found among many."""
+    chance, dimensions = random.Random(1), 96
+
+    def near(vector: Sequence[float], spread: float) -> list[float]:
+        return unit(*(number + chance.gauss(0, spread) for number in vector))
+
+    centres = [unit(*(chance.gauss(0, 1) for _ in range(dimensions))) for _ in range(20)]
+    vectors = [near(chance.choice(centres), 0.15) for _ in range(1500)]
+    async with one_desk(harness) as desk:
+        shelf, agreed = Shelf(desk.memories), 0
+        await shelf.store.add([memory(n, f"number {n}") for n in range(len(vectors))])
+        while pending := await shelf.pending(AGENT, "test", dimensions, 500):
+            made = [(item, vectors[int(item.memory.memory_id[4:])]) for item in pending]
+            await shelf.store.keep(AGENT, "test", made)
+        for _ in range(10):
+            asked = near(chance.choice(centres), 0.3)
+            exact = sorted(range(len(vectors)), key=lambda n: -sum(map(float.__mul__, asked, vectors[n])))[:5]
+            found = await shelf.near(AGENT, "test", asked, 5)
+            agreed += len({f"number {n}" for n in exact} & set(found))
+        assert agreed >= 48, f"{agreed} of 50"
+
+
+async def vectors_of_other_dimensions_are_made_anew(harness: KeptHarness) -> None:
+    """Those there were go when the first of the new comes; until then, none of them is compared."""
+    async with one_desk(harness) as desk:
+        shelf = Shelf(desk.memories)
+        await shelf.store.add([memory(1, "one"), memory(2, "two")])
+        await shelf.embed(unit(1, 0), unit(0, 1))
+        assert list(await shelf.pending(AGENT, "test", 2, 5)) == []
+        assert await shelf.near(AGENT, "test", unit(1, 0, 0), 5) == [], "not comparable"
+        again = await shelf.pending(AGENT, "test", 3, 5)
+        assert len(again) == 2
+        await shelf.store.keep(AGENT, "test", [(again[1], unit(0, 1, 0))])
+        assert again[0] in await shelf.pending(AGENT, "test", 3, 5), "also those that came before"
+        await shelf.store.keep(AGENT, "test", [(again[0], unit(1, 0, 0)), (again[1], None)])
+        assert await shelf.near(AGENT, "test", unit(1, 0, 0), 5) == ["one", "two"]
+        assert list(await shelf.pending(AGENT, "test", 3, 5)) == []
+        assert (await shelf.glance(AGENT, "test")).dimensions == 3
+
+
+async def what_gets_no_vector_is_not_asked_for_again(harness: KeptHarness) -> None:
+    """Also where nothing but refusals has come of it; and what was forgotten meanwhile stays so."""
+    async with one_desk(harness) as desk:
+        shelf = Shelf(desk.memories)
+        await shelf.store.add([memory(1, "one"), memory(2, "two"), memory(3, "three")])
+        first, *others = await shelf.pending(AGENT, "test", None, 5)
+        await shelf.store.keep(AGENT, "test", [(first, None)])
+        assert (await shelf.glance(AGENT, "test")).dimensions is None
+        assert list(await shelf.pending(AGENT, "test", 2, 5)) == others
+        await shelf.store.forget(["mem_2"])
+        await shelf.store.keep(AGENT, "test", [(item, unit(1, 0)) for item in others])
+        assert list(await shelf.pending(AGENT, "test", 2, 5)) == []
+        assert (await shelf.glance(AGENT, "test")).dimensions == 2
+        assert await shelf.near(AGENT, "test", unit(1, 0), 5) == ["three"]
+
+
+# ── At a glance ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def a_glance_tells_what_there_is(harness: KeptHarness) -> None:
+    """Whether anything, the latest notes, and whether all of it has vectors."""
+    async with one_desk(harness) as desk:
+        shelf = Shelf(desk.memories)
+        assert (await shelf.glance(AGENT, "test")).is_empty
+        notes = [Memory(f"mem_n{n}", AGENT, "journal", f"note {n}", float(n)) for n in range(5)]
+        await shelf.store.add([*notes, memory(1, "one")])
+        glance = await shelf.glance(AGENT, "test")
+        assert (glance.is_empty, glance.dimensions, glance.is_behind) == (False, None, True)
+        assert [note.text for note in glance.notes] == ["note 2", "note 3", "note 4"]
+        await shelf.embed(*[unit(1, 0)] * 6)
+        glance = await shelf.glance(AGENT, "test")
+        assert (glance.dimensions, glance.is_behind) == (2, False)
+        assert not (await shelf.glance(AGENT, None)).is_behind
+        assert (await shelf.glance(OTHER, "test")).is_empty
+
+
+async def notes_of_the_own_session_do_not_hide_those_of_others(harness: KeptHarness) -> None:
+    """Nor do those that were shown before."""
+    async with one_desk(harness) as desk:
+        shelf, own = Shelf(desk.memories), SessionId("ses_1")
+        notes = [Memory(f"mem_n{n}", AGENT, "journal", "other", float(n)) for n in range(4)]
+        mine = [Memory(f"mem_o{n}", AGENT, "journal", "own", 10.0 + n, session_id=own) for n in range(4)]
+        await shelf.store.add([*notes, *mine])
+
+        async def shown(without: Without) -> list[str]:
+            return [note.memory_id for note in (await shelf.glance(AGENT, None, without)).notes]
+
+        assert await shown(Without(session=own)) == ["mem_n1", "mem_n2", "mem_n3"]
+        assert await shown(Without(session=own, since=11.0)) == ["mem_n2", "mem_n3", "mem_o0"]
+        assert await shown(Without(frozenset(("mem_n3",)), own)) == ["mem_n0", "mem_n1", "mem_n2"]
+
+
+CHECKS: Final[tuple[KeptCheck, ...]] = (
+    memories_are_added_once_listed_found_and_pinned,
+    whatever_was_written_comes_back,
+    what_is_forgotten_is_gone_with_its_words_and_vectors,
+    identifiers_and_accents_are_found,
+    rare_words_count_for_more,
+    the_nearest_come_first_and_one_session_can_be_left_out,
+    what_is_not_wanted_does_not_stand_in_the_way_of_the_rest,
+    codes_choose_what_an_exact_search_would_find,
+    vectors_of_other_dimensions_are_made_anew,
+    what_gets_no_vector_is_not_asked_for_again,
+    a_glance_tells_what_there_is,
+    notes_of_the_own_session_do_not_hide_those_of_others,
+)
