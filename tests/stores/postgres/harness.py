@@ -5,9 +5,14 @@ from contextlib import asynccontextmanager
 
 from treadle.ports.clock import Clock
 from treadle.ports.journal import Publisher
+from treadle.stores.postgres.access import PostgresRequests, PostgresTokens
+from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
 from treadle.stores.postgres.batching import Writer
 from treadle.stores.postgres.database import Database, open_database
+from treadle.stores.postgres.deleting import PostgresDeletions
 from treadle.stores.postgres.journal import PostgresJournal
+from treadle.stores.postgres.memory import PostgresMemories
+from treadle.testing.conformance.beside import Kept
 from treadle.testing.conformance.store import Store
 
 
@@ -35,3 +40,24 @@ class OnServer:
     async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[Store, None]:
         async with opened(self._url, publisher, clock) as (journal, _, _):
             yield journal
+
+
+class KeptOnServer:
+    """The same, with all that is kept beside runs. Implements `KeptHarness`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @asynccontextmanager
+    async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[Kept, None]:
+        async with opened(self._url, publisher, clock) as (journal, database, _):
+            yield Kept(
+                journal,
+                PostgresMemories(database),
+                PostgresTokens(database),
+                PostgresRequests(database),
+                PostgresSchedules(database),
+                PostgresHooks(database),
+                PostgresWebhooks(database),
+                PostgresDeletions(database, clock),
+            )

@@ -40,7 +40,7 @@ def test_two_that_migrate_at_once_do_it_once(bare: str) -> None:
         await asyncio.gather(*(migrate(bare) for _ in range(5)))
 
     asyncio.run(story())
-    assert asyncio.run(ask(bare, "SELECT count(*) FROM schema_versions")) == len(load_migrations())
+    assert asyncio.run(ask(bare, "SELECT count(*) FROM schema_versions")) == 1
 
 
 def test_a_migration_that_fails_leaves_nothing(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from treadle.domain.errors import StoreError
 from treadle.stores.postgres.connection import (
@@ -21,6 +22,8 @@ from treadle.stores.postgres.driver import Connection, Pool, Row, pooled
 from treadle.stores.postgres.migrating import migrate
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 READERS = 4
 """Connections that a process reads on, at most."""
@@ -42,6 +45,12 @@ class Database:
         """What the statement of that name finds. Patient work waits for a server that is away; other work is told
         so, with StoreAway or its like, after a while."""
         text, prepared = SQL[statement], [storable(v) if isinstance(v, str) else v for v in values]
+        return await self.on_one(
+            lambda connection: connection.fetch(text, *prepared, timeout=STATEMENT_SECONDS), patient
+        )
+
+    async def on_one(self, work: Callable[[Connection], Awaitable[Result]], patient: bool = False) -> Result:
+        """The same for several statements, on one connection that nobody else uses meanwhile."""
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
         until = loop.time() + PATIENCE
         while True:
@@ -49,7 +58,7 @@ class Database:
                 raise StoreError(f"The database {shown(self.url)} has been closed.")
             try:
                 async with self._pool.acquire(timeout=CONNECT_SECONDS) as connection:
-                    return await connection.fetch(text, *prepared, timeout=STATEMENT_SECONDS)
+                    return await work(connection)
             except FAILURES as error:
                 if not is_passing(error) or not (patient or loop.time() + pause < until):
                     raise explain(error, self.url) from error

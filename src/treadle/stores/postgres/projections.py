@@ -10,9 +10,11 @@ from treadle.domain.events import (
     ApprovalDecided,
     ApprovalExpired,
     ApprovalRequested,
+    RunForked,
     RunStart,
     SegmentOpened,
 )
+from treadle.stores.postgres.remembering import REMEMBERING
 
 Projection = dict[str, Any]
 
@@ -68,10 +70,17 @@ def _started(made: Draft) -> Sequence[Projection]:
     return ({"as": "notes", "workspace": data.workspace, "notes": data.notes},) if data.notes else ()
 
 
+def _forked(made: Draft) -> Sequence[Projection]:
+    assert isinstance(made.data, RunForked)
+    return ({"as": "forked", "run": made.data.run_id},)
+
+
 PROJECTIONS: dict[str, Callable[[Draft], Sequence[Projection]]] = {
     "approval_requested": _requested,
     "approval_decided": _decided,
     "approval_expired": _expired,
+    **REMEMBERING,
+    "run_forked": _forked,
     "run_start": _started,
     "segment_opened": _segment_opened,
 }

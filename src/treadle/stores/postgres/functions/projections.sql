@@ -30,6 +30,16 @@ BEGIN
             INSERT INTO session_notes (session_id, workspace, notes)
             VALUES (session_id_, each->>'workspace', each->>'notes')
             ON CONFLICT (session_id) DO UPDATE SET workspace = excluded.workspace, notes = excluded.notes;
+        WHEN 'memory' THEN
+            PERFORM remember(run_, each);
+        WHEN 'recalled' THEN
+            PERFORM recalled(each->'memories', (each->>'at')::FLOAT8);
+        WHEN 'forked' THEN  -- the whole text of results that were cut can be recalled in the fork too
+            INSERT INTO results (session_id, run, call_id, content)
+            SELECT DISTINCT ON (kept.call_id) session_id_, run_, kept.call_id, kept.content
+            FROM runs AS old JOIN results AS kept ON kept.session_id = old.session_id AND kept.run <= old.id
+            WHERE old.run_id = each->>'run' ORDER BY kept.call_id, kept.id DESC
+            ON CONFLICT (session_id, call_id, run) DO UPDATE SET content = excluded.content;
         END CASE;
     END LOOP;
 END $$;

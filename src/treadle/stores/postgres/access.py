@@ -1,0 +1,84 @@
+"""Tokens, and the answers to requests that must not be done twice, on PostgreSQL."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.domain.identity import Instant, TokenId
+from treadle.domain.quotas import Quotas
+from treadle.ports.access import Answered, Asked, TokenRecord
+from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import Row
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PostgresTokens:
+    """Implements `ports.access.Tokens`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, record: TokenRecord, digest: bytes) -> None:
+        await self._database.rows(
+            "add_token",
+            record.token_id,
+            record.name,
+            digest,
+            _text(record.scopes),
+            _text(record.agents),
+            _text(record.quotas),
+            record.created_at,
+            record.expires_at,
+        )
+
+    async def find(self, digest: bytes) -> TokenRecord | None:
+        found = await self._database.row("token_by_digest", digest)
+        return None if found is None else _record(found)
+
+    async def list(self) -> Sequence[TokenRecord]:
+        return [_record(row) for row in await self._database.rows("tokens")]
+
+    async def revoke(self, token_id: TokenId, at: Instant) -> bool:
+        return await self._database.row("revoke_token", token_id, at) is not None
+
+
+class PostgresRequests:
+    """Implements `ports.access.Requests`, for all processes at once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, asked: Asked, digest: bytes, at: Instant) -> Answered:
+        while (found := await self._database.row("begin_request", *_key(asked), digest, at)) is None:
+            pass  # somebody else has begun it since the statement began
+        return Answered(found[0], found[1], found[2] or b"")
+
+    async def answer(self, asked: Asked, answered: Answered) -> None:
+        await self._database.rows("answer_request", *_key(asked), answered.status, answered.body)
+
+    async def forget(self, before: Instant) -> None:
+        await self._database.rows("forget_requests", before)
+
+
+def _key(asked: Asked) -> tuple[str, str, str]:
+    return asked.token_id or "", asked.route, asked.key
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else _encode(value).decode()
+
+
+def _record(row: Row) -> TokenRecord:
+    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas = row
+    return TokenRecord(
+        token_id,
+        restored(name),
+        tuple(msgspec.json.decode(scopes)),
+        None if agents is None else tuple(msgspec.json.decode(agents)),
+        created_at,
+        expires_at,
+        revoked_at,
+        None if quotas is None else msgspec.json.decode(quotas, type=Quotas),
+    )

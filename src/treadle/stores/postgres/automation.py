@@ -1,0 +1,194 @@
+"""Schedules and webhooks on PostgreSQL."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.domain.identity import EventId, Instant
+from treadle.domain.schedules import Schedule, ScheduleId, Timing
+from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
+from treadle.ports.automation import Fired
+from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import Row
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PostgresSchedules:
+    """Implements `ports.automation.Schedules`. Of all processes that begin a tick, one is given it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def keep(self, schedule: Schedule) -> None:
+        timing = schedule.timing
+        await self._database.rows(
+            "keep_schedule",
+            schedule.schedule_id,
+            schedule.agent,
+            schedule.message,
+            _text(timing.every),
+            timing.zone,
+            timing.anchor,
+            schedule.next_at,
+            schedule.session_id,
+            schedule.is_heartbeat,
+            schedule.paused,
+        )
+
+    async def list(self) -> Sequence[Schedule]:
+        return [_schedule(row) for row in await self._database.rows("schedules")]
+
+    async def remove(self, schedule_id: ScheduleId) -> bool:
+        return await self._database.row("remove_schedule", schedule_id) is not None
+
+    async def begin(self, schedule: Schedule, due_at: Instant, next_at: Instant | None) -> Schedule | None:
+        """Where the connection was lost meanwhile it may be begun though this says None: like a tick of a process
+        that has died, it is gone on with at the next look."""
+        since = None if schedule.next_at == due_at else schedule.next_at
+        values = (schedule.schedule_id, schedule.next_at, due_at, since, next_at)
+        if await self._database.row("begin_tick", *values) is None:
+            return None
+        return replace(schedule, firing_at=due_at, firing_since=since, next_at=next_at)
+
+    async def finish(self, schedule_id: ScheduleId, fired: Fired) -> None:
+        await self._database.rows("finish_tick", schedule_id, fired.due_at, fired.run_id, fired.problem)
+
+
+class PostgresHooks:
+    """Implements `ports.automation.Hooks`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, hook: Hook) -> None:
+        await self._database.rows("add_hook", *msgspec.structs.astuple(hook))
+
+    async def find(self, hook_id: HookId) -> Hook | None:
+        found = await self._database.row("hooks", hook_id)
+        return None if found is None else _hook(found)
+
+    async def list(self) -> Sequence[Hook]:
+        return [_hook(row) for row in await self._database.rows("hooks", None)]
+
+    async def remove(self, hook_id: HookId) -> bool:
+        return await self._database.row("remove_hook", hook_id) is not None
+
+
+class PostgresWebhooks:
+    """Implements `ports.automation.Webhooks` and `DeadLetters`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, webhook: Webhook) -> None:
+        await self._database.rows(
+            "add_webhook",
+            webhook.webhook_id,
+            webhook.url,
+            _text(webhook.events),
+            None if webhook.agents is None else _text(webhook.agents),
+            webhook.created_at,
+            webhook.position,
+            webhook.most_attempts,
+        )
+
+    async def list(self) -> Sequence[Webhook]:
+        return [_webhook(row) for row in await self._database.rows("webhooks")]
+
+    async def remove(self, webhook_id: WebhookId) -> bool:
+        return await self._database.row("remove_webhook", webhook_id) is not None
+
+    async def move(self, webhook: Webhook, letter: DeadLetter | None = None) -> None:
+        values = (
+            webhook.webhook_id,
+            webhook.position,
+            webhook.attempts,
+            webhook.first_failed_at,
+            webhook.retry_at,
+            webhook.delivered_at,
+            webhook.problem,
+            webhook.disabled,
+        )
+        if letter is None:
+            await self._database.rows("move_webhook", *values, patient=True)
+        else:
+            rest = msgspec.structs.astuple(letter)[1:8]
+            await self._database.rows("move_webhook_past", *values, *rest, patient=True)
+
+    # ── Dead letters ──
+
+    async def of(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
+        return [_letter(row) for row in await self._database.rows("dead_letters", webhook_id)]
+
+    async def queue(self, webhook_id: WebhookId, event_id: EventId | None) -> int:
+        return len(await self._database.rows("queue_dead_letters", webhook_id, event_id))
+
+    async def settle(self, letter: DeadLetter, reason: str | None) -> None:
+        which = letter.webhook_id, letter.event_id
+        if reason is None:
+            await self._database.rows("bury_dead_letter", *which)
+        else:
+            await self._database.rows("kill_dead_letter", *which, reason, letter.attempts + 1)
+
+
+def _text(value: object) -> str:
+    return _encode(value).decode()
+
+
+def _schedule(row: Row) -> Schedule:
+    schedule_id, agent, message, every, zone, anchor, *rest = row
+    next_at, session_id, is_heartbeat, paused, firing_at, firing_since, fired_at, run_id, problem = rest
+    return Schedule(
+        schedule_id,
+        restored(agent),
+        restored(message),
+        Timing(msgspec.json.decode(every), zone, anchor),
+        next_at,
+        session_id,
+        is_heartbeat,
+        paused,
+        firing_at,
+        firing_since,
+        fired_at,
+        run_id,
+        restored(problem),
+    )
+
+
+def _hook(row: Row) -> Hook:
+    hook_id, name, agent, message, session, created_at = row
+    place = None if session is None else restored(session)
+    return Hook(hook_id, restored(name), restored(agent), restored(message), place, created_at)
+
+
+def _webhook(row: Row) -> Webhook:
+    webhook_id, url, events, agents, created_at, position, *rest = row
+    most_attempts, attempts, first_failed_at, retry_at, delivered_at, problem, disabled = rest
+    return Webhook(
+        webhook_id,
+        restored(url),
+        _names(events),
+        None if agents is None else _names(agents),
+        created_at,
+        position,
+        most_attempts,
+        attempts,
+        first_failed_at,
+        retry_at,
+        delivered_at,
+        restored(problem),
+        disabled,
+    )
+
+
+def _names(listed: str) -> tuple[Any, ...]:
+    return tuple(msgspec.json.decode(listed))
+
+
+def _letter(row: Row) -> DeadLetter:
+    webhook_id, event_id, run_id, sequence, type_, attempts, reason, died_at, queued = row
+    return DeadLetter(webhook_id, event_id, run_id, sequence, type_, attempts, restored(reason), died_at, queued)

@@ -1,0 +1,22 @@
+"""What a PostgreSQL database holds, for whoever looks after it."""
+
+from treadle.ports.keeping import DatabaseFacts
+from treadle.stores.postgres.database import Database
+
+
+async def facts_of(database: Database) -> DatabaseFacts:
+    """What it holds now, whoever writes to it meanwhile."""
+    found = await database.row("database_facts")
+    assert found is not None, "counts are always there"
+    return DatabaseFacts(*found)
+
+
+async def guards_fired(database: Database, among: int) -> list[tuple[str, int]]:
+    """How often guards have done something, by type of event, among so many of the latest events."""
+    return [(row[0], row[1]) for row in await database.rows("guards_fired", among)]
+
+
+async def compares_with(database: Database) -> str:
+    """What compares the vectors of memories: pgvector, or plain SQL where the server does not have it."""
+    found = await database.row("has_pgvector")
+    return "pgvector" if found is not None and found[0] else "SQL"

@@ -1,0 +1,142 @@
+-- Memories, as parts of the transaction of an event or by themselves.
+
+-- Say, until the end of this transaction, that it may still add memories after the last number there is now.
+CREATE OR REPLACE FUNCTION hold_memories() RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('treadle.holds_memories', TRUE) IS DISTINCT FROM 'yes' THEN
+        PERFORM pg_advisory_xact_lock_shared((7437::BIGINT << 48) | CASE WHEN is_called THEN last_value ELSE 0 END)
+        FROM memories_id_seq;
+        PERFORM set_config('treadle.holds_memories', 'yes', TRUE);
+    END IF;
+END $$;
+
+-- The number up to which nobody can add a memory any more. The last number is read first: whoever takes a lower one
+-- holds its lock by then, or has committed.
+CREATE OR REPLACE FUNCTION memory_bound() RETURNS BIGINT LANGUAGE plpgsql AS $$
+DECLARE
+    last BIGINT := (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM memories_id_seq);
+BEGIN
+    RETURN least(last, (
+        SELECT min(((classid::BIGINT & 65535) << 32) | objid::BIGINT) FROM pg_locks
+        WHERE locktype = 'advisory' AND objsubid = 1 AND classid::BIGINT >> 16 = 7437
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())));
+END $$;
+
+-- What the words of an agent's memories begin with in the index: those of other agents cost nothing. Two agents may
+-- have the same; whoever asks names the agent too.
+CREATE OR REPLACE FUNCTION mark_of(agent_id_ TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
+    SELECT left(encode(sha256(convert_to(agent_id_, 'UTF8')), 'hex'), 4)
+$$;
+
+-- Keep a memory with its words; whether it is new. One whose id is there already is left as it is, and so is a fact
+-- whose text is.
+CREATE OR REPLACE FUNCTION keep_memory(kept JSONB, agent_id_ TEXT, session_id_ TEXT, run_id_ TEXT)
+RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+DECLARE
+    mark TEXT := mark_of(agent_id_);
+BEGIN
+    PERFORM hold_memories();
+    INSERT INTO memories (memory_id, agent_id, kind, text, words, lexemes, digest, created_at, source, used_at, uses,
+                          pinned, session_id, run_id)
+    VALUES (kept->>'memory_id', agent_id_, kept->>'kind', kept->>'text', kept->>'words',
+            array_to_tsvector(ARRAY(SELECT mark || word FROM jsonb_array_elements_text(kept->'lexemes') AS word)),
+            decode(kept->>'digest', 'hex'), (kept->>'created_at')::FLOAT8, kept->>'source',
+            (kept->>'used_at')::FLOAT8, (kept->>'uses')::INTEGER, (kept->>'pinned')::BOOLEAN, session_id_, run_id_)
+    ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END $$;
+
+-- What people add: how many of these are new.
+CREATE OR REPLACE FUNCTION keep_memories(all_ JSONB) RETURNS INTEGER LANGUAGE plpgsql AS $$
+DECLARE
+    kept  JSONB;
+    count INTEGER := 0;
+BEGIN
+    FOR kept IN SELECT value FROM jsonb_array_elements(all_) LOOP
+        IF keep_memory(kept, kept->>'agent_id', kept->>'session_id', kept->>'run_id') THEN
+            count := count + 1;
+        END IF;
+    END LOOP;
+    RETURN count;
+END $$;
+
+-- Keep what a run has saved or noted, or refresh what it has said before. What cannot be kept is left out, and told of
+-- in the log of the server: no run stops for it.
+CREATE OR REPLACE FUNCTION remember(run_ BIGINT, kept JSONB) RETURNS VOID LANGUAGE plpgsql AS $$
+DECLARE
+    whose runs;
+    same  BIGINT;
+BEGIN
+    SELECT * INTO whose FROM runs WHERE id = run_;
+    IF EXISTS (SELECT 1 FROM memories WHERE memory_id = kept->>'memory_id') THEN
+        RETURN;
+    END IF;
+    SELECT id INTO same FROM memories WHERE memory_id = kept->>'repeats' AND agent_id = whose.agent_id;
+    IF same IS NULL AND NOT keep_memory(kept, whose.agent_id, whose.session_id, whose.run_id) THEN
+        SELECT id INTO same FROM memories
+        WHERE agent_id = whose.agent_id AND kind = 'long_term' AND digest = decode(kept->>'digest', 'hex')
+          AND kept->>'kind' = 'long_term';
+    END IF;
+    IF same IS NOT NULL THEN
+        UPDATE memories
+        SET used_at = greatest(used_at, (kept->>'created_at')::FLOAT8), uses = uses + 1,
+            pinned = pinned OR (kept->>'pinned')::BOOLEAN
+        WHERE id = same;
+    END IF;
+EXCEPTION
+    WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded
+        OR syntax_error_or_access_rule_violation THEN
+        RAISE WARNING 'a memory of % could not be kept: %', whose.run_id, SQLERRM;
+END $$;
+
+-- These were shown to a model.
+CREATE OR REPLACE FUNCTION recalled(memory_ids JSONB, at_ FLOAT8) RETURNS VOID LANGUAGE sql AS $$
+    WITH shown AS (
+        SELECT id FROM memories WHERE memory_id = ANY(ARRAY(SELECT jsonb_array_elements_text(memory_ids)))
+        ORDER BY id FOR NO KEY UPDATE
+    )
+    UPDATE memories SET used_at = greatest(used_at, at_), uses = uses + 1 FROM shown WHERE memories.id = shown.id
+$$;
+
+-- Keep what an embedder has made of memories: codes, where one is null there will be none, and the numbers of the
+-- vectors, one after the other. Vectors of other dimensions that were kept under this name go. Then see how far the
+-- embedder has come: up to the first memory that it has not seen, and no further than nobody can add one.
+CREATE OR REPLACE FUNCTION keep_vectors(
+    agent_id_ TEXT, embedder_ TEXT, dimensions_ INTEGER, memories_ BIGINT[], codes_ VARBIT[], numbers_ REAL[]
+) RETURNS VOID LANGUAGE plpgsql AS $$
+DECLARE
+    known memory_spaces;
+    bound BIGINT;
+BEGIN
+    INSERT INTO memory_spaces (agent_id, embedder, dimensions, done_to)
+    VALUES (agent_id_, embedder_, coalesce(dimensions_, 0), 0)
+    ON CONFLICT (agent_id, embedder) DO UPDATE SET embedder = excluded.embedder RETURNING * INTO known;
+    IF dimensions_ <> known.dimensions THEN
+        UPDATE memory_spaces SET dimensions = dimensions_ WHERE id = known.id;
+        IF known.dimensions <> 0 THEN
+            DELETE FROM memory_codes WHERE space = known.id;
+            DELETE FROM memory_vectors WHERE space = known.id;
+            UPDATE memory_spaces SET done_to = 0 WHERE id = known.id;
+        END IF;
+    END IF;
+    INSERT INTO memory_codes (space, memory, code)
+    SELECT known.id, made.memory, made.code
+    FROM unnest(memories_, codes_) AS made (memory, code) JOIN memories ON memories.id = made.memory
+    ORDER BY made.memory FOR KEY SHARE OF memories  -- one that was forgotten meanwhile stays so
+    ON CONFLICT (space, memory) DO UPDATE SET code = coalesce(excluded.code, memory_codes.code);
+    INSERT INTO memory_vectors (space, memory, numbers)
+    SELECT known.id, made.memory, numbers_[(made.place - 1) * dimensions_ + 1 : made.place * dimensions_]
+    FROM (SELECT memory, row_number() OVER (ORDER BY number) AS place
+          FROM unnest(memories_, codes_) WITH ORDINALITY AS given (memory, code, number) WHERE code IS NOT NULL) AS made
+         JOIN memory_codes ON memory_codes.space = known.id AND memory_codes.memory = made.memory
+    ON CONFLICT (space, memory) DO UPDATE SET numbers = excluded.numbers;
+    bound := memory_bound();
+    UPDATE memory_spaces
+    SET done_to = greatest(done_to, least(bound, coalesce(
+        (SELECT id - 1 FROM memories AS unseen
+         WHERE agent_id = agent_id_ AND id > memory_spaces.done_to
+           AND NOT EXISTS (SELECT 1 FROM memory_codes WHERE space = known.id AND memory = unseen.id)
+         ORDER BY id LIMIT 1),
+        (SELECT max(id) FROM memories WHERE agent_id = agent_id_), 0)))
+    WHERE id = known.id;
+END $$;

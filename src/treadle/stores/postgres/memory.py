@@ -1,0 +1,214 @@
+"""Memories on PostgreSQL: their words in a GIN index, their vectors compared by pgvector where the server has it.
+
+Vectors are looked at twice. A code of three bits for each number chooses a few hundred of them all, which takes
+nothing but PostgreSQL; those few are then put in order by the vectors, with pgvector or, slower, in plain SQL."""
+
+import asyncio
+import itertools
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from treadle.domain.identity import AgentId
+from treadle.domain.memories import Memory, MemoryId, MemoryKind
+from treadle.ports.memory import EVERYTHING, Vector, Without
+from treadle.ports.memory_index import Glance, Hit, MemoryView, Pending, Term
+from treadle.stores.memories import CHOSEN_BY_CODE, MOST_OF_A_TERM, NOTES, best_by_words, digest, packed
+from treadle.stores.postgres.connection import SQL, STATEMENT_SECONDS, restored, storable, storable_json
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import BitString, Connection, Row, bits
+from treadle.stores.postgres.remembering import cut, written_memory
+
+Result = TypeVar("Result")
+
+
+class PostgresMemories:
+    """Implements `ports.memory.MemoryKeeper`, `ports.memory_index.MemoryIndex` and `VectorShelf`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # ── What people do ──
+
+    async def list(
+        self, agent_id: AgentId | None = None, kind: MemoryKind | None = None, limit: int = 50
+    ) -> Sequence[Memory]:
+        return [_memory(row) for row in await self._database.rows("memories", agent_id, kind, limit)]
+
+    async def find(self, memory_id: MemoryId) -> Memory | None:
+        found = await self._database.row("memory", memory_id)
+        return None if found is None else _memory(found)
+
+    async def add(self, memories: Sequence[Memory]) -> int:
+        """Where the connection is lost meanwhile, those that it has kept before are not counted."""
+        header = msgspec.json.encode([written_memory(memory) for memory in memories])
+        found = await self._database.row("add_memories", storable_json(header).decode())
+        return int(found[0]) if found else 0
+
+    async def pin(self, memory_id: MemoryId, pinned: bool) -> bool:
+        return await self._database.row("pin_memory", memory_id, pinned) is not None
+
+    async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
+        """Where the connection is lost meanwhile, those that it has deleted before are not counted."""
+        return len(await self._database.rows("forget_memories", list(map(storable, memory_ids))))
+
+    async def agents(self) -> Mapping[str, AgentId]:
+        """All agents there are, by name."""
+        return {restored(name): agent_id for name, agent_id in await self._database.rows("owners_of_memories")}
+
+    async def agent(self, name: str, proposed: AgentId) -> AgentId:
+        """The id of an agent, which is the proposed one where it has none."""
+        while (found := await self._database.row("agent", name, proposed)) is None:
+            pass  # somebody else has made it since the statement began
+        return AgentId(found[0])
+
+    # ── What finding needs ──
+
+    async def read(self, look: Callable[[MemoryView], Result]) -> Result:
+        """In a thread, which asks the event loop for rows of one moment. It may be looked twice."""
+
+        async def looked(connection: Connection) -> Result:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                return await _in_thread(look, _View(connection))
+
+        return await self._database.on_one(looked)
+
+    # ── Vectors come in ──
+
+    async def keep(
+        self, agent_id: AgentId, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
+    ) -> None:
+        if not vectors:
+            return
+        dimensions = next((len(vector) for _, vector in vectors if vector is not None), None)
+        numbers, codes, flat = await asyncio.to_thread(_arrays, vectors)
+        await self._database.rows("keep_vectors", agent_id, embedder, dimensions, numbers, codes, flat)
+
+
+async def _in_thread(look: Callable[[MemoryView], Result], view: "_View") -> Result:
+    """Whoever is cancelled meanwhile waits until the thread has let go of the connection."""
+    looking = asyncio.ensure_future(asyncio.to_thread(look, view))
+    try:
+        return await asyncio.shield(looking)
+    except asyncio.CancelledError:
+        view.is_over = True
+        await asyncio.wait({looking})
+        raise
+
+
+def _arrays(
+    vectors: Sequence[tuple[Pending, Vector | None]],
+) -> tuple[list[int], list[BitString | None], list[float]]:
+    """The numbers of the memories, the codes of their vectors, and the vectors themselves, one after the other."""
+    codes = [None if vector is None else _code(vector) for _, vector in vectors]
+    flat = itertools.chain.from_iterable(_unit(vector) for _, vector in vectors if vector is not None)
+    return [pending.number for pending, _ in vectors], codes, list(flat)
+
+
+def _code(vector: Vector) -> BitString:
+    return bits(packed(vector)[0])
+
+
+def _unit(vector: Vector) -> list[float]:
+    """The vector with a length of 1, so that only its angle counts."""
+    length = math.hypot(*vector) or 1.0
+    return [number / length for number in vector]
+
+
+class _Gone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class _View:
+    """Implements `ports.memory_index.MemoryView` for a thread, on a connection that the event loop keeps for it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self.is_over = False
+
+    def _rows(self, statement: str, *values: object) -> list[Row]:
+        if self.is_over:
+            raise _Gone
+        prepared = [storable(value) if isinstance(value, str) else value for value in values]
+        asked: Coroutine[Any, Any, list[Row]] = self._connection.fetch(
+            SQL[statement], *prepared, timeout=STATEMENT_SECONDS
+        )
+        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+
+    def glance(self, agent_id: AgentId, embedder: str | None, without: Without = EVERYTHING) -> Glance:
+        is_there, space, dimensions, is_behind = self._rows("memory_space", agent_id, embedder)[0]
+        if not is_there:
+            return Glance()
+        ids = list(map(storable, without.ids))
+        rows = self._rows("latest_notes", agent_id, without.session, without.since, ids, NOTES)
+        notes = tuple([_memory(row) for row in rows][::-1])
+        if embedder is None:
+            return Glance(False, notes)
+        return Glance(False, notes, dimensions or None if space is not None else None, is_behind)
+
+    def nearest(
+        self, agent_id: AgentId, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
+    ) -> Sequence[Hit]:
+        _, space, dimensions, _ = self._rows("memory_space", agent_id, embedder)[0]
+        if space is None or dimensions != len(vector):
+            return ()
+        chosen = self._rows("nearest_by_code", space, _code(vector), self._left_out(without), CHOSEN_BY_CODE)
+        way = "nearest_with_pgvector" if self._rows("has_pgvector")[0][0] else "nearest_by_sql"
+        found = self._rows(way, space, [row[0] for row in chosen], _unit(vector), limit)
+        hits = self._hits(agent_id, [row[0] for row in found])
+        return [
+            msgspec.structs.replace(hits[number], likeness=float(likeness))
+            for number, likeness in found
+            if number in hits
+        ]
+
+    def matching(
+        self, agent_id: AgentId, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
+    ) -> Sequence[Hit]:
+        if not terms:
+            return ()
+        queries = list(dict.fromkeys(map(_query, terms)))
+        rows = self._rows("memories_with_words", agent_id, queries, MOST_OF_A_TERM)
+        found = [[number for at, number in rows if at == place] for place, _ in enumerate(queries, 1)]
+        best = best_by_words(found, self._left_out(without), limit)
+        hits = self._hits(agent_id, best)
+        return [hits[number] for number in best if number in hits]
+
+    def pending(self, agent_id: AgentId, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
+        _, space, known, _ = self._rows("memory_space", agent_id, embedder)[0]
+        is_of_use = space is not None and (dimensions is None or known in (0, dimensions))
+        rows = self._rows("unseen_memories", agent_id, space if is_of_use else None, limit)
+        return [Pending(row[0], _memory(tuple(row)[2:]), f" {row[1]} ") for row in rows]
+
+    def same(self, agent_id: AgentId, text: str) -> MemoryId | None:
+        found = self._rows("same_memory", agent_id, digest(text))
+        return str(found[0][0]) if found else None
+
+    def _left_out(self, without: Without) -> list[int]:
+        """The numbers of those that are not wanted."""
+        if without.session is None and not without.ids:
+            return []
+        ids = list(map(storable, without.ids))
+        return [row[0] for row in self._rows("memories_left_out", without.session, without.since, ids)]
+
+    def _hits(self, agent_id: AgentId, numbers: Sequence[int]) -> dict[int, Hit]:
+        rows = self._rows("memories_by_number", agent_id, list(numbers))
+        return {row[0]: Hit(_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows}
+
+
+def _query(term: Term) -> str:
+    """In the language of tsquery, with `@` for the mark of the agent. Folded words have no character that means
+    anything in it."""
+    *others, last = [f"'@{cut(word)}'" for word in term.words]
+    return " & ".join([*others, f"{last}:*" if term.begins else last])
+
+
+def _memory(row: Any) -> Memory:
+    memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id = row
+    return Memory(
+        restored(memory_id), agent_id, kind, restored(text), created_at, source, used_at, uses, pinned,
+        session_id, run_id,
+    )  # fmt: skip

@@ -1,0 +1,19 @@
+"""PostgreSQL keeps the contracts for all that is kept beside runs."""
+
+import asyncio
+
+import pytest
+
+from tests.stores.postgres.harness import KeptOnServer
+from tests.testing.test_conformance import named
+from tests.testing.test_conformance_beside import KEPT_CHECKS
+from treadle.testing.conformance.beside import KeptCheck
+
+
+@pytest.mark.parametrize("check", named(KEPT_CHECKS))
+def test_postgresql(check: KeptCheck, url: str) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await check(KeptOnServer(url))
+
+    asyncio.run(bounded())
