@@ -36,6 +36,8 @@ class LocalDispatcher:
         self._timers: list[tuple[Instant, RunId]] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self._has_room = asyncio.Event()
+        self._has_room.set()
 
     async def start(self, work: Work) -> None:
         self._work = work
@@ -51,10 +53,13 @@ class LocalDispatcher:
             self._ready[run_id] = None
             self._fill()
 
-    async def stop(self) -> None:
+    async def stop(self, grace: float = 0.0) -> None:
         self._work = None
+        self._has_room.set()
         if self._alarm is not None:
             self._alarm.cancel()
+        if self._active and grace > 0:  # leases are renewed meanwhile
+            await asyncio.wait(self._active.values(), timeout=grace)
         tasks = [*self._active.values(), *([self._sweeper] if self._sweeper else [])]
         for task in tasks:
             task.cancel()
@@ -65,6 +70,17 @@ class LocalDispatcher:
     def busy(self) -> bool:
         """Whether a run is being worked on or about to be."""
         return bool(self._active or self._ready)
+
+    @property
+    def room(self) -> int:
+        """How many more runs can be worked on now."""
+        return 0 if self._work is None else max(0, self._concurrency - len(self._active) - len(self._ready))
+
+    async def until_room(self) -> None:
+        """Wait until there is room, or nothing is begun here any more."""
+        while self._work is not None and not self.room:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     def _fill(self) -> None:
         """Start what is ready, as far as there is room."""
@@ -87,6 +103,7 @@ class LocalDispatcher:
                 self._again.discard(run_id)
                 self._ready[run_id] = None
             self._fill()
+            self._has_room.set()
 
     # ── Time ──
 
@@ -119,6 +136,8 @@ class LocalDispatcher:
         """Keep what is ours, drop what is not any more, find what nobody looks at."""
         if self._active:
             self._drop_lost(await self._wakes.renew(self._worker))
+        if self._work is None:
+            return
         for run_id in await self._wakes.runnable():
             if run_id not in self._active:
                 self.wake(run_id, self._clock.now())

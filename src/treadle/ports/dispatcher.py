@@ -18,6 +18,7 @@ class Dispatcher(Protocol):
         """Look at this run then. Never blocks; a wake while the run is being worked on is not lost."""
         ...
 
-    async def stop(self) -> None:
-        """Stop the work under way and return when it has let go."""
+    async def stop(self, grace: float = 0.0) -> None:
+        """Begin nothing more, wait so many seconds for the work under way, then stop it, and return when it has let
+        go."""
         ...

@@ -48,6 +48,7 @@ class ListedWakes:
         self.renewed_for: set[str] = set()
         self._swept = asyncio.Condition()
         self._sweeps = 0
+        self._renewals = 0
 
     async def runnable(self, limit: int = 100) -> Sequence[RunId]:
         """The runs in `due`."""
@@ -60,6 +61,9 @@ class ListedWakes:
     async def renew(self, worker: str) -> Sequence[RunId]:
         """The runs in `owned`."""
         self.renewed_for.add(worker)
+        async with self._swept:
+            self._renewals += 1
+            self._swept.notify_all()
         self._fail()
         return list(self.owned)
 
@@ -68,6 +72,12 @@ class ListedWakes:
         async with self._swept:
             until = self._sweeps + times + 1
             await self._swept.wait_for(lambda: self._sweeps >= until)
+
+    async def renewals(self, times: int) -> None:
+        """Wait until the leases have been renewed so many times more, and the time after."""
+        async with asyncio.timeout(PATIENCE), self._swept:
+            until = self._renewals + times + 1
+            await self._swept.wait_for(lambda: self._renewals >= until)
 
     def _fail(self) -> None:
         if self.failures:
@@ -317,6 +327,41 @@ async def stopping_waits_for_the_work_to_let_go(harness: DispatcherHarness) -> N
     assert written.is_set()
 
 
+async def stopping_gives_time_to_finish(harness: DispatcherHarness) -> None:
+    """With grace, work that comes to its end in time is not cancelled; it keeps its leases meanwhile, and nothing
+    is begun."""
+    running = _Running(harness)
+    labour, wakes = running.labour, running.wakes
+    await running.dispatcher.start(labour)
+    labour.may_end.clear()
+    wakes.owned = [ONE]
+    running.dispatcher.wake(ONE, harness.now())
+    await labour.until(lambda: labour.active[ONE] == 1)
+    stopping = asyncio.ensure_future(running.dispatcher.stop(grace=PATIENCE))
+    await wakes.renewals(1)
+    running.dispatcher.wake(TWO, harness.now())
+    wakes.due = [THREE]
+    await wakes.renewals(1)
+    assert (labour.active[ONE], labour.cancelled) == (1, [])
+    labour.may_end.set()
+    async with asyncio.timeout(PATIENCE):
+        await stopping
+    assert (labour.done, labour.cancelled) == ([ONE], [])
+
+
+async def grace_has_an_end(harness: DispatcherHarness) -> None:
+    """Work that takes longer than the grace is cancelled."""
+    running = _Running(harness)
+    labour = running.labour
+    await running.dispatcher.start(labour)
+    labour.may_end.clear()
+    running.dispatcher.wake(ONE, harness.now())
+    await labour.until(lambda: labour.active[ONE] == 1)
+    async with asyncio.timeout(PATIENCE):
+        await running.dispatcher.stop(grace=0.2)
+    assert (labour.done, labour.cancelled) == ([], [ONE])
+
+
 CHECKS: Final[tuple[DispatcherCheck, ...]] = (
     a_woken_run_is_worked_on,
     a_wake_while_active_is_not_lost,
@@ -330,5 +375,7 @@ CHECKS: Final[tuple[DispatcherCheck, ...]] = (
     work_on_a_lost_run_is_stopped,
     stopping_cancels_and_returns,
     stopping_waits_for_the_work_to_let_go,
+    stopping_gives_time_to_finish,
+    grace_has_an_end,
 )
 """Every check of this port."""
