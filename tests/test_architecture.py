@@ -70,6 +70,8 @@ answers with."""
 WIRES = {
     "app",
     "assembly",
+    "stores_assembly",
+    "sqlite_assembly",
     "memory_assembly",
     "keeping_assembly",
     "doctor_assembly",

@@ -339,8 +339,7 @@ class Engine:
 
     def announce(self, socket: Path) -> None:
         """Tell other commands of this user where they can attach to this process."""
-        if (lock := self._open_parts.lock) is not None:
-            lock.announce(str(socket))
+        self._open_parts.announce(str(socket))
 
     @property
     def clock(self) -> Clock:

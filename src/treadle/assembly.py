@@ -5,17 +5,17 @@ import math
 import os
 import random
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, cast, get_args
 
 import msgspec
 
-from treadle.database_url import files_of, path_of
+from treadle.database_url import files_of
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.agents import AgentSpec
-from treadle.domain.errors import StoreError, StoreFull, UsageError
+from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.identity import AgentId, Instant, RunId
 from treadle.domain.providers import ApiMode
 from treadle.engine.absent import NoVault
@@ -41,17 +41,7 @@ from treadle.service.front import Front
 from treadle.service.keeping import Housekeeping
 from treadle.service.memory import MemoryService
 from treadle.service.usage import refuse_unless_running
-from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
-from treadle.stores.sqlite.accounts import SqliteAccounts
-from treadle.stores.sqlite.approvals import SqliteApprovals
-from treadle.stores.sqlite.connection import open_database, open_reader, open_to_look
-from treadle.stores.sqlite.deleting import SqliteDeletions
-from treadle.stores.sqlite.journal import SqliteJournal
-from treadle.stores.sqlite.lock import DatabaseLock
-from treadle.stores.sqlite.memory import SqliteMemories
-from treadle.stores.sqlite.results import SqliteResults
-from treadle.stores.sqlite.sessions import SqliteSessions
-from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter, Writer
+from treadle.stores_assembly import Stores, look_at_stores, open_stores
 from treadle.system import SystemClock, TimeOrderedIds, worker_name
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
@@ -94,16 +84,21 @@ async def observe(
     where = database or (home or Home.from_environment(os.environ)).database_url
     clock, ids = SystemClock(), TimeOrderedIds()
     hub = Hub(clock, ids, lambda _run, _at: None)
-    writer = InlineWriter(open_to_look(path_of(where)))
-    journal = SqliteJournal(writer, hub, clock)
-    approvals = SqliteApprovals(writer)
-    try:
-        sessions = SqliteSessions(writer)
-        models, known, hidden = ModelRegistry({}), tools or ToolRegistry(), vault or NoVault()
-        books = SqliteAccounts(writer, clock)
-        yield LocalService(journal, journal, approvals, sessions, hub, models, known, hidden, clock, ids, books)
-    finally:
-        await journal.close()
+    models, known, hidden = ModelRegistry({}), tools or ToolRegistry(), vault or NoVault()
+    async with look_at_stores(where, hub) as kept:
+        yield LocalService(
+            kept.journal,
+            kept.runs,
+            kept.approvals,
+            kept.sessions,
+            hub,
+            models,
+            known,
+            hidden,
+            clock,
+            ids,
+            kept.books,
+        )
 
 
 def as_sent(mode: str, request: ModelRequest) -> bytes:
@@ -131,21 +126,21 @@ class Parts:
         dispatcher: LocalDispatcher,
         service: LocalService,
         front: Front,
-        lock: DatabaseLock | None,
+        announce: Callable[[str], None],
         clock: Clock,
         closing: AsyncExitStack,
     ) -> None:
         self.dispatcher = dispatcher
         self.service = service
         self.front = front
-        self.lock = lock
+        self.announce = announce
         self._clock = clock
         self._closing = closing
         self._looking: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(cls, database: str, known: Known) -> "Parts":
-        path, clock, ids = path_of(database), known.clock, known.ids
+        clock, ids = known.clock, known.ids
         if not known.vault.redactor.is_idle:  # and a vault that cannot be read is told of now
             undumpable()
 
@@ -153,40 +148,34 @@ class Parts:
             dispatcher.wake(run_id, at)
 
         async with AsyncExitStack() as opened:
-            lock = None if path == ":memory:" else DatabaseLock(path)
-            if lock is not None:
-                opened.callback(lock.release)
             hub = Hub(clock, ids, wake)
-            writer = _writer(path, hub)
-            journal = SqliteJournal(writer, hub, clock)
-            opened.push_async_callback(journal.close)
+            stores = await open_stores(database, hub, clock)
+            opened.push_async_callback(stores.close)
             opened.callback(hub.lost, StoreError("The engine was closed; open it again to go on."))
-            with suppress(StoreFull):  # then they run out by themselves; what is there can be read meanwhile
-                await journal.void_leases()
             if known.observing is not None:
-                await known.observing.begin(hub, journal, journal, opened)
-            deps = await _deps(known, database, journal, writer, hub, opened)
-            dispatcher = LocalDispatcher(journal, clock, deps.worker)
+                await known.observing.begin(hub, stores.journal, stores.runs, opened)
+            deps = await _deps(known, database, stores, hub, opened)
+            dispatcher = LocalDispatcher(stores.wakes, clock, deps.worker)
             opened.push_async_callback(dispatcher.stop)
             service = LocalService(
-                journal,
-                journal,
-                deps.approvals,
-                deps.sessions,
+                stores.journal,
+                stores.runs,
+                stores.approvals,
+                stores.sessions,
                 hub,
                 known.models,
                 known.tools,
                 known.vault,
                 clock,
                 ids,
-                SqliteAccounts(writer, clock),
+                stores.books,
                 known.credits_per_dollar,
             )
             work = partial(advance, deps=deps)
             await dispatcher.start(work if known.observing is None else known.observing.around(work))
-            front = _front(known, path, writer, deps, _automation(known, writer, service, journal, hub))
+            front = _front(known, stores, deps, _automation(known, stores, service, hub))
             opened.push_async_callback(front.access.close)
-            return cls(dispatcher, service, front, lock, clock, opened.pop_all())
+            return cls(dispatcher, service, front, stores.announce, clock, opened.pop_all())
 
     def look_again(self) -> None:
         task = asyncio.get_running_loop().create_task(self._look_again())
@@ -204,20 +193,17 @@ class Parts:
         await self._closing.aclose()
 
 
-async def _deps(
-    known: Known, database: str, journal: SqliteJournal, writer: Writer, hub: Hub, opened: AsyncExitStack
-) -> Deps:
+async def _deps(known: Known, database: str, stores: Stores, hub: Hub, opened: AsyncExitStack) -> Deps:
     """What the loop needs, over one database."""
-    memories = memories_on(writer, known.models, known.vault, known.clock)
+    memories = memories_on(stores.memories, known.models, known.vault, known.clock)
     opened.push_async_callback(memories.close)
     await memories.start()
 
     async def identity(name: str) -> AgentId:
-        return await journal.agent(name, AgentId(known.ids("agt")))
+        return await stores.runs.agent(name, AgentId(known.ids("agt")))
 
-    states = SqliteAccounts(writer, known.clock)
     return Deps(
-        journal,
+        stores.journal,
         hub,
         known.models,
         known.tools,
@@ -231,44 +217,35 @@ async def _deps(
         surroundings=known.surroundings,
         workspace=known.home.workspace,
         hidden=(known.home.path, *files_of(database)),
-        approvals=SqliteApprovals(writer),
-        results=SqliteResults(writer),
-        sessions=SqliteSessions(writer),
+        approvals=stores.approvals,
+        results=stores.results,
+        sessions=stores.sessions,
         memories=memories,
         agents=EngineAgents(
-            HomeAgents(known.home), known.agents, partial(refuse_unless_running, states=states), identity
+            HomeAgents(known.home), known.agents, partial(refuse_unless_running, states=stores.books), identity
         ),
     )
 
 
-def _automation(
-    known: Known, writer: Writer, service: LocalService, journal: SqliteJournal, hub: Hub
-) -> Callable[[], Automation]:
+def _automation(known: Known, stores: Stores, service: LocalService, hub: Hub) -> Callable[[], Automation]:
     @cache
     def made() -> Automation:
         from treadle.automation_assembly import automation  # which an engine that only runs agents does without
 
-        return automation(known, writer, service, journal, hub)
+        return automation(known, stores, service, hub)
 
     return made
 
 
-def _front(known: Known, path: str, writer: Writer, deps: Deps, automation: Callable[[], Automation]) -> Front:
-    memories = SqliteMemories(writer)
+def _front(known: Known, stores: Stores, deps: Deps, automation: Callable[[], Automation]) -> Front:
+    memories = stores.memories
     return Front(
-        Access(SqliteTokens(writer), known.clock, known.ids),
-        SqliteRequests(writer),
+        Access(stores.tokens, known.clock, known.ids),
+        stores.requests,
         MemoryService(memories, deps.memories, memories, known.vault, known.clock, known.ids),
-        Housekeeping(SqliteDeletions(writer, path, known.clock), known.clock),
+        Housekeeping(stores.deletions, known.clock),
         automation,
     )
-
-
-def _writer(path: str, hub: Hub) -> Writer:
-    connection = open_database(path)
-    if path == ":memory:":
-        return InlineWriter(connection)
-    return ThreadWriter(connection, open_reader(path), path, hub.lost)
 
 
 def _timeouts() -> ToolTimeouts:

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,15 +18,10 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.engine.hub import Hub
 from treadle.home import Home
-from treadle.keeping_assembly import database_of, owned
 from treadle.known_agents import seen
-from treadle.ports.journal import Runs
 from treadle.service import LocalService
 from treadle.service.automating import Automation, HookKeeping, ScheduleKeeping, WebhookKeeping
-from treadle.stores.sqlite.automation import SqliteHooks, SqliteSchedules, SqliteWebhooks
-from treadle.stores.sqlite.connection import Database, open_database, open_to_look
-from treadle.stores.sqlite.journal import SqliteJournal
-from treadle.stores.sqlite.writer import InlineWriter, Writer
+from treadle.stores_assembly import Stores, look_at_home, own_stores
 from treadle.system import SystemClock, TimeOrderedIds
 from treadle.vault.store import VaultStore
 from treadle.vault.vault import HomeVault
@@ -91,13 +86,13 @@ class HomeAgents:
             return state, None
 
 
-def automation(known: "Known", writer: Writer, service: LocalService, runs: Runs, hub: Hub) -> Automation:
+def automation(known: "Known", stores: Stores, service: LocalService, hub: Hub) -> Automation:
     """Over an open engine."""
-    schedules, hooks, webhooks = SqliteSchedules(writer), SqliteHooks(writer), SqliteWebhooks(writer)
+    schedules, hooks, webhooks, letters = stores.schedules, stores.hooks, stores.webhooks, stores.letters
     home, clock, ids = known.home, known.clock, known.ids
     secrets, agents = VaultSecrets(home, known.vault.value), HomeAgents(home)
     scheduler = Scheduler(schedules, service, agents.all, clock, ids)
-    sender = Sender(webhooks, webhooks, service, secrets, hub.live, clock, random.random)
+    sender = Sender(webhooks, letters, service, secrets, hub.live, clock, random.random)
 
     @asynccontextmanager
     async def at_work() -> AsyncGenerator[None, None]:
@@ -115,8 +110,8 @@ def automation(known: "Known", writer: Writer, service: LocalService, runs: Runs
     return Automation(
         ScheduleBook(schedules, agents.find, clock, ids, scheduler.look_now),
         HookBook(hooks, secrets, agents.find, clock, ids),
-        HookReceiver(hooks, secrets, service, runs, agents.find, clock),
-        WebhookBook(webhooks, webhooks, runs, secrets, clock, ids, sender.look_now),
+        HookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
+        WebhookBook(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now),
         at_work,
     )
 
@@ -136,34 +131,29 @@ class Books:
 @asynccontextmanager
 async def look_at_automation(home: Home) -> AsyncGenerator[Books, None]:
     """The owner of the database, if it has one, goes on."""
-    async with _books(home, open_to_look(str(database_of(home)))) as books:
-        yield books
+    async with look_at_home(home) as stores:
+        with _books(home, stores) as books:
+            yield books
 
 
 @asynccontextmanager
 async def own_automation(home: Home) -> AsyncGenerator[Books, None]:
     """Raises StoreOwned while another process owns the database."""
-    with owned(home, "Nothing was changed."):
-        async with _books(home, open_database(str(database_of(home)))) as books:
+    async with own_stores(home, "Nothing was changed.") as stores:
+        with _books(home, stores) as books:
             yield books
 
 
-@asynccontextmanager
-async def _books(home: Home, connection: Database) -> AsyncGenerator[Books, None]:
-    writer, clock, ids = InlineWriter(connection), SystemClock(), TimeOrderedIds()
-    vault = HomeVault(home.path, os.environ)
-    secrets, agents = VaultSecrets(home, vault.value), HomeAgents(home)
-    webhooks = SqliteWebhooks(writer)
-    runs = SqliteJournal(writer, Hub(clock, ids, lambda _run, _at: None), clock)
-    try:
+@contextmanager
+def _books(home: Home, stores: Stores) -> Generator[Books, None, None]:
+    clock, ids = SystemClock(), TimeOrderedIds()
+    with closing(HomeVault(home.path, os.environ)) as vault:
+        secrets, agents = VaultSecrets(home, vault.value), HomeAgents(home)
         yield Books(
-            ScheduleBook(SqliteSchedules(writer), agents.find, clock, ids, _nobody_to_tell),
-            HookBook(SqliteHooks(writer), secrets, agents.find, clock, ids),
-            WebhookBook(webhooks, webhooks, runs, secrets, clock, ids, _nobody_to_tell),
+            ScheduleBook(stores.schedules, agents.find, clock, ids, _nobody_to_tell),
+            HookBook(stores.hooks, secrets, agents.find, clock, ids),
+            WebhookBook(stores.webhooks, stores.letters, stores.runs, secrets, clock, ids, _nobody_to_tell),
         )
-    finally:
-        vault.close()
-        await writer.close()
 
 
 def _nobody_to_tell() -> None:

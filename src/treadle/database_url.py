@@ -17,6 +17,20 @@ def path_of(database: str) -> str:
     )
 
 
+def is_in_memory(database: str) -> bool:
+    """Whether it is nowhere but in the memory of one process."""
+    return path_of(database) == ":memory:"
+
+
+def refuse_passing(database: str) -> None:
+    """Raise UsageError for a database that is gone with the process: nothing can be kept in it."""
+    if is_in_memory(database):
+        raise UsageError(
+            f"The database {database} is gone when this command ends: there is nothing to keep. Set "
+            "TREADLE_DATABASE_URL to sqlite:///PATH, or leave it out for the database of the home."
+        )
+
+
 def files_of(database: str) -> tuple[Path, ...]:
     """The files that a database consists of: they are Treadle's own, wherever they lie."""
     path = path_of(database)

@@ -11,8 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle import __version__
-from treadle.database_url import path_of
-from treadle.domain.errors import StoreNewer, StoreOwned, UsageError
+from treadle.domain.errors import StoreNewer, UsageError
 from treadle.domain.identity import AgentId
 from treadle.home import Home
 from treadle.keeping.archive import (
@@ -33,14 +32,9 @@ from treadle.keeping.placing import Moves
 from treadle.ports.accounts import AgentStates
 from treadle.service.access import Access
 from treadle.service.keeping import Housekeeping
-from treadle.stores.sqlite.access import SqliteTokens
-from treadle.stores.sqlite.accounts import SqliteAccounts
+from treadle.sqlite_assembly import database_of, owned
 from treadle.stores.sqlite.backup import check_database, check_sound, copy_database
-from treadle.stores.sqlite.connection import Database, open_database, open_to_look
-from treadle.stores.sqlite.deleting import SqliteDeletions
-from treadle.stores.sqlite.lock import DatabaseLock
-from treadle.stores.sqlite.memory import SqliteMemories
-from treadle.stores.sqlite.writer import InlineWriter
+from treadle.stores_assembly import look_at_home, own_stores
 from treadle.system import SystemClock, TimeOrderedIds
 from treadle.vault.database import APPLICATION_ID as VAULT_ID
 from treadle.vault.database import FORMAT as VAULT_FORMAT
@@ -55,27 +49,15 @@ BESIDE_A_DATABASE = ("", "-wal", "-shm", "-journal")
 @asynccontextmanager
 async def own_house(home: Home) -> AsyncGenerator[Housekeeping, None]:
     """Delete what is in the database of a home. Raises StoreOwned while another process owns it."""
-    path = database_of(home)
-    with owned(home, "Nothing was deleted."):
-        async with _house(InlineWriter(open_database(str(path))), path) as house:
-            yield house
+    async with own_stores(home, "Nothing was deleted.") as stores:
+        yield Housekeeping(stores.deletions, SystemClock())
 
 
 @asynccontextmanager
 async def look_at_house(home: Home) -> AsyncGenerator[Housekeeping, None]:
     """See what could be deleted; the owner of the database, if it has one, goes on."""
-    path = database_of(home)
-    async with _house(InlineWriter(open_to_look(str(path))), path) as house:
-        yield house
-
-
-@asynccontextmanager
-async def _house(writer: InlineWriter, path: Path) -> AsyncGenerator[Housekeeping, None]:
-    clock = SystemClock()
-    try:
-        yield Housekeeping(SqliteDeletions(writer, str(path), clock), clock)
-    finally:
-        await writer.close()
+    async with look_at_home(home) as stores:
+        yield Housekeeping(stores.deletions, SystemClock())
 
 
 # ── The states of agents ──
@@ -83,27 +65,17 @@ async def _house(writer: InlineWriter, path: Path) -> AsyncGenerator[Housekeepin
 
 @asynccontextmanager
 async def look_at_states(home: Home) -> AsyncGenerator[AgentStates, None]:
-    async with _states(open_to_look(str(database_of(home)))) as (states, _):
-        yield states
+    async with look_at_home(home) as stores:
+        yield stores.books
 
 
 @asynccontextmanager
 async def own_states(home: Home) -> AsyncGenerator[AgentStates, None]:
     """Say which agents of a home may be used, those too that have never run."""
-    with owned(home, "Nothing was changed."):
-        async with _states(open_database(str(database_of(home)))) as (states, agents):
-            for name in home.agents():
-                await agents.agent(name, AgentId(TimeOrderedIds()("agt")))
-            yield states
-
-
-@asynccontextmanager
-async def _states(connection: Database) -> AsyncGenerator[tuple[AgentStates, SqliteMemories], None]:
-    writer = InlineWriter(connection)
-    try:
-        yield SqliteAccounts(writer, SystemClock()), SqliteMemories(writer)
-    finally:
-        await writer.close()
+    async with own_stores(home, "Nothing was changed.") as stores:
+        for name in home.agents():
+            await stores.runs.agent(name, AgentId(TimeOrderedIds()("agt")))
+        yield stores.books
 
 
 # ── Access tokens ──
@@ -111,53 +83,15 @@ async def _states(connection: Database) -> AsyncGenerator[tuple[AgentStates, Sql
 
 @asynccontextmanager
 async def look_at_tokens(home: Home) -> AsyncGenerator[Access, None]:
-    async with _tokens(open_to_look(str(database_of(home)))) as access:
-        yield access
+    async with look_at_home(home) as stores:
+        yield Access(stores.tokens, SystemClock(), TimeOrderedIds())
 
 
 @asynccontextmanager
 async def own_tokens(home: Home) -> AsyncGenerator[Access, None]:
     """Make and revoke access tokens. Raises StoreOwned while another process owns the database."""
-    with owned(home, "Nothing was changed."):
-        async with _tokens(open_database(str(database_of(home)))) as access:
-            yield access
-
-
-@asynccontextmanager
-async def _tokens(connection: Database) -> AsyncGenerator[Access, None]:
-    writer = InlineWriter(connection)
-    try:
-        yield Access(SqliteTokens(writer), SystemClock(), TimeOrderedIds())
-    finally:
-        await writer.close()
-
-
-# ── Owning ──
-
-
-def database_of(home: Home) -> Path:
-    path = path_of(home.database_url)
-    if path == ":memory:":
-        raise UsageError(
-            f"The database {home.database_url} is gone when this command ends: there is nothing to keep. Set "
-            "TREADLE_DATABASE_URL to sqlite:///PATH, or leave it out for the database of the home."
-        )
-    return Path(path).absolute()
-
-
-@contextmanager
-def owned(home: Home, what: str) -> Generator[None, None, None]:
-    """While this process owns the database of a home."""
-    if home.database is None:
-        home.ensure()
-    try:
-        lock = DatabaseLock(str(database_of(home)))
-    except StoreOwned as error:
-        raise StoreOwned(f"{what} {error}", error.socket) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    async with own_stores(home, "Nothing was changed.") as stores:
+        yield Access(stores.tokens, SystemClock(), TimeOrderedIds())
 
 
 # ── Backing up ──

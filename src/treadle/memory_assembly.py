@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
-from treadle.database_url import path_of
+from treadle.database_url import is_in_memory
 from treadle.domain.errors import StoreOwned, UsageError
 from treadle.home import Home
 from treadle.memory.embedders import Embedders
@@ -14,10 +14,7 @@ from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock
 from treadle.ports.vault import Vault
 from treadle.service.memory import MemoryService
-from treadle.stores.sqlite.connection import open_database, open_to_look
-from treadle.stores.sqlite.lock import DatabaseLock
-from treadle.stores.sqlite.memory import SqliteMemories
-from treadle.stores.sqlite.writer import InlineWriter, Writer
+from treadle.stores_assembly import StoredMemories, Stores, look_at_stores, own_stores
 from treadle.system import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
 
@@ -26,19 +23,23 @@ PATIENCE_OF_PEOPLE = 60.0
 
 
 def memories_on(
-    writer: Writer, models: ModelRegistry, vault: Vault, clock: Clock, patience: float = PATIENCE_SECONDS
+    stored: StoredMemories,
+    models: ModelRegistry,
+    vault: Vault,
+    clock: Clock,
+    patience: float = PATIENCE_SECONDS,
 ) -> HybridMemories:
     """Memory over a database, with the embedders of the providers that are known. No secret leaves this machine."""
     embedders = Embedders(
         lambda name: Address(*models.address(name)), hide=lambda text: vault.redactor.redact(text).text
     )
-    return HybridMemories(SqliteMemories(writer), embedders, clock, patience=patience)
+    return HybridMemories(stored, embedders, clock, patience=patience)
 
 
 @asynccontextmanager
 async def look_at_memories(home: Home) -> AsyncGenerator[MemoryService, None]:
     """Look at what is remembered; the owner of the database, if it has one, goes on."""
-    async with _service(home, InlineWriter(open_to_look(_path(home)))) as service:
+    async with look_at_stores(home.database_url) as stores, _service(home, stores) as service:
         yield service
 
 
@@ -46,45 +47,35 @@ async def look_at_memories(home: Home) -> AsyncGenerator[MemoryService, None]:
 async def own_memories(home: Home) -> AsyncGenerator[MemoryService, None]:
     """Change what is remembered. Raises StoreOwned while another process owns the database, and UsageError for one
     that is nowhere but in the memory of a process."""
-    path = _path(home)
-    if path == ":memory:":
+    if is_in_memory(home.database_url):
         raise UsageError(
             f"The database {home.database_url} is gone when this command ends, so nothing can be remembered in it. "
             "Set TREADLE_DATABASE_URL to sqlite:///PATH, or leave it out for the database of the home."
         )
-    if home.database is None:
-        home.ensure()
-    try:
-        lock = DatabaseLock(path)
-    except StoreOwned as error:
-        raise StoreOwned(
-            f"Nothing was changed. {error} Until then `treadle memory list`, `search` and `export` show what is "
-            "remembered, and its agents can remember by themselves (memory_save).",
-            error.socket,
-        ) from None
-    try:
-        async with _service(home, InlineWriter(open_database(path))) as service:
-            yield service
-    finally:
-        lock.release()
-
-
-def _path(home: Home) -> str:
-    return path_of(home.database_url)
+    async with AsyncExitStack() as opened:
+        try:
+            stores = await opened.enter_async_context(own_stores(home, "Nothing was changed."))
+        except StoreOwned as error:
+            raise StoreOwned(
+                f"{error} Until then `treadle memory list`, `search` and `export` show what is remembered, and its "
+                "agents can remember by themselves (memory_save).",
+                error.socket,
+            ) from None
+        yield await opened.enter_async_context(_service(home, stores))
 
 
 @asynccontextmanager
-async def _service(home: Home, writer: InlineWriter) -> AsyncGenerator[MemoryService, None]:
+async def _service(home: Home, stores: Stores) -> AsyncGenerator[MemoryService, None]:
     config, clock = home.config(), SystemClock()
     vault = HomeVault(home.path, os.environ)
     models = ModelRegistry(os.environ, config.defaults.provider, secret=vault.value)
     for name, provider in config.providers.items():
         models.add(name, provider)
-    store, memories = SqliteMemories(writer), memories_on(writer, models, vault, clock, PATIENCE_OF_PEOPLE)
+    store = stores.memories
+    memories = memories_on(store, models, vault, clock, PATIENCE_OF_PEOPLE)
     try:
         yield MemoryService(store, memories, store, vault, clock, TimeOrderedIds())
     finally:
         await memories.close()
         await models.close()
-        await writer.close()
         vault.close()
