@@ -100,6 +100,7 @@ class Attempt:
     """One request and what has come back so far."""
 
     def __init__(self, log: Log, deps: Deps, model: Resolved, request: ModelRequest) -> None:
+        self.origin = log.origin
         self._log = log
         self._deps = deps
         self._model = model

@@ -4,7 +4,7 @@ A reader that falls behind is cut off with a reset that it can resume from; a ru
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, KeysView, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import Protocol
@@ -34,8 +34,30 @@ LATEST_SHARE, PAUSES, LONGEST_PAUSE = 0.05, 8.0, 0.1
 class Speech(Protocol):
     """Text that is being written now."""
 
+    origin: Origin
+
     def so_far(self) -> Token:
         """All of it, from its beginning."""
+        ...
+
+
+class Others(Protocol):
+    """Other processes that work on the same database. Never blocks."""
+
+    def listen_to(self, run_id: RunId) -> bool:
+        """Whether anybody there would see a live event of this run."""
+        ...
+
+    def show(self, event: Event) -> None:
+        """Show them a live event, soon."""
+        ...
+
+    def hurry(self) -> None:
+        """Show them now what has gathered."""
+        ...
+
+    def watch(self, run_id: RunId) -> None:
+        """Somebody here has begun to read this run."""
         ...
 
 
@@ -43,6 +65,11 @@ class Subscription:
     """One reader's queue. It ends with the run, or with a `stream_reset` when the reader was too slow."""
 
     def __init__(self, hub: "Hub", run_id: RunId, backlog: int, patience: float) -> None:
+        self.last = 0
+        """The last durable event that the reader has, or was offered; those before it that it lacks it reads."""
+        self.catching_up = True
+        """It still reads what was there before it came. What it has by then it is offered too: so it knows what was
+        said before that."""
         self._hub = hub
         self._run_id = run_id
         self._backlog = backlog
@@ -62,7 +89,9 @@ class Subscription:
         self._hub.forget(self._run_id, self)
 
     def offer(self, event: Event, urgent: bool = True) -> None:
-        """What is not urgent waits a moment for more, where the reader is patient."""
+        """What is not urgent, as nothing live is, waits a moment for more, where the reader is patient."""
+        if urgent:
+            self.last = max(self.last, event.sequence)
         if self._cut:
             return
         if len(self._events) >= self._backlog:
@@ -139,9 +168,13 @@ class Hub:
         self._unfinished: set[RunId] = set()
         """Runs that were submitted here and have not ended."""
         self._owners: dict[RunId, Callable[[], None]] = {}
+        self._placed: dict[RunId, int] = {}
+        """How far this process has come with the runs that it owns."""
         self._speech: dict[RunId, Speech] = {}
         self.observers: list[Observer] = []
         self._waiting: set[asyncio.Event] = set()
+        self.others: Others | None = None
+        """None: no other process can work on this database."""
 
     # ── What the journal tells ──
 
@@ -159,13 +192,18 @@ class Hub:
                 event = Event(made.event_id, made.timestamp, origin, first + offset, made.type, made.data, made.raw)
                 for reader in tuple(readers):
                     reader.offer(event)
+        if origin.run_id in self._owners:
+            self._placed[origin.run_id] = first + len(drafts) - 1
         if first == 1:
             self._unfinished.add(origin.run_id)
         if drafts and isinstance(end := drafts[-1].data, RunEnd):
-            self._unfinished.discard(origin.run_id)
-            for waiter in self._ends.pop(origin.run_id, ()):
-                if not waiter.done():
-                    waiter.set_result((origin, end))
+            self._ended(origin, end)
+
+    def _ended(self, origin: Origin, end: RunEnd) -> None:
+        self._unfinished.discard(origin.run_id)
+        for waiter in self._ends.pop(origin.run_id, ()):
+            if not waiter.done():
+                waiter.set_result((origin, end))
 
     def delivered(self, run_id: RunId) -> None:
         owner = self._owners.get(run_id)
@@ -187,24 +225,83 @@ class Hub:
         for waiting in self._waiting:
             waiting.set()
 
+    # ── What other processes tell ──
+
+    def heard(self, events: Sequence[Event]) -> None:
+        """Other processes have committed these events of one run, or some of them: whoever here lacks one gets it.
+        Observers are not told: those who see to runs that are worked on elsewhere are there."""
+        if not events:
+            return
+        for reader in tuple(self._readers.get(events[0].run_id, ())):
+            for event in events:
+                if reader.catching_up or event.sequence > reader.last:
+                    reader.offer(event)
+        if isinstance(end := events[-1].data, RunEnd):
+            self._ended(events[-1].origin, end)
+
+    def changed_elsewhere(self, *run_ids: RunId) -> None:
+        """Whoever waits for anything to be committed looks again; and whether the runs have ended is not known."""
+        self._unfinished.difference_update(run_ids)
+        for waiting in self._waiting:
+            waiting.set()
+
+    def overheard(self, event: Event) -> None:
+        """A live event of a run that is worked on elsewhere."""
+        for reader in tuple(self._readers.get(event.run_id, ())):
+            reader.offer(event, urgent=False)
+
+    def watched(self) -> set[RunId]:
+        """The runs that somebody here reads, or waits for the end of."""
+        return {*self._readers, *self._ends}
+
+    def read_here(self) -> set[RunId]:
+        """The runs that somebody here reads."""
+        return {*self._readers}
+
+    def is_watched(self, run_id: RunId) -> bool:
+        return run_id in self._readers or run_id in self._ends
+
+    def behind(self, run_id: RunId) -> int | None:
+        """The last event that all readers of the run have, or were offered; None: nobody reads it."""
+        return min((reader.last for reader in self._readers.get(run_id, ())), default=None)
+
+    def owned(self) -> KeysView[RunId]:
+        """The runs that are worked on here."""
+        return self._owners.keys()
+
+    def committed_here(self, run_id: RunId) -> int:
+        """The last event that this process has committed to a run which is worked on here; 0: none."""
+        return self._placed.get(run_id, 0)
+
+    def said_here(self, run_id: RunId) -> Event | None:
+        """All of what is being said in a run that is worked on here; None: nothing is."""
+        speech = self._speech.get(run_id) if run_id in self._owners else None
+        if speech is None or not (said := speech.so_far()).text:
+            return None
+        return self.event(speech.origin, said.request, said)
+
     # ── What workers tell and ask ──
 
     def listened_to(self, run_id: RunId) -> bool:
         """Whether anybody would see a live event of this run."""
-        return run_id in self._readers
+        return run_id in self._readers or (self.others is not None and self.others.listen_to(run_id))
 
     def live(self, origin: Origin, sequence: int, data: EventData) -> None:
         """Show a live event to whoever is listening now."""
-        readers = self._readers.get(origin.run_id)
-        if readers:
-            event = self.event(origin, sequence, data)
-            for reader in tuple(readers):
-                reader.offer(event, urgent=False)
+        run_id = origin.run_id
+        if not self.listened_to(run_id):
+            return
+        event = self.event(origin, sequence, data)
+        self.overheard(event)
+        if self.others is not None and self.others.listen_to(run_id):
+            self.others.show(event)
 
     def speaking(self, run_id: RunId, speech: Speech | None) -> None:
         """Remember the text in flight, so that a reader who comes late can be given it."""
         if speech is None:
             self._speech.pop(run_id, None)
+            if self.others is not None:
+                self.others.hurry()
         else:
             self._speech[run_id] = speech
 
@@ -216,6 +313,7 @@ class Hub:
         """The owner that was to be told so is one no more."""
         if self._owners.get(run_id) == tell:
             del self._owners[run_id]
+            self._placed.pop(run_id, None)
             self._speech.pop(run_id, None)
 
     # ── What readers ask ──
@@ -230,6 +328,8 @@ class Hub:
         self.refuse_if_lost()
         reader = Subscription(self, run_id, backlog, patience)
         self._readers.setdefault(run_id, []).append(reader)
+        if self.others is not None:
+            self.others.watch(run_id)
         return reader
 
     def forget(self, run_id: RunId, reader: Subscription) -> None:

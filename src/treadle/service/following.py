@@ -35,10 +35,13 @@ async def followed(reader: Reader, hub: Hub, journal: Journal, runs: Runs) -> As
     with hub.subscribe(run_id, reader.backlog, reader.patience) as live:
         record = reader.record or await runs.record(run_id)
         origin, last, ended, more = record.origin, reader.after, record.outcome is not None, True
+        live.last = max(live.last, min(last, record.sequence))
         while more and (page := await journal.read(run_id, last, PAGE)):
             last, ended = page[-1].sequence, ended or isinstance(page[-1].data, RunEnd)
+            live.last = max(live.last, last)
             more = len(page) == PAGE
             yield page
+        live.catching_up = False
         caught_up = hub.text_in_flight(run_id)
         if caught_up is not None and (caught_up.request > last or not caught_up.text):
             caught_up = None  # its request is still to come, and all of its text behind it
@@ -59,9 +62,11 @@ async def followed(reader: Reader, hub: Hub, journal: Journal, runs: Runs) -> As
                     news.append(event)
                 else:
                     news.clear()  # said before what the reader has from the journal already
+                if ended := isinstance(event.data, RunEnd):
+                    break  # what comes still was said before it, by another process
             if news:
                 yield news
-            if isinstance(batch[-1].data, RunEnd):
+            if ended:
                 return
         yield (hub.event(origin, last, reset(last)),)
 

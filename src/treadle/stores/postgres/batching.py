@@ -84,7 +84,7 @@ class Writer:
         self._on_lost = on_lost
         self.now = now
         self._loop = asyncio.get_running_loop()
-        self._name = uuid.uuid4().hex
+        self.name = uuid.uuid4().hex
         self._number = 0
         """Of the last batch that was committed."""
         self._connection: Connection | None = None
@@ -127,7 +127,7 @@ class Writer:
             self._watching.cancel()
         if self._connection is not None:
             with contextlib.suppress(*FAILURES):
-                await self._connection.execute(STATEMENTS["forget_writer"], self._name, timeout=1)
+                await self._connection.execute(STATEMENTS["forget_writer"], self.name, timeout=1)
             with contextlib.suppress(*FAILURES):
                 await self._connection.close(timeout=1)
             self._drop()
@@ -203,9 +203,9 @@ class Writer:
         self._sent_at = self._loop.time()
         self._watch()
         if not self._registered:
-            await connection.execute(STATEMENTS["register_writer"], self._name, self._number)
+            await connection.execute(STATEMENTS["register_writer"], self.name, self._number)
             self._registered = True
-        sent = (self._name, self._number + 1, *prepared)
+        sent = (self.name, self._number + 1, *prepared)
         try:
             answers = await connection.fetchval(STATEMENTS["write_all"], *sent, timeout=STATEMENT_SECONDS + 5)
         finally:
@@ -216,7 +216,7 @@ class Writer:
     async def _look_back(self) -> str | None:
         """What was answered to the batch that is in doubt. None: it was not done, and never will be."""
         connection = await self._connected()
-        sent = (self._name, self._number + 1)
+        sent = (self.name, self._number + 1)
         answers = await connection.fetchval(STATEMENTS["look_back"], *sent, timeout=STATEMENT_SECONDS + 5)
         self._number += 1
         return answers

@@ -1,0 +1,8 @@
+-- name: places
+SELECT run_id, sequence FROM runs WHERE run_id = ANY($1::TEXT[]);
+
+-- name: tell
+SELECT pg_notify($1, part) FROM unnest($2::TEXT[]) AS part;
+
+-- name: still_there
+SELECT 1;

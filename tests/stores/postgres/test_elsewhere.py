@@ -1,0 +1,342 @@
+"""What one process commits and says is seen by those who follow it in another, in order and without a gap."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.stores.postgres.servers import tell
+from treadle.domain.envelope import Event, Origin
+from treadle.domain.events import LlmRequest, LlmResponse, StepStart, Token
+from treadle.domain.identity import RunId
+from treadle.domain.messages import Text
+from treadle.domain.models import Usage
+from treadle.engine import elsewhere
+from treadle.engine.elsewhere import Elsewhere
+from treadle.engine.hub import Hub
+from treadle.ports.journal import Claim
+from treadle.ports.line import Changed
+from treadle.service.following import Reader, followed
+from treadle.stores.postgres import line
+from treadle.stores.postgres.batching import Writer
+from treadle.stores.postgres.database import open_database
+from treadle.stores.postgres.journal import PostgresJournal
+from treadle.stores.postgres.line import PostgresLine
+from treadle.testing.conformance.store import Process, Recorder
+from treadle.testing.time import CountingIds, FakeClock
+
+PATIENCE = 10
+CLOCK, IDS = FakeClock(), CountingIds()
+
+
+@dataclass
+class Side:
+    """One of the processes."""
+
+    process: Process
+    journal: PostgresJournal
+    hub: Hub
+    line: PostgresLine
+    others: Elsewhere
+
+    def follow(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Sequence[Event], None]:
+        return followed(Reader(run_id, after), self.hub, self.journal, self.journal)
+
+
+@asynccontextmanager
+async def side(url: str, name: str) -> AsyncGenerator[Side, None]:
+    database = await open_database(url)
+    hub = Hub(CLOCK, IDS, lambda run_id, at: None)
+    writer = Writer(database, hub.lost, CLOCK.now)
+    journal = PostgresJournal(database, writer, hub, CLOCK)
+    listening = PostgresLine(database, writer.name)
+    others = Elsewhere(hub, journal, listening)
+    await others.start()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield Side(Process(journal, Recorder(), CLOCK, IDS, name), journal, hub, listening, others)
+    finally:
+        await others.close()
+        await journal.close()
+
+
+@asynccontextmanager
+async def two(url: str) -> AsyncGenerator[tuple[Side, Side], None]:
+    async with side(url, "here") as here, side(url, "there") as there:
+        yield here, there
+
+
+class Speaking:
+    """Text that a worker has said so far."""
+
+    def __init__(self, origin: Origin, request: int, text: str) -> None:
+        self.origin = origin
+        self.said = Token(request, 1, 0, text)
+
+    def so_far(self) -> Token:
+        return self.said
+
+
+async def asked(there: Side, claim: Claim) -> int:
+    """A request, in a run that is owned there; its sequence."""
+    request = LlmRequest(1, 1, "scripted", "x", 1, True)
+    return (await there.process.advance(claim, 2, intents=[request])).sequence
+
+
+def reply(text: str) -> LlmResponse:
+    return LlmResponse(1, 1, (Text(text),), "end_turn", Usage(), 1)
+
+
+async def heard_that_somebody_listens(there: Side, run_id: RunId) -> None:
+    while not there.hub.listened_to(run_id):  # noqa: ASYNC110 -- nobody is told when that is heard
+        await asyncio.sleep(0.005)
+
+
+def own(there: Side, claim: Claim) -> None:
+    there.hub.on_delivery(claim.origin.run_id, lambda: None)
+
+
+async def texts_until(events: AsyncGenerator[Sequence[Event], None], whole: str) -> None:
+    """Read on until the tokens say this, each character once."""
+    said = ""
+    async for batch in events:
+        for event in batch:
+            if isinstance(event.data, Token):
+                assert event.data.offset == len(said)
+                said += event.data.text
+        assert whole.startswith(said)
+        if said == whole:
+            return
+
+
+def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id = claim.origin.run_id
+
+            async def work() -> None:
+                seen = 2
+                for number in range(1, 41):
+                    seen = (await there.process.advance(claim, seen, facts=[StepStart(number)])).sequence
+                await there.process.end(claim, seen)
+
+            working = asyncio.create_task(work())
+            seen = [event async for batch in here.follow(run_id) for event in batch]
+            await working
+            assert [event.sequence for event in seen] == list(range(1, 44))
+            assert seen[-1].type == "run_end"
+
+    asyncio.run(scene())
+
+
+def test_many_readers_and_both_sides_at_once(url: str) -> None:
+    """The run is worked on here, and messages for it come from there: nobody misses any or sees one twice."""
+
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id = claim.origin.run_id
+
+            async def read(at: Side) -> list[int]:
+                return [event.sequence async for batch in at.follow(run_id) for event in batch if event.durable]
+
+            async def work() -> None:
+                seen = 2
+                for number in range(1, 21):
+                    seen = (await there.process.advance(claim, seen, facts=[StepStart(number)])).sequence
+                    await here.process.steer(run_id, f"message {number}")
+                while not (await there.process.end(claim, seen)).accepted:
+                    seen = (await there.journal.record(run_id)).sequence
+
+            readers = [asyncio.create_task(read(at)) for at in (here, there, here, there)]
+            await work()
+            for numbers in await asyncio.gather(*readers):
+                assert numbers == list(range(1, 44))
+
+    asyncio.run(scene())
+
+
+def test_who_waits_for_an_end_hears_of_it(url: str) -> None:
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            end = here.hub.end_of(claim.origin.run_id)
+            await there.process.end(claim, 2)
+            origin, told = await end
+            assert (origin, told.outcome) == (claim.origin, "completed")
+
+    asyncio.run(scene())
+
+
+def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            heard = asyncio.Event()
+            there.hub.on_delivery(claim.origin.run_id, heard.set)
+            observed: list[object] = []
+            there.hub.observers.append(lambda origin, first, drafts: observed.append(drafts))
+            with there.hub.news() as news:
+                await here.process.steer(claim.origin.run_id)
+                await heard.wait()
+                await news.wait()
+            assert not observed, "observers hear of what is committed by their own process"
+
+    asyncio.run(scene())
+
+
+def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is told of anything; everybody looks by themselves."""
+    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(Elsewhere, "changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
+
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id = claim.origin.run_id
+            heard = asyncio.Event()
+            there.hub.on_delivery(run_id, heard.set)
+            end = here.hub.end_of(run_id)
+            reading = asyncio.create_task(_sequences(here, run_id))
+            await here.process.steer(run_id)
+            await heard.wait()
+            await there.process.end(claim, 3)
+            assert (await end)[1].outcome == "completed"
+            assert await reading == [1, 2, 3, 4]
+
+    asyncio.run(scene())
+
+
+def test_news_that_come_late_twice_or_in_disorder_change_nothing(url: str) -> None:
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id = claim.origin.run_id
+            reading = asyncio.create_task(_sequences(here, run_id))
+            seen = 2
+            for number in range(1, 11):
+                seen = (await there.process.advance(claim, seen, facts=[StepStart(number)])).sequence
+                here.others.changed([Changed(run_id, number), Changed(run_id, seen), Changed(run_id, 1)])
+            await there.process.end(claim, seen)
+            assert await reading == list(range(1, 14))
+
+    asyncio.run(scene())
+
+
+async def _sequences(at: Side, run_id: RunId) -> list[int]:
+    return [event.sequence async for batch in at.follow(run_id) for event in batch if event.durable]
+
+
+def test_a_line_that_was_cut_is_mended_and_nothing_is_missing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "FIRST_PAUSE", 0.01)
+
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id = claim.origin.run_id
+            reading = asyncio.create_task(_sequences(here, run_id))
+            seen = (await there.process.advance(claim, 2, facts=[StepStart(1)])).sequence
+            await tell(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+            seen = (await there.process.advance(claim, seen, facts=[StepStart(2)])).sequence
+            await there.process.end(claim, seen)
+            assert await reading == [1, 2, 3, 4, 5]
+
+    asyncio.run(scene())
+
+
+# ── What is being said ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_tokens_come_from_there_and_a_late_reader_gets_what_was_said_before(url: str) -> None:
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id, origin = claim.origin.run_id, claim.origin
+            own(there, claim)
+            request = await asked(there, claim)
+            speech = Speaking(origin, request, "")
+            there.hub.speaking(run_id, speech)
+
+            def say(text: str) -> None:
+                offset = len(speech.said.text)
+                there.hub.live(origin, request, Token(request, 1, offset, text))
+                speech.said = Token(request, 1, 0, speech.said.text + text)
+
+            say("nobody hears this ")
+            first, second = here.follow(run_id), here.follow(run_id)
+            async with aclosing(first), aclosing(second):
+                reading = asyncio.create_task(texts_until(first, "nobody hears this yet, and this"))
+                await heard_that_somebody_listens(there, run_id)
+                say("yet, ")
+                say("and this")
+                await reading
+                late = asyncio.create_task(texts_until(second, "nobody hears this yet, and this; all"))
+                say("; all")
+                await late
+            there.hub.speaking(run_id, None)
+            await there.process.advance(claim, request, facts=[reply(speech.said.text)])
+
+    asyncio.run(scene())
+
+
+def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id, origin = claim.origin.run_id, claim.origin
+            own(there, claim)
+            request = await asked(there, claim)
+            text = 'ä☃𝄞"\\\n\x00' * 5000
+            there.hub.speaking(run_id, Speaking(origin, request, text))
+            async with aclosing(here.follow(run_id)) as events:
+                await texts_until(events, text)
+
+    asyncio.run(scene())
+
+
+def test_what_is_said_too_late_is_not_shown(url: str) -> None:
+    """A token may be overtaken by the reply that it is part of: the reply has it."""
+
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id, origin = claim.origin.run_id, claim.origin
+            own(there, claim)
+            request = await asked(there, claim)
+            async with aclosing(here.follow(run_id)) as events:
+                await anext(events)
+                await heard_that_somebody_listens(there, run_id)
+                replied = (await there.process.advance(claim, request, facts=[reply("all of it")])).sequence
+                there.hub.live(origin, request, Token(request, 1, 0, "all of"))
+                there.others.hurry()
+                await asyncio.sleep(0.1)
+                await there.process.end(claim, replied)
+                rest = [event.type async for batch in events for event in batch]
+            assert rest == ["llm_response", "run_end"]
+            assert here.hub.text_in_flight(run_id) is None
+
+    asyncio.run(scene())
+
+
+def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elsewhere, "FORGOTTEN_SECONDS", 0.05)
+
+    async def scene() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id, sent = claim.origin.run_id, list[object]()
+            own(there, claim)
+            monkeypatch.setattr(there.others, "show", sent.append)
+            there.hub.live(claim.origin, 2, Token(2, 1, 0, "alone"))
+            async with aclosing(here.follow(run_id)) as events:
+                await anext(events)
+                await heard_that_somebody_listens(there, run_id)
+            await asyncio.sleep(0.06)
+            assert not there.hub.listened_to(run_id), "who says no more that they listen is forgotten"
+            there.hub.live(claim.origin, 2, Token(2, 1, 0, "alone again"))
+            assert not sent
+
+    asyncio.run(scene())
