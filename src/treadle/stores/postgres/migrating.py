@@ -5,6 +5,7 @@ from importlib import resources
 
 from treadle.stores.postgres.connection import FAILURES, SCHEMA, connect, explain, newer
 from treadle.stores.postgres.driver import Connection
+from treadle.stores.postgres.queue import has_queue, make_queue
 
 LOCK = 0x5452444C
 """Of whoever migrates, or sees whether that is needed."""
@@ -49,7 +50,7 @@ async def _is_current(connection: Connection, url: str) -> bool:
     version, functions = found[0] if found else (0, "")
     if version > known:
         raise newer(url, version, known)
-    return (version, functions) == (known, _digest(load_functions()))
+    return (version, functions) == (known, _digest(load_functions())) and await has_queue(connection)
 
 
 async def _migrate(connection: Connection, url: str) -> None:
@@ -66,6 +67,8 @@ async def _migrate(connection: Connection, url: str) -> None:
     done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM schema_versions")
     for migration in migrations[done:]:
         await connection.execute(migration)
+    if not await has_queue(connection):
+        await make_queue(connection)
     await connection.execute(f"SET LOCAL check_function_bodies = off;\n{functions}")
     await connection.execute(
         "INSERT INTO schema_versions (version, functions) VALUES ($1, $2) "

@@ -90,6 +90,9 @@ DECLARE
     places  INTEGER[] := array_fill(NULL::INTEGER, ARRAY[cardinality(ids)]);
     usage_  JSONB := '[]';
     news    TEXT[] := '{}';
+    woken   TEXT[] := '{}';
+    heard   TEXT[] := '{}';
+    claims  JSONB[] := '{}';
     all_    TEXT;
 BEGIN
     SELECT * INTO known FROM writers WHERE writer = writer_ FOR NO KEY UPDATE;
@@ -117,9 +120,10 @@ BEGIN
         WHEN 'deliver' THEN
             done := deliver_one(op, moment);
         WHEN 'claim' THEN
-            answers := answers || claim_one(op, moment, ARRAY(
+            claims := claims || claim_one(op, moment, ARRAY(
                 SELECT run FROM unnest(runs_, types) AS e (run, type) WHERE run IS NOT NULL AND type = 'cancel_requested'
-            ))::TEXT;
+            ));
+            answers := answers || claims[cardinality(claims)]::TEXT;
             CONTINUE;
         END CASE;
         FOR i IN 1 .. coalesce(done.events, 0) LOOP
@@ -128,6 +132,14 @@ BEGIN
         END LOOP;
         IF done.events > 0 THEN
             news := news || note(op, done.first + done.events - 1);
+            CASE op->>'do'
+            WHEN 'submit' THEN woken := woken || (op->>'run');
+            WHEN 'deliver' THEN heard := heard || (op->>'run');
+            ELSE NULL;
+            END CASE;
+        END IF;
+        IF done.answer ? 'woken' THEN
+            woken := woken || (done.answer->'woken'->>0);
         END IF;
         at_ := at_ + (op->'events')::INTEGER;
         IF (done.answer->'accepted')::BOOLEAN AND op ? 'usage' THEN
@@ -139,8 +151,10 @@ BEGIN
                 IF (done.answer->'accepted')::BOOLEAN THEN
                     IF part->>'do' = 'submit' THEN
                         begun := submit_one(part, moment);
+                        woken := woken || (part->>'run');
                     ELSE
                         begun := deliver_one(part, moment);
+                        heard := heard || (part->>'run');
                         told := coalesce(told, '[]') || jsonb_build_array(begun.answer);
                     END IF;
                     FOR i IN 1 .. coalesce(begun.events, 0) LOOP
@@ -166,6 +180,12 @@ BEGIN
     END IF;
     IF usage_ <> '[]' THEN
         PERFORM count_usage(usage_);
+    END IF;
+    IF claims <> '{}' THEN
+        PERFORM take_back(claims);
+    END IF;
+    IF woken <> '{}' OR heard <> '{}' THEN
+        PERFORM enqueue(woken, heard, moment);
     END IF;
     PERFORM tell_all(writer_, news);
     all_ := '[' || array_to_string(answers, ',') || ']';

@@ -1,0 +1,164 @@
+"""Jobs are written by the commits that they are for, and only where somebody must look."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from tests.stores.postgres.harness import OnServer, opened
+from tests.stores.postgres.servers import tell
+from treadle.ports.journal import Release
+from treadle.stores.postgres.database import open_database
+from treadle.stores.postgres.driver import connected
+from treadle.testing.conformance.store import Process, Recorder, one_process
+from treadle.testing.time import CountingIds, FakeClock
+
+
+def run(story: Awaitable[object]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await story
+
+    asyncio.run(bounded())
+
+
+async def asked(url: str, question: str) -> list[Any]:
+    connection = await connected(url, 10, {"search_path": "treadle"})
+    try:
+        return [tuple(row) for row in await connection.fetch(question)]
+    finally:
+        await connection.close()
+
+
+async def jobs(url: str) -> dict[str, float]:
+    """The runs that somebody is asked to look at, and in how many seconds."""
+    found = await asked(
+        url,
+        "SELECT convert_from(payload, 'UTF8'), greatest(extract(epoch FROM execute_after - now()), 0)::FLOAT8 "
+        "FROM pgqueuer WHERE status = 'queued'",
+    )
+    assert len({run_id for run_id, _ in found}) == len(found), "one at most for each"
+    return dict(found)
+
+
+def test_a_run_that_is_submitted_has_a_job_until_it_is_claimed(url: str) -> None:
+    async def story() -> None:
+        async with one_process(OnServer(url)) as process:
+            first, second = await process.submit("s"), await process.submit("s")
+            assert await jobs(url) == {first: 0}, "the other one's turn has not come"
+            claim = await process.claim(first)
+            assert await jobs(url) == {}, "who has it need not look again"
+            await process.end(claim, 2)
+            assert await jobs(url) == {second: 0}
+
+    run(story())
+
+
+def test_what_is_told_to_an_owned_run_needs_no_job(url: str) -> None:
+    async def story() -> None:
+        async with one_process(OnServer(url)) as process:
+            claim = await process.claimed()
+            run_id = claim.origin.run_id
+            await process.steer(run_id, "its owner hears of it")
+            assert await jobs(url) == {}
+            await process.advance(claim, 3, release=Release("interrupted"))
+            assert await jobs(url) == {}, "it waits for somebody"
+            await process.steer(run_id, "go on")
+            await process.steer(run_id, "and on")
+            assert await jobs(url) == {run_id: 0}
+
+    run(story())
+
+
+def test_a_timer_has_a_job_when_it_is_near_and_gives_way_to_what_is_sooner(url: str) -> None:
+    async def story() -> None:
+        async with one_process(OnServer(url)) as process:
+            near, far = await process.claimed(), await process.claimed()
+            await process.advance(near, 2, release=Release("retry", process.clock.now() + 30))
+            await process.advance(far, 2, release=Release("approval", process.clock.now() + 86400))
+            found = await jobs(url)
+            assert list(found) == [near.origin.run_id], "a far one is left to the sweep"
+            assert 25 < found[near.origin.run_id] <= 30
+            await process.steer(near.origin.run_id)
+            assert await jobs(url) == {near.origin.run_id: 0}
+            await process.claim(near.origin.run_id)
+            assert await jobs(url) == {}
+
+    run(story())
+
+
+def test_runs_under_a_run_and_those_that_are_told_have_jobs(url: str) -> None:
+    async def story() -> None:
+        async with one_process(OnServer(url)) as process:
+            parent, parked = await process.claimed(), await process.claimed()
+            await process.advance(parked, 2, release=Release("interrupted"))
+            child = process.child(parent)
+            tell_it = process.tell(parked.origin.run_id, "enough")
+            await process.advance(parent, 2, begin=[child], tell=[tell_it])
+            assert await jobs(url) == {child.origin.run_id: 0, parked.origin.run_id: 0}
+
+    run(story())
+
+
+def test_what_is_behind_another_is_looked_at_when_it_is_told_something(url: str) -> None:
+    """It may have been cancelled: then it need not wait for its turn."""
+
+    async def story() -> None:
+        async with one_process(OnServer(url)) as process:
+            claim = await process.claimed("s")
+            behind = await process.submit("s")
+            await process.advance(claim, 2, tell=[process.tell(behind, "not any more")])
+            assert await jobs(url) == {behind: 0}
+            await process.end(await process.claim(behind), 3)
+
+    run(story())
+
+
+def test_a_job_of_the_epoch_before_stands_in_nobodys_way(url: str) -> None:
+    """A worker has taken it, and has not yet said that it is done."""
+
+    async def story() -> None:
+        async with one_process(OnServer(url)) as process:
+            run_id = await process.submit()
+            await tell(url, "UPDATE treadle.pgqueuer SET status = 'picked'")
+            claim = await process.claim(run_id)
+            await process.advance(claim, 2, release=Release("interrupted"))
+            await process.steer(run_id)
+            assert await jobs(url) == {run_id: 0}
+
+    run(story())
+
+
+def test_the_queue_is_made_anew_for_another_version_of_pgqueuer(url: str) -> None:
+    async def story() -> None:
+        clock, told = FakeClock(), Recorder()
+        async with opened(url, told, clock) as (journal, _, _):
+            process = Process(journal, told, clock, CountingIds(), "worker")
+            first = await process.submit()
+            await tell(url, "ALTER TABLE treadle.pgqueuer DROP COLUMN slot")
+            await tell(url, "COMMENT ON TABLE treadle.pgqueuer IS 'pgqueuer 0.9'")
+            database = await open_database(url)
+            await database.close()
+            assert await asked(url, "SELECT slot FROM pgqueuer") == []
+            second = await process.submit()
+            assert await jobs(url) == {second: 0}
+            assert list(await process.store.runnable()) == [first, second], "the sweep finds what was in it"
+
+    run(story())
+
+
+@pytest.mark.parametrize("name", ["CHANNEL", "QUEUE_TABLE", "PGQUEUER_PREFIX", "PGQUEUER_SCHEMA", "DURABILITY"])
+def test_variables_of_the_environment_change_nothing(name: str, bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "durable")
+
+    async def story() -> None:
+        async with one_process(OnServer(bare)) as process:
+            run_id = await process.submit()
+            assert await jobs(bare) == {run_id: 0}
+            [(kept,)] = await asked(bare, "SELECT relpersistence::TEXT FROM pg_class WHERE relname = 'pgqueuer'")
+            assert kept == "u"
+            [(source,)] = await asked(bare, "SELECT prosrc FROM pg_proc WHERE proname = 'fn_pgqueuer_changed'")
+            assert "'treadle_queue'" in source
+
+    run(story())
