@@ -29,9 +29,10 @@ from treadle.library import (
     Result,
     attached,
     implementations,
+    output_type,
     overridden,
+    read_output,
     same_tool,
-    type_of,
 )
 from treadle.models.catalog import Catalog
 from treadle.models.registry import ModelRegistry
@@ -44,6 +45,7 @@ from treadle.sandbox.environment import SYSTEM_PATH
 from treadle.service import Answer, Fork, LocalService, Submission, Ticket
 from treadle.service.following import without_resets
 from treadle.service.front import Front
+from treadle.stores_assembly import ALL, Share
 from treadle.surroundings import HomeSurroundings
 from treadle.system import SystemClock, TimeOrderedIds
 from treadle.tools.builtin import builtin
@@ -68,6 +70,7 @@ class Engine:
         clock: Clock | None = None,
         ids: Ids | None = None,
         telemetry: "Telemetry | None" = None,
+        share: Share = ALL,
     ) -> None:
         self._home = home or Home.from_environment(os.environ)
         self._database = database
@@ -106,6 +109,7 @@ class Engine:
             self._ids,
             self._observing,
             config.credits.per_dollar,
+            share=share,
         )
         self._parts: Parts | None = None
 
@@ -204,7 +208,7 @@ class Engine:
             async for event in self.events(ticket.run_id):
                 callbacks(event)
                 await self._answer(event, callbacks)
-        wanted = None if command_in(message) is not None else _output_type(agent, options)
+        wanted = None if command_in(message) is not None else output_type(agent, options)
         return await self.wait(ticket.run_id, wanted)
 
     async def stream(
@@ -220,7 +224,7 @@ class Engine:
         origin, end = await self.service.wait(RunId(run_id))
         value = None
         if end.outcome == "completed":
-            value = _output(end.text, output)
+            value = read_output(end.text, output)
         return Result(
             origin.run_id,
             origin.session_id,
@@ -341,6 +345,10 @@ class Engine:
         """Tell other commands of this user where they can attach to this process."""
         self._open_parts.announce(str(socket))
 
+    async def drain(self, seconds: float) -> None:
+        """Take no more work, and let go of what is under way: at the next safe point, or after so many seconds."""
+        await self._open_parts.drain(seconds)
+
     @property
     def clock(self) -> Clock:
         return self._clock
@@ -378,21 +386,3 @@ async def _awaited(answer: _Answer | Awaitable[_Answer]) -> _Answer:
     if inspect.isawaitable(answer):
         return await answer
     return answer
-
-
-def _output_type(agent: Agent | AgentSpec, options: Options) -> Any:
-    """What to read the answer as; None when it is plain text."""
-    if (wanted := options.get("output")) is not None:
-        return type_of(wanted)
-    if isinstance(agent, Agent):
-        return None if agent.spec.output is None else agent.output_type
-    return None if agent.output is None else Any
-
-
-def _output(text: str, wanted: Any) -> Any:
-    if wanted is None:
-        return None
-    try:
-        return msgspec.json.decode(text, type=wanted)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"The answer cannot be read as {wanted}: {error}") from None

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast, get_args
 import msgspec
 
 from treadle.database_url import files_of
-from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.identity import AgentId, Instant, RunId
@@ -41,7 +40,7 @@ from treadle.service.front import Front
 from treadle.service.keeping import Housekeeping
 from treadle.service.memory import MemoryService
 from treadle.service.usage import refuse_unless_running
-from treadle.stores_assembly import Stores, look_at_stores, open_stores
+from treadle.stores_assembly import ALL, Share, Stores, Working, look_at_stores, open_stores
 from treadle.system import SystemClock, TimeOrderedIds, worker_name
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
@@ -70,6 +69,8 @@ class Known:
     credits_per_dollar: float = 1.0
     agents: dict[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
     """Those that a program has brought along."""
+    share: Share = ALL
+    """What it takes of the work."""
 
 
 @asynccontextmanager
@@ -123,10 +124,11 @@ class Parts:
 
     def __init__(
         self,
-        dispatcher: LocalDispatcher,
+        dispatcher: Working,
         service: LocalService,
         front: Front,
         announce: Callable[[str], None],
+        leave: Callable[[], None],
         clock: Clock,
         closing: AsyncExitStack,
     ) -> None:
@@ -134,6 +136,7 @@ class Parts:
         self.service = service
         self.front = front
         self.announce = announce
+        self._leave = leave
         self._clock = clock
         self._closing = closing
         self._looking: set[asyncio.Task[None]] = set()
@@ -145,7 +148,8 @@ class Parts:
             undumpable()
 
         def wake(run_id: RunId, at: Instant) -> None:
-            dispatcher.wake(run_id, at)
+            if at > clock.now() or not told_by_commits:
+                dispatcher.wake(run_id, at)
 
         async with AsyncExitStack() as opened:
             hub = Hub(clock, ids, wake)
@@ -155,7 +159,8 @@ class Parts:
             if known.observing is not None:
                 await known.observing.begin(hub, stores.journal, stores.runs, opened)
             deps = await _deps(known, database, stores, hub, opened)
-            dispatcher = LocalDispatcher(stores.wakes, clock, deps.worker)
+            told_by_commits = stores.shared and not known.share.only_own
+            dispatcher = stores.dispatcher(clock, deps.worker, known.share)
             opened.push_async_callback(dispatcher.stop)
             service = LocalService(
                 stores.journal,
@@ -175,9 +180,10 @@ class Parts:
             await dispatcher.start(work if known.observing is None else known.observing.around(work))
             front = _front(known, stores, deps, _automation(known, stores, service, hub))
             opened.push_async_callback(front.access.close)
-            return cls(dispatcher, service, front, stores.announce, clock, opened.pop_all())
+            return cls(dispatcher, service, front, stores.announce, deps.leaving.set, clock, opened.pop_all())
 
     def look_again(self) -> None:
+        """At runs that wait for something this process may have by now."""
         task = asyncio.get_running_loop().create_task(self._look_again())
         self._looking.add(task)
         task.add_done_callback(self._looking.discard)
@@ -186,6 +192,12 @@ class Parts:
         for record in await self.service.unfinished():
             if record.waiting_for == "unavailable":
                 self.dispatcher.wake(record.origin.run_id, self._clock.now())
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing new, and let go of each run as soon as it comes to a safe point; after so many seconds, of
+        all that is left."""
+        self._leave()
+        await self.dispatcher.stop(seconds)
 
     async def close(self) -> None:
         for task in self._looking:

@@ -1,8 +1,21 @@
 """Where a database is, by its URL."""
 
+import re
 from pathlib import Path
 
 from treadle.domain.errors import UsageError
+
+POSTGRES = ("postgresql:", "postgres:")
+
+
+def is_postgres(database: str) -> bool:
+    """Whether it is on a server, where many processes can work on it."""
+    return database.startswith(POSTGRES)
+
+
+def shown(database: str) -> str:
+    """The URL as it may be shown: without a password."""
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"^(\w+://[^:@/?]*):.*@", r"\1@", database))
 
 
 def path_of(database: str) -> str:
@@ -10,16 +23,15 @@ def path_of(database: str) -> str:
     scheme, separator, path = database.partition(":///")
     if separator and scheme == "sqlite" and path:
         return path
-    if database.startswith("postgresql:"):
-        raise UsageError("PostgreSQL is not in this version yet; use sqlite:///PATH.")
     raise UsageError(
-        f"`{database}` is not a database URL; accepted: sqlite:///PATH (sqlite:////PATH from the root)."
+        f"`{shown(database)}` is not a database URL that can be used here; accepted: sqlite:///PATH "
+        "(sqlite:////PATH from the root) or postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
     )
 
 
 def is_in_memory(database: str) -> bool:
     """Whether it is nowhere but in the memory of one process."""
-    return path_of(database) == ":memory:"
+    return not is_postgres(database) and path_of(database) == ":memory:"
 
 
 def refuse_passing(database: str) -> None:
@@ -31,9 +43,21 @@ def refuse_passing(database: str) -> None:
         )
 
 
+def refuse_server(database: str, what: str) -> None:
+    """Raise UsageError, which begins with `what`, for a database that does not lie in files of its own."""
+    if is_postgres(database):
+        where = shown(database)
+        raise UsageError(
+            f"{what} The database {where} is kept by its server. Save it with `pg_dump --format=custom "
+            f"--schema=treadle --file=treadle.dump '{where}'`, and put it back, while nothing works on it, with "
+            f"`pg_restore --clean --if-exists --dbname='{where}' treadle.dump`; copy the folder TREADLE_HOME for "
+            "the agents, the skills and the vault."
+        )
+
+
 def files_of(database: str) -> tuple[Path, ...]:
     """The files that a database consists of: they are Treadle's own, wherever they lie."""
-    path = path_of(database)
-    if path == ":memory:":
+    if is_postgres(database) or is_in_memory(database):
         return ()
+    path = path_of(database)
     return tuple([Path(f"{path}{suffix}").absolute() for suffix in ("", "-wal", "-shm", ".lock")])

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.database_url import files_of, path_of
+from treadle.database_url import files_of, is_postgres, path_of, shown
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin, draft
 from treadle.domain.errors import ConfigError, TreadleError, UsageError
@@ -54,7 +54,8 @@ class Finding(Struct, frozen=True):
 
 async def examine(home: Home) -> Sequence[Finding]:
     """Look at everything, without changing anything and without asking any provider."""
-    found = [_home(home), *_database(home)]
+    found = [_home(home)]
+    found += await _server(home) if is_postgres(home.database_url) else _database(home)
     try:
         config = home.config()
     except ConfigError as error:
@@ -100,7 +101,7 @@ def _database(home: Home) -> Iterator[Finding]:
     try:
         path = path_of(home.database_url)
     except UsageError as error:
-        yield Finding("database", "wrong", str(error), "Set TREADLE_DATABASE_URL to sqlite:///PATH.")
+        yield Finding("database", "wrong", str(error), "Set TREADLE_DATABASE_URL to a URL that can be used.")
         return
     if path == ":memory:" or not Path(path).exists():
         yield Finding("database", "note", f"{path} is not there yet", "It is made with the first run.")
@@ -113,19 +114,42 @@ def _database(home: Home) -> Iterator[Finding]:
     except TreadleError as error:
         yield Finding("database", "wrong", str(error), "Put a backup back: treadle restore FILE --force")
         return
-    known = len(load_migrations())
-    if facts.version != known:
-        yield Finding(
-            "database",
-            "wrong" if facts.version > known else "note",
-            f"{path} has format {facts.version}; this version has {known}",
-            "Install the newer version." if facts.version > known else "The next run brings it up to date.",
-        )
+    yield from _other_format(path, facts.version, len(load_migrations()))
     checked = "sound" if size < CHECKED_BELOW else "too large to be read whole here"
     held = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
     yield Finding("database", "ok", f"{path}: {checked}, {size / 2**20:.1f} MB; {held}")
     fired = ", ".join(f"{name} {count}" for name, count in guards_fired(path, LATELY))
     yield Finding("guards", "ok", f"what they did in the last {LATELY:,} events: {fired or 'nothing'}")
+
+
+async def _server(home: Home) -> Sequence[Finding]:
+    """What a database on a server is like, left as it is."""
+    from treadle.stores_assembly import look_at_server
+
+    where = shown(home.database_url)
+    try:
+        facts, known, fired, vectors = await look_at_server(home.database_url, LATELY)
+    except TreadleError as error:
+        return [Finding("database", "wrong", str(error), "Check the server and TREADLE_DATABASE_URL.")]
+    if facts is None:
+        return [Finding("database", "note", f"{where} is empty", "What is needed is made with the first run.")]
+    held = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
+    told = ", ".join(f"{name} {count}" for name, count in fired)
+    return [
+        *_other_format(where, facts.version, known),
+        Finding("database", "ok", f"{where}: {held}; vectors are compared with {vectors}"),
+        Finding("guards", "ok", f"what they did in the last {LATELY:,} events: {told or 'nothing'}"),
+    ]
+
+
+def _other_format(where: str, version: int, known: int) -> Iterator[Finding]:
+    if version != known:
+        yield Finding(
+            "database",
+            "wrong" if version > known else "note",
+            f"{where} has format {version}; this version has {known}",
+            "Install the newer version." if version > known else "The next run brings it up to date.",
+        )
 
 
 def _models(home: Home, config: HomeConfig, vault: HomeVault) -> ModelRegistry:

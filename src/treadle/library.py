@@ -331,3 +331,22 @@ class Callbacks(Struct, frozen=True):
 def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
     if callback is not None:
         callback(value)
+
+
+def output_type(agent: Agent | AgentSpec, options: Options) -> Any:
+    """What to read the answer as; None when it is plain text."""
+    if (wanted := options.get("output")) is not None:
+        return type_of(wanted)
+    if isinstance(agent, Agent):
+        return None if agent.spec.output is None else agent.output_type
+    return None if agent.output is None else Any
+
+
+def read_output(text: str, wanted: Any) -> Any:
+    """The answer, as a value of that type."""
+    if wanted is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=wanted)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"The answer cannot be read as {wanted}: {error}") from None

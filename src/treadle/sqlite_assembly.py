@@ -2,13 +2,16 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from treadle.database_url import path_of, refuse_passing
+from treadle.database_url import path_of, refuse_passing, refuse_server
+from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.errors import StoreFull, StoreOwned
 from treadle.engine.hub import Hub
 from treadle.home import Home
 from treadle.ports.clock import Clock
+from treadle.ports.journal import Wakes
 from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
@@ -21,7 +24,7 @@ from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter, Writer
-from treadle.stores_assembly import Stores
+from treadle.stores_assembly import Share, Stores
 
 MEMORY = ":memory:"
 
@@ -101,15 +104,22 @@ def _stores(
         hooks=SqliteHooks(writer),
         webhooks=webhooks,
         letters=webhooks,
+        dispatcher=partial(_dispatcher, journal),
         close=close,
         announce=announce,
     )
+
+
+def _dispatcher(wakes: Wakes, clock: Clock, worker: str, share: Share) -> LocalDispatcher:
+    """Of the one process that works on all runs."""
+    return LocalDispatcher(wakes, clock, worker, share.most)
 
 
 # ── Owning ──
 
 
 def database_of(home: Home) -> Path:
+    refuse_server(home.database_url, "There is no file to keep.")
     refuse_passing(home.database_url)
     return Path(path_of(home.database_url)).absolute()
 

@@ -1,19 +1,24 @@
 """All that is kept in one database, whichever kind it is, and the ways to open it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Protocol
 
-from treadle.database_url import refuse_passing
+from msgspec import Struct
+
+from treadle.database_url import is_postgres, refuse_passing
+from treadle.domain.errors import UsageError
 from treadle.engine.hub import Hub
 from treadle.home import Home
 from treadle.ports.access import Requests, Tokens
 from treadle.ports.approvals import Approvals
 from treadle.ports.automation import DeadLetters, Hooks, Schedules, Webhooks
 from treadle.ports.clock import Clock
+from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Journal, Runs, Wakes
-from treadle.ports.keeping import Deletions
+from treadle.ports.keeping import DatabaseFacts, Deletions
 from treadle.ports.memory import MemoryKeeper
 from treadle.ports.memory_index import MemoryIndex, VectorShelf
 from treadle.ports.results import Results
@@ -25,6 +30,27 @@ from treadle.system import SystemClock, TimeOrderedIds
 
 class StoredMemories(MemoryKeeper, MemoryIndex, VectorShelf, Owners, Protocol):
     """What agents remember, and how it is found."""
+
+
+class Working(Dispatcher, Protocol):
+    """A dispatcher that can tell whether it has anything to do."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is being worked on here, or about to be."""
+        ...
+
+
+class Share(Struct, frozen=True):
+    """How much of the work on a database one process takes."""
+
+    most: int = 1000
+    """Runs that it works on at once; 0: none."""
+    only_own: bool = False
+    """Where others can take the rest: only runs that it has begun itself, or sent something to."""
+
+
+ALL, ONLY_OWN = Share(), Share(only_own=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +72,19 @@ class Stores:
     hooks: Hooks
     webhooks: Webhooks
     letters: DeadLetters
+    dispatcher: Callable[[Clock, str, Share], Working]
+    """Who sees to it that runs are looked at, in the name of a worker."""
     close: Callable[[], Awaitable[None]]
     announce: Callable[[str], None] = lambda socket: None
     """Tell other commands where they can attach to the process that owns the database, where one process does."""
+    shared: bool = False
+    """Other processes can work on its runs too."""
 
 
 async def open_stores(database: str, hub: Hub, clock: Clock) -> Stores:
     """For an engine. Raises StoreOwned where the database has one owner, and another process is that."""
+    if is_postgres(database):
+        return await _postgres().open_postgres(database, hub, clock)
     from treadle.sqlite_assembly import open_sqlite
 
     return await open_sqlite(database, hub, clock)
@@ -60,6 +92,8 @@ async def open_stores(database: str, hub: Hub, clock: Clock) -> Stores:
 
 def look_at_stores(database: str, hub: Hub | None = None) -> AbstractAsyncContextManager[Stores]:
     """For whoever only reads: the owner of the database, if it has one, goes on."""
+    if is_postgres(database):
+        return _postgres().reach_postgres(database, hub or _nobody(), SystemClock())
     from treadle.sqlite_assembly import look_at_sqlite
 
     return look_at_sqlite(database, hub or _nobody(), SystemClock())
@@ -74,9 +108,31 @@ def look_at_home(home: Home) -> AbstractAsyncContextManager[Stores]:
 def own_stores(home: Home, what: str) -> AbstractAsyncContextManager[Stores]:
     """For whoever changes what is kept, without an engine. Raises StoreOwned, which begins with `what`, while
     another process owns the database."""
+    if is_postgres(home.database_url):
+        return _postgres().reach_postgres(home.database_url, _nobody(), SystemClock())
     from treadle.sqlite_assembly import own_sqlite
 
     return own_sqlite(home, what, _nobody(), SystemClock())
+
+
+async def look_at_server(
+    database: str, lately: int
+) -> tuple[DatabaseFacts | None, int, Sequence[tuple[str, int]], str]:
+    """What a database on a server holds, left as it is: its facts (None: it is empty), the format that this version
+    writes, what guards did lately, and what compares vectors."""
+    return await _postgres().look_at_postgres(database, lately)
+
+
+def _postgres() -> ModuleType:
+    """What knows PostgreSQL; UsageError where it is not installed."""
+    try:
+        from treadle import postgres_assembly
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"The database is on PostgreSQL, and {error.name} is not installed. Install it with "
+            'pip install "treadle[postgres]", or use another database (TREADLE_DATABASE_URL).'
+        ) from None
+    return postgres_assembly
 
 
 def _nobody() -> Hub:

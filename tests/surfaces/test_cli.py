@@ -317,10 +317,18 @@ def test_a_home_that_cannot_be_made(shell: Shell) -> None:
 
 
 def test_a_database_of_another_kind(shell: Shell) -> None:
-    shell.configure().environment["TREADLE_DATABASE_URL"] = "postgresql://host/db"
+    shell.configure().environment["TREADLE_DATABASE_URL"] = "mysql://me:secret@host/db"
     done = asyncio.run(shell("runs", "list"))
     assert done.code == 2
-    assert done.complaint == "PostgreSQL is not in this version yet; use sqlite:///PATH."
+    assert "`mysql://me@host/db` is not a database URL that can be used here" in done.complaint
+
+
+def test_a_server_that_is_not_there(shell: Shell) -> None:
+    shell.configure().environment["TREADLE_DATABASE_URL"] = "postgresql://me:secret@127.0.0.1:1/db"
+    done = asyncio.run(shell("runs", "list"))
+    assert done.code == 1
+    assert "The PostgreSQL server at postgresql://me@127.0.0.1:1/db cannot be reached" in done.complaint
+    assert "secret" not in done.complaint
 
 
 def test_a_damaged_database_is_left_as_it_is(shell: Shell) -> None:

@@ -1,5 +1,6 @@
 """What the loop needs of the world, handed to it once."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,3 +61,5 @@ class Deps:
     """The folder that the tools of an agent work in; it is there when this returns."""
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may show or change."""
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the process is about to end: its runs are let go of at the next safe point."""

@@ -69,7 +69,7 @@ async def _carry(log: Log, deps: Deps) -> None:
         log.record(RunRecovered(log.epoch, "The worker before died or lost its lease."))
         await log.flush()
     model = begin(log, deps)
-    while True:
+    while not deps.leaving.is_set():  # where it is left here, it is due at once for whoever takes it up
         end_step(log, deps)
         match possible(afforded(decide(log.state, deps.clock.now()), log, deps), model, log.state, deps):
             case CallModel(notes, tools_offered):

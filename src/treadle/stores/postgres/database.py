@@ -88,6 +88,11 @@ class Database:
 async def open_database(url: str) -> Database:
     """The database that the URL names, brought up to date; or a StoreError that says why not and what to do."""
     await migrate(url)
+    return await database_as_it_is(url)
+
+
+async def database_as_it_is(url: str) -> Database:
+    """The same, for whoever looks at a database of any version."""
     try:
         pool = await pooled(url, READERS, CONNECT_SECONDS, SETTINGS, _leave_as_it_is)
     except FAILURES as error:

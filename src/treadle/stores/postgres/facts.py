@@ -4,6 +4,12 @@ from treadle.ports.keeping import DatabaseFacts
 from treadle.stores.postgres.database import Database
 
 
+async def is_there(database: Database) -> bool:
+    """Whether it has anything of ours."""
+    found = await database.row("is_there")
+    return found is not None and bool(found[0])
+
+
 async def facts_of(database: Database) -> DatabaseFacts:
     """What it holds now, whoever writes to it meanwhile."""
     found = await database.row("database_facts")

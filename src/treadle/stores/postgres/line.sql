@@ -6,3 +6,6 @@ SELECT pg_notify($1, part) FROM unnest($2::TEXT[]) AS part;
 
 -- name: still_there
 SELECT 1;
+
+-- name: is_there
+SELECT to_regclass('treadle.schema_versions') IS NOT NULL;

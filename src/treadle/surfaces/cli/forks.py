@@ -14,6 +14,7 @@ from treadle.domain.identity import RunId
 from treadle.home import Home
 from treadle.library import overridden
 from treadle.service import Fork, Service
+from treadle.stores_assembly import ONLY_OWN
 from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.following import Following
 from treadle.surfaces.cli.process import Stop
@@ -41,7 +42,7 @@ def fork_run(run_id: str, wanted: Wanted, going: Going) -> Coroutine[Any, Any, i
 async def _fork(run_id: RunId, wanted: Wanted, going: Going) -> int:
     home = Home.from_environment(os.environ)
     agent = None if wanted.agent is None else _here(home.agent(wanted.agent, wanted.model))
-    engine = Engine(home=home)
+    engine = Engine(home=home, share=ONLY_OWN)
     provider = None if going.base_url is None else add_endpoint(engine, going.base_url)
     with Stop() as stop:
         async with reached(engine, home, going.base_url) as home_of:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from treadle.app import Engine
+from treadle.database_url import is_postgres
 from treadle.domain.errors import StoreOwned, UsageError
 from treadle.home import Home
 from treadle.service import Service
@@ -31,6 +32,11 @@ class Reached(Struct, frozen=True):
     """None: another process does the work."""
     attended: Callable[[], bool] = lambda: False
     """Whether another command works through this process."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process can work on any run."""
+        return self.engine is not None and not is_postgres(self.home.database_url)
 
     @property
     def busy(self) -> bool:

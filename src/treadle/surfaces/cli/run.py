@@ -20,6 +20,7 @@ from treadle.home import Home
 from treadle.library import overridden
 from treadle.ports.journal import RunFilter
 from treadle.service import MESSAGE_LIMIT, Service, Submission
+from treadle.stores_assembly import ONLY_OWN
 from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.following import Following
 from treadle.surfaces.cli.printing import JsonLines, Printer, Transcript, note
@@ -52,7 +53,7 @@ def run(request: Request) -> Coroutine[Any, Any, int]:
 async def _run(request: Request, message: str) -> int:
     home = Home.from_environment(os.environ)
     agent = _agent(home, request)
-    engine = Engine(home=home)
+    engine = Engine(home=home, share=ONLY_OWN)
     options = endpoint_option(request.base_url)
     if request.base_url is not None:
         agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, request.base_url))

@@ -30,6 +30,7 @@ from treadle.home import Home
 from treadle.ports.journal import RunRecord
 from treadle.service import Service
 from treadle.service.family import root_of
+from treadle.stores_assembly import ONLY_OWN
 from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.following import LOOK_SECONDS, Following
 from treadle.surfaces.cli.printing import EventLines, JsonLines, note
@@ -156,7 +157,7 @@ class Going(Struct, frozen=True):
     """The answer to every approval that is still to come."""
 
     def reached(self, home: Home) -> AbstractAsyncContextManager[Reached]:
-        engine = Engine(home=home)
+        engine = Engine(home=home, share=ONLY_OWN)
         if self.base_url is not None:
             add_endpoint(engine, self.base_url)
         return reached(engine, home, self.base_url)
@@ -198,12 +199,12 @@ async def answer_run(run_id: str, call_id: str, text: str, going: Going) -> int:
 
 async def cancel_run(run_id: str, json: bool) -> int:
     home = Home.from_environment(os.environ)
-    async with reached(Engine(home=home), home) as home_of:
+    async with reached(Engine(home=home, share=ONLY_OWN), home) as home_of:
         service = home_of.service
         await service.cancel(RunId(run_id))
         record = await service.run(RunId(run_id))
         looks = 0
-        while record.outcome is None and (home_of.busy if home_of.engine else looks < LOOKS_AT_ANOTHERS):
+        while record.outcome is None and (home_of.busy if home_of.is_alone else looks < LOOKS_AT_ANOTHERS):
             await asyncio.sleep(LOOK_SECONDS)
             record, looks = await service.run(RunId(run_id)), looks + 1
         view = await view_of(service, record)

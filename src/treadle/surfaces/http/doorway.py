@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.app import Engine
-from treadle.database_url import path_of
+from treadle.database_url import is_in_memory, is_postgres, path_of
 from treadle.domain.errors import ConfigError
 from treadle.home import Home
 
@@ -66,11 +66,10 @@ async def attachable(
 
 def socket_path(home: Home) -> Path | None:
     """Beside the database; in a private folder of the system where that name would be too long. None: the database
-    is in memory, and nobody else's."""
-    database = path_of(home.database_url)
-    if database == ":memory:":
+    is in memory, and nobody else's; or on a server, and everybody's."""
+    if is_postgres(home.database_url) or is_in_memory(home.database_url):
         return None
-    beside = Path(f"{database}.sock").absolute()
+    beside = Path(f"{path_of(home.database_url)}.sock").absolute()
     if len(os.fsencode(beside)) <= LONGEST_PATH:
         return beside
     name = hashlib.blake2b(os.fsencode(beside), digest_size=12).hexdigest()

@@ -1,0 +1,133 @@
+"""All that is kept in a PostgreSQL database, which any number of processes open; and the line between them."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+from treadle.dispatch.local import LocalDispatcher
+from treadle.dispatch.pgqueuer import PgQueuerDispatcher
+from treadle.domain.identity import Instant, RunId
+from treadle.engine.elsewhere import Elsewhere
+from treadle.engine.hub import Hub
+from treadle.ports.clock import Clock
+from treadle.ports.journal import Wakes
+from treadle.ports.keeping import DatabaseFacts
+from treadle.stores.postgres.access import PostgresRequests, PostgresTokens
+from treadle.stores.postgres.accounts import PostgresAccounts
+from treadle.stores.postgres.approvals import PostgresApprovals
+from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
+from treadle.stores.postgres.batching import Writer
+from treadle.stores.postgres.database import Database, database_as_it_is, open_database
+from treadle.stores.postgres.deleting import PostgresDeletions
+from treadle.stores.postgres.facts import compares_with, facts_of, guards_fired, is_there
+from treadle.stores.postgres.journal import PostgresJournal
+from treadle.stores.postgres.line import PostgresLine
+from treadle.stores.postgres.memory import PostgresMemories
+from treadle.stores.postgres.migrating import load_migrations
+from treadle.stores.postgres.results import PostgresResults
+from treadle.stores.postgres.sessions import PostgresSessions
+from treadle.stores_assembly import Share, Stores, Working
+
+
+async def open_postgres(url: str, hub: Hub, clock: Clock) -> Stores:
+    """For an engine: what others commit and say is heard here, and the other way round."""
+    async with AsyncExitStack() as opened:
+        database = await open_database(url)
+        opened.push_async_callback(database.close)
+        writer = Writer(database, hub.lost)
+        journal = PostgresJournal(database, writer, hub, clock)
+        opened.push_async_callback(journal.close)
+        others = Elsewhere(hub, journal, PostgresLine(database, writer.name))
+        opened.push_async_callback(others.close)
+        await others.start()
+        return _stores(database, journal, clock, opened.pop_all().aclose)
+
+
+@asynccontextmanager
+async def reach_postgres(url: str, hub: Hub, clock: Clock) -> AsyncGenerator[Stores, None]:
+    """For a command that looks at something or changes something, and leaves."""
+    database = await open_database(url)
+    journal = PostgresJournal(database, Writer(database, hub.lost), hub, clock)
+    try:
+        yield _stores(database, journal, clock, journal.close)
+    finally:
+        await journal.close()
+
+
+async def look_at_postgres(
+    url: str, lately: int
+) -> tuple[DatabaseFacts | None, int, Sequence[tuple[str, int]], str]:
+    """What it holds, without bringing it up to date."""
+    known = len(load_migrations())
+    database = await database_as_it_is(url)
+    try:
+        if not await is_there(database):
+            return None, known, (), ""
+        return await facts_of(database), known, await guards_fired(database, lately), await compares_with(database)
+    finally:
+        await database.close()
+
+
+def _stores(
+    database: Database, journal: PostgresJournal, clock: Clock, close: Callable[[], Awaitable[None]]
+) -> Stores:
+    webhooks = PostgresWebhooks(database)
+    return Stores(
+        journal=journal,
+        runs=journal,
+        wakes=journal,
+        approvals=PostgresApprovals(database),
+        results=PostgresResults(database),
+        sessions=PostgresSessions(database),
+        books=PostgresAccounts(database),
+        memories=PostgresMemories(database),
+        tokens=PostgresTokens(database),
+        requests=PostgresRequests(database),
+        deletions=PostgresDeletions(database, clock),
+        schedules=PostgresSchedules(database),
+        hooks=PostgresHooks(database),
+        webhooks=webhooks,
+        letters=webhooks,
+        dispatcher=partial(_dispatcher, database, journal),
+        close=close,
+        shared=True,
+    )
+
+
+# ── Who works ──
+
+
+class NobodyWorks:
+    """Implements `ports.dispatcher.Dispatcher` for a process that leaves all work to others."""
+
+    busy = False
+
+    async def start(self, work: object) -> None:
+        """Nothing is begun."""
+
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        """Whoever works looks by themselves."""
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """Nothing is under way."""
+
+
+class OnlyWoken:
+    """Implements `ports.journal.Wakes` for a process that takes no runs but those that it is woken for."""
+
+    def __init__(self, wakes: Wakes) -> None:
+        self._wakes = wakes
+
+    async def runnable(self, limit: int = 100) -> Sequence[RunId]:
+        return ()
+
+    async def renew(self, worker: str) -> Sequence[RunId]:
+        return await self._wakes.renew(worker)
+
+
+def _dispatcher(database: Database, wakes: Wakes, clock: Clock, worker: str, share: Share) -> Working:
+    if share.most == 0:
+        return NobodyWorks()
+    if share.only_own:
+        return LocalDispatcher(OnlyWoken(wakes), clock, worker, share.most)
+    return PgQueuerDispatcher(database.connect, wakes, clock, worker, share.most)

@@ -1,0 +1,185 @@
+"""Whole engines, as many processes have them, on one database."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import treadle
+from tests.engine.running import agent
+from treadle.assembly import observe
+from treadle.doctor_assembly import examine
+from treadle.domain.errors import UsageError
+from treadle.domain.events import Token
+from treadle.home import Home
+from treadle.keeping_assembly import back_up, look_at_tokens, own_tokens
+from treadle.ports.model import Model
+from treadle.service.access import NewToken
+from treadle.stores_assembly import ALL, Share
+from treadle.testing.models import FunctionModel, Reply, ScriptedModel, ask, call, say
+
+PATIENCE = 20.0
+NOTHING, ONLY_OWN = Share(0), Share(only_own=True)
+
+
+@asynccontextmanager
+async def engine(
+    url: str, folder: Path, model: Model | None = None, share: Share = ALL
+) -> AsyncGenerator[treadle.Engine, None]:
+    made = treadle.Engine(url, home=Home(folder / "home"), share=share)
+    made.add_model("scripted", model or ScriptedModel())
+    async with asyncio.timeout(PATIENCE), made:
+        yield made
+
+
+def test_a_run_that_is_asked_for_here_is_worked_on_there_and_seen_here(url: str, tmp_path: Path) -> None:
+    """With every token and every durable event, each once and in order."""
+    text = "one two three four five six seven eight nine ten"
+
+    async def story() -> None:
+        model = ScriptedModel(ask(call("look")), say(text, seconds=0.02))
+
+        def look() -> str:
+            """Look."""
+            return "nothing"
+
+        async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
+            there.add_tools(look)
+            here.add_tools(look)
+            run_id = await here.submit(agent(tools=["look"]), "hello")
+            durable, said = list[int](), ""
+            async for event in here.events(run_id):
+                if event.durable:
+                    durable.append(event.sequence)
+                elif isinstance(event.data, Token):
+                    assert event.data.offset == len(said)
+                    said += event.data.text
+            result = await here.wait(run_id)
+        assert (result.outcome, result.text) == ("completed", text)
+        assert durable == list(range(1, len(durable) + 1))
+        assert text.startswith(said)
+        assert len(said) > len(text) / 2, "tokens come while they are said; the last may be overtaken by the reply"
+
+    asyncio.run(story())
+
+
+def test_what_is_said_to_a_run_here_reaches_its_worker_there(url: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        begun = asyncio.Event()
+
+        async def answer(request: object) -> Reply:
+            del request
+            begun.set()
+            await asyncio.sleep(PATIENCE)
+            raise AssertionError("it was not cancelled")
+
+        async with (
+            engine(url, tmp_path, share=NOTHING) as here,
+            engine(url, tmp_path, FunctionModel(answer)),
+        ):
+            run_id = await here.submit(agent(), "hello")
+            waiting = asyncio.create_task(here.wait(run_id))
+            await begun.wait()
+            await here.cancel(run_id)
+            assert (await waiting).outcome == "cancelled"
+
+    asyncio.run(story())
+
+
+def test_a_command_works_on_its_own_runs_and_leaves_those_of_others(url: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with engine(url, tmp_path, share=NOTHING) as asking:
+            of_others = await asking.submit(agent(), "for whoever works here")
+            async with engine(url, tmp_path, ScriptedModel(say("done")), ONLY_OWN) as command:
+                assert (await command.run(agent(), "mine")).text == "done"
+            assert (await asking.service.run(of_others)).status == "pending"
+            async with engine(url, tmp_path, ScriptedModel(say("at last"))):
+                assert (await asking.wait(of_others)).text == "at last"
+
+    asyncio.run(story())
+
+
+def test_who_leaves_lets_go_at_a_safe_point_and_another_goes_on(url: str, tmp_path: Path) -> None:
+    """The step under way is brought to its end: nothing is asked or done twice."""
+
+    async def story() -> None:
+        called = list[str]()
+        begun = asyncio.Event()
+
+        async def slow() -> str:
+            """Take your time."""
+            called.append("slow")
+            begun.set()
+            await asyncio.sleep(0.2)
+            return "slept"
+
+        async with AsyncExitStack() as opened:
+            first = await opened.enter_async_context(engine(url, tmp_path, ScriptedModel(ask(call("slow")))))
+            first.add_tools(slow)
+            run_id = await first.submit(agent(tools=["slow"]), "hello")
+            await begun.wait()
+            await first.drain(5.0)
+            events = [event.type async for event in first.service.stored(run_id)]
+            assert events[-1] == "tool_call_end"
+            second = await opened.enter_async_context(engine(url, tmp_path, ScriptedModel(say("done"))))
+            second.add_tools(slow)
+            assert (await second.wait(run_id)).text == "done"
+            events = [event.type async for event in second.service.stored(run_id)]
+            assert (called, events.count("llm_request"), "run_recovered" in events) == (["slow"], 2, False)
+
+    asyncio.run(story())
+
+
+def test_commands_that_look_and_commands_that_keep_open_the_database_themselves(url: str, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home", url)
+
+    async def story() -> None:
+        async with engine(url, tmp_path, ScriptedModel(say("done"))) as working:
+            await working.run(agent(), "hello")
+            async with observe(home=home) as service:
+                [record] = await service.runs()
+                assert record.outcome == "completed"
+            async with own_tokens(home) as tokens:
+                await tokens.create(NewToken("mine", ("read",)))
+            async with look_at_tokens(home) as tokens:
+                assert [token.name for token in await tokens.list()] == ["mine"]
+
+    asyncio.run(story())
+
+
+def test_a_backup_is_left_to_the_tools_of_the_server(tmp_path: Path) -> None:
+    home = Home(tmp_path, "postgresql://me:secret@db.example/treadle")
+    with pytest.raises(UsageError, match="pg_dump") as refused:
+        back_up(home, tmp_path / "x", replace=False)
+    assert "secret" not in str(refused.value)
+
+
+def test_many_readers_of_a_run_that_is_worked_on_elsewhere(url: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        model = FunctionModel(lambda request: say("a b c d e f", seconds=0.01))
+        async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
+            run_id = await here.submit(agent(), "hello")
+
+            async def read(at: treadle.Engine) -> list[int]:
+                async with aclosing(at.events(run_id)) as events:
+                    return [event.sequence async for event in events if event.durable]
+
+            found = await asyncio.gather(*(read(at) for at in (here, here, there, here)))
+            assert all(numbers == list(range(1, len(found[0]) + 1)) for numbers in found)
+
+    asyncio.run(story())
+
+
+def test_the_doctor_looks_at_the_server_and_changes_nothing(url: str, bare: str, tmp_path: Path) -> None:
+    async def database(of: str) -> list[tuple[str, str]]:
+        found = await examine(Home(tmp_path / "home", of))
+        return [(each.state, each.found) for each in found if each.about == "database"]
+
+    [(state, found)] = asyncio.run(database(url))
+    assert state == "ok"
+    assert "0 runs, 0 of them unfinished, 0 events" in found
+    for _ in range(2):
+        [(state, found)] = asyncio.run(database(bare))
+        assert (state, found.endswith("is empty")) == ("note", True)
