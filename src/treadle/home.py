@@ -56,10 +56,14 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Names that it is called by beside those of the loopback, as they stand in a Host header."""
     origins: tuple[str, ...] = ()
     """Sites whose pages may send requests here: https://console.example.com"""
+    drain_seconds: float = 10.0
+    """On PostgreSQL: how long a server or a worker that shall stop waits for its runs to come to a safe point."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be from 0 to 65535, found {self.port}")
+        if not 0 <= self.drain_seconds <= 3600:
+            raise ValueError(f"drain_seconds must be from 0 to 3600, found {self.drain_seconds}")
         for origin in self.origins:
             if not origin.startswith(("http://", "https://")):
                 raise ValueError(f"origins: `{origin}` must begin with http:// or https://")

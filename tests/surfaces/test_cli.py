@@ -331,6 +331,16 @@ def test_a_server_that_is_not_there(shell: Shell) -> None:
     assert "secret" not in done.complaint
 
 
+def test_workers_share_no_sqlite_database(shell: Shell) -> None:
+    shell.configure()
+    done = asyncio.run(shell("worker"))
+    assert done.code == 2
+    assert "has one owner at a time, which does all the work: `treadle serve` is one" in done.complaint
+    done = asyncio.run(shell("serve", "--no-workers", "--port", "0"))
+    assert done.code == 2
+    assert "Leave --no-workers out, or keep runs on PostgreSQL" in done.complaint
+
+
 def test_a_damaged_database_is_left_as_it_is(shell: Shell) -> None:
     shell.configure()
     database = shell.home / "treadle.db"

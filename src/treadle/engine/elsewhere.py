@@ -227,6 +227,7 @@ class Elsewhere:
         self._listened_to = {run_id: until for run_id, until in self._listened_to.items() if until > now}
         for run_id in [run_id for run_id in self._followed if not self._hub.is_watched(run_id)]:
             self._leave(run_id)
+        self._hub.changed_elsewhere()  # somebody may wait for anything at all, and it was not heard
         watched, owned = self._hub.watched(), self._hub.owned()
         read = self._hub.read_here()
         self._lacks &= read

@@ -113,11 +113,11 @@ class Offered:
 
 @asynccontextmanager
 async def offered(
-    tmp_path: Path, *script: Behaviour, policy: Policy | None = None
+    tmp_path: Path, *script: Behaviour, policy: Policy | None = None, database: str | None = None
 ) -> AsyncGenerator[Offered, None]:
     """Every message gets the answer `Done.`, unless a script or a policy says otherwise."""
     async with FakeEndpoint(*script, policy=policy or (lambda _: says("Done."))) as endpoint:
-        home = Home(tmp_path / "home")
+        home = Home(tmp_path / "home", database)
         home.ensure()
         write_home(home.path, endpoint.url)
         engine = Engine(home=home, telemetry=Telemetry(metrics=True))

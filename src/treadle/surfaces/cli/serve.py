@@ -1,6 +1,5 @@
 """`treadle serve`: the agents of the home behind an API."""
 
-import gc
 import os
 import sys
 from contextlib import AsyncExitStack
@@ -12,13 +11,15 @@ from msgspec import Struct
 
 from treadle import __version__
 from treadle.app import Engine
+from treadle.database_url import is_postgres
 from treadle.domain.access import SCOPES
 from treadle.domain.errors import UsageError
 from treadle.domain.identity import Instant
 from treadle.home import Home
 from treadle.service.access import Access, NewToken
+from treadle.stores_assembly import ALL, Share
 from treadle.surfaces.cli.printing import note
-from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.cli.process import Stop, settle
 from treadle.surfaces.http.doorway import attachable
 from treadle.surfaces.http.server import bound, make_room
 from treadle.surfaces.http.serving import application, to_anyone
@@ -35,6 +36,8 @@ class Wanted(Struct, frozen=True):
     port: int | None = None
     log_format: LogFormat = "text"
     json: bool = False
+    workers: int | None = None
+    """Runs that are worked on at once; None: as many as come."""
 
 
 async def serve(wanted: Wanted) -> int:
@@ -45,7 +48,7 @@ async def serve(wanted: Wanted) -> int:
     telemetry = Telemetry.from_environment(
         os.environ, metrics=True, log_file=True, log_json=wanted.log_format == "json"
     )
-    engine = Engine(home=home, telemetry=telemetry)
+    engine = Engine(home=home, telemetry=telemetry, share=_share(home, wanted.workers))
     engine.models.local.notice = note
     with Stop() as stop:
         async with AsyncExitStack() as opened:
@@ -63,11 +66,25 @@ async def serve(wanted: Wanted) -> int:
             await opened.enter_async_context(to_anyone(app, listener, hosts, settings.origins))
             await opened.enter_async_context(attachable(engine, home, app))
             await opened.enter_async_context(engine.front.automation().at_work())
-            _settle()
+            settle()
             _announce(f"http://{_in_url(host)}:{listener.getsockname()[1]}", token, home, wanted.json)
             await stop.asked.wait()
-            note("stopping: what is under way goes on at the next start")
+            if is_postgres(home.database_url):
+                note("stopping: what is under way is let go of at the next safe point, and goes on elsewhere")
+                await engine.drain(settings.drain_seconds)
+            else:
+                note("stopping: what is under way goes on at the next start")
     return 0
+
+
+def _share(home: Home, workers: int | None) -> Share:
+    """What the server works on itself. Where nobody else can work, it must."""
+    if workers == 0 and not is_postgres(home.database_url):
+        raise UsageError(
+            f"The database {home.database_url} is SQLite's, and has one owner: if this process does no work, "
+            "nobody does. Leave --no-workers out, or keep runs on PostgreSQL: TREADLE_DATABASE_URL=postgresql://…"
+        )
+    return ALL if workers is None else Share(workers)
 
 
 async def _first_token(access: Access, host: str, now: Instant) -> str | None:
@@ -99,14 +116,6 @@ def _is_any(host: str) -> bool:
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _settle() -> None:
-    """What has been made by now stays for as long as the server does: the collector need not look at it again, and
-    may look at the rest less often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
 
 
 def _announce(url: str, token: str | None, home: Home, json: bool) -> None:

@@ -1,5 +1,7 @@
 """For whoever keeps it running: is it there, can it work, what does it do."""
 
+import asyncio
+
 from litestar import Response, Router, get
 
 from treadle import __version__
@@ -7,6 +9,7 @@ from treadle.domain.errors import StoreError
 from treadle.surfaces.http.describing import asks
 from treadle.surfaces.http.served import Asked, served_of
 
+READY_SECONDS = 2.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -18,10 +21,11 @@ def healthy() -> dict[str, str]:
 
 @get("/readyz", include_in_schema=False)
 async def ready(request: Asked) -> Response[dict[str, str]]:
-    """The database answers too."""
+    """The database answers too, and soon."""
     try:
-        await served_of(request).service.runs(limit=1)
-    except StoreError:
+        async with asyncio.timeout(READY_SECONDS):
+            await served_of(request).service.runs(limit=1)
+    except (StoreError, TimeoutError):
         return Response({"status": "the database does not answer"}, status_code=503, headers={"Retry-After": "3"})
     return Response({"status": "ok"})
 

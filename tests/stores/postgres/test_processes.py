@@ -1,0 +1,107 @@
+"""The real commands, each in its own process, on one database; and a server whose database goes away."""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import aiohttp
+import pytest
+
+from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, delta, says
+from tests.stores.postgres.servers import NAMED
+from tests.stores.postgres.wire import wire
+from tests.surfaces.http.offered import offered
+from tests.surfaces.http.sse import Sent, Wire
+from tests.surfaces.shell import PATIENCE, Process, Shell
+from treadle.stores.postgres import batching, database, line
+
+
+async def in_time(story: Awaitable[None]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await story
+
+
+async def first_line(process: Process) -> dict[str, str]:
+    assert process.stdout is not None
+    said = await asyncio.to_thread(process.stdout.readline)
+    assert said, (await asyncio.to_thread(process.communicate))[1].decode()
+    return json.loads(said)
+
+
+async def stopped(process: Process) -> str:
+    """As by an administrator; what it has said."""
+    process.terminate()
+    _, said = await asyncio.to_thread(process.communicate, None, PATIENCE)
+    assert process.returncode == 0, said
+    assert b"Traceback" not in said, said.decode()
+    return said.decode()
+
+
+def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -> None:
+    answer = Answer([delta(content="Hello, "), PAUSE, delta(content="world."), delta(finish="stop"), DONE])
+
+    async def story() -> None:
+        async with FakeEndpoint(answer, says("Hello again.")) as endpoint:
+            shell = Shell(tmp_path / "home", endpoint.url).configure()
+            shell.environment |= {"TREADLE_DATABASE_URL": url, "OPENAI_API_KEY": "x"}
+            serving = shell.start("serve", "--no-workers", "--json", "--port", "0")
+            served = await first_line(serving)
+            worker = shell.start("worker", "--concurrency", "3", "--json")
+            assert (await first_line(worker))["concurrency"] == 3
+            port, token = int(served["url"].rpartition(":")[2]), served["token"]
+            async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
+                path = f"{served['url']}/v1/agents/default/runs"
+                async with http.post(path, json={"message": "Go."}) as response:
+                    run_id = (await response.json())["run_id"]
+            stream = await Wire.open(port, f"/v1/runs/{run_id}/events", token, "0")
+            sent = list[Sent]()
+            async for each in stream.events():
+                sent.append(each)
+                if each.type == "token" and not endpoint.go_on.is_set():
+                    assert each.data["data"]["text"] == "Hello, "
+                    endpoint.go_on.set()
+            await stream.close()
+            durable = [each.data["sequence"] for each in sent if each.id is not None]
+            assert durable == list(range(1, len(durable) + 1))
+            assert sent[-1].data["data"]["text"] == "Hello, world."
+            done = await shell("run", "And?")
+            assert (done.code, done.out) == (0, "Hello again.\n")
+            assert "goes on elsewhere" in await stopped(worker)
+            await stopped(serving)
+
+    asyncio.run(in_time(story()))
+
+
+@pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
+def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (database, batching):
+        monkeypatch.setattr(module, "PATIENCE", 0.3)
+        monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(line, "LONGEST_PAUSE", 0.1)
+
+    async def story(folder: Path) -> None:
+        async with wire(url, folder) as (address, between), offered(tmp_path, database=address) as server:
+            assert (await server.ask("GET", "/readyz")).status == 200
+            between.down = True
+            between.cut()
+            for method, path, body in (
+                ("GET", "/readyz", None),
+                ("GET", "/v1/runs", None),
+                ("POST", "/v1/agents/one/runs", {"message": "Go."}),
+            ):
+                reply = await server.ask(method, path, body)
+                assert (reply.status, reply.headers["retry-after"]) == (503, "3"), path
+            assert (await server.ask("GET", "/healthz")).status == 200
+            between.down = False
+            while (await server.ask("GET", "/readyz")).status != 200:
+                pass
+            run_id = await server.begin()
+            assert (await server.engine.wait(run_id)).text == "Done."
+
+    with TemporaryDirectory(prefix="wire") as short:  # its name must do for a socket
+        asyncio.run(in_time(story(Path(short))))
