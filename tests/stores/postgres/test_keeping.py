@@ -1,0 +1,274 @@
+"""What is kept beside runs, where PostgreSQL is unlike SQLite: numbers that are taken before they are committed,
+servers without pgvector, answers that are lost, looks from a thread."""
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.stores.postgres.harness import KeptOnServer, opened
+from tests.stores.postgres.servers import NAMED, tell
+from tests.stores.postgres.test_faults import once
+from tests.stores.postgres.wire import Wire, wire
+from treadle.domain.errors import SessionDeleted, UnknownSession
+from treadle.domain.events import MemorySaved, RunForked
+from treadle.domain.identity import SessionId, TokenId
+from treadle.ports.access import TokenRecord
+from treadle.ports.keeping import DatabaseFacts
+from treadle.ports.memory_index import MemoryView
+from treadle.stores.postgres.database import open_database
+from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.facts import compares_with, facts_of, guards_fired
+from treadle.stores.postgres.migrating import load_migrations, migrate
+from treadle.stores.postgres.remembering import written_memory
+from treadle.stores.postgres.results import PostgresResults
+from treadle.testing.conformance import memories
+from treadle.testing.conformance.beside import AGENT, Desk, KeptCheck, one_desk
+from treadle.testing.conformance.memories import Shelf, memory, unit
+from treadle.testing.conformance.store import Recorder
+from treadle.testing.time import FakeClock
+
+
+@pytest.fixture
+def folder() -> Generator[Path, None, None]:
+    """One whose name is short enough for a socket."""
+    made = Path(tempfile.mkdtemp(prefix="wire"))
+    yield made
+    shutil.rmtree(made)
+
+
+def run(story: Any) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await story
+
+    asyncio.run(bounded())
+
+
+async def comparing(url: str) -> str:
+    database = await open_database(url)
+    try:
+        return await compares_with(database)
+    finally:
+        await database.close()
+
+
+# ── Vectors ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        memories.the_nearest_come_first_and_one_session_can_be_left_out,
+        memories.codes_choose_what_an_exact_search_would_find,
+        memories.vectors_of_other_dimensions_are_made_anew,
+    ],
+)
+def test_vectors_are_compared_without_pgvector(check: KeptCheck, url: str) -> None:
+    asyncio.run(tell(url, "DROP EXTENSION IF EXISTS vector"))
+    assert asyncio.run(comparing(url)) == "SQL"
+    run(check(KeptOnServer(url)))
+
+
+@pytest.mark.skipif(NAMED in os.environ, reason="that server may not have it")
+def test_pgvector_is_made_where_the_server_has_it(url: str) -> None:
+    assert asyncio.run(comparing(url)) == "pgvector"
+
+
+def test_a_server_that_refuses_pgvector_is_as_good(bare: str) -> None:
+    asyncio.run(tell(bare, "DROP EXTENSION IF EXISTS vector", "DROP SCHEMA public"))
+    asyncio.run(migrate(bare))
+    assert asyncio.run(comparing(bare)) == "SQL"
+
+
+def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
+    """Its number was taken before that of another, of which the vector is made already."""
+
+    async def story() -> None:
+        async with one_desk(KeptOnServer(url)) as desk:
+            shelf, slow = Shelf(desk.memories), await connected(url, 10, {"search_path": "treadle"})
+            await slow.execute("BEGIN")
+            late = msgspec.json.encode([written_memory(memory(1, "late"))]).decode()
+            assert await slow.fetchval("SELECT keep_memories($1)", late) == 1
+            await desk.memories.add([memory(2, "early")])
+            await shelf.embed(unit(1, 0))
+            assert list(await shelf.pending(AGENT, "test", 2, 5)) == []
+            await slow.execute("COMMIT")
+            await slow.close()
+            assert (await shelf.glance(AGENT, "test")).is_behind
+            [pending] = await shelf.pending(AGENT, "test", 2, 5)
+            assert pending.memory.text == "late"
+            await shelf.embed(unit(0, 1))
+            assert await shelf.near(AGENT, "test", unit(0, 1), 5) == ["late", "early"]
+            assert not (await shelf.glance(AGENT, "test")).is_behind
+
+    run(story())
+
+
+# ── With the events of a run ───────────────────────────────────────────────────────────────────────
+
+
+def test_a_memory_that_cannot_be_kept_is_left_out_and_the_run_goes_on(url: str) -> None:
+    async def story() -> None:
+        await tell(url, "ALTER TABLE treadle.memories ADD CHECK (text <> 'odd')")
+        async with one_desk(KeptOnServer(url)) as desk:
+            claim = await desk.claimed()
+            saved = [MemorySaved(f"mem_{text}", text, "tool") for text in ("one", "odd", "two")]
+            assert (await desk.advance(claim, 2, saved)).accepted
+            assert len(await desk.gapless(claim.origin.run_id)) == 5
+            assert {kept.text for kept in await desk.memories.list()} == {"one", "two"}
+
+    run(story())
+
+
+def test_a_fork_has_the_results_of_the_run_it_was_made_of(url: str) -> None:
+    async def story() -> None:
+        clock, told = FakeClock(), Recorder()
+        async with one_desk(KeptOnServer(url)) as desk, opened(url, told, clock) as (_, database, _):
+            results = PostgresResults(database)
+            old, later = await desk.claimed("s"), await desk.submit("s")
+            await results.keep(old.origin, "c", "one")
+            await desk.end(old, 2)
+            await results.keep((await desk.claim(later)).origin, "c", "of a run that came later")
+            fork = await desk.claimed("fork")
+            await desk.advance(fork, 2, [RunForked(old.origin.run_id, 1)])
+            assert await results.read(SessionId("fork"), "c") == "one"
+
+    run(story())
+
+
+# ── Looks ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_all_of_a_look_is_of_one_moment(url: str) -> None:
+    async def story() -> None:
+        async with one_desk(KeptOnServer(url)) as desk:
+            seen, goes_on = asyncio.Event(), threading.Event()
+            loop = asyncio.get_running_loop()
+
+            def look(view: MemoryView) -> tuple[bool, bool]:
+                before = view.glance(AGENT, None).is_empty
+                loop.call_soon_threadsafe(seen.set)
+                assert goes_on.wait(10)
+                return before, view.glance(AGENT, None).is_empty
+
+            looking = asyncio.ensure_future(desk.memories.read(look))
+            await seen.wait()
+            await desk.memories.add([memory(1, "one")])
+            goes_on.set()
+            assert await looking == (True, True)
+            assert not (await Shelf(desk.memories).glance(AGENT, None)).is_empty
+
+    run(story())
+
+
+def test_a_look_that_nobody_waits_for_lets_go_of_its_connection(url: str) -> None:
+    async def story() -> None:
+        async with one_desk(KeptOnServer(url)) as desk:
+            goes_on, asked = threading.Event(), list[str]()
+
+            def look(view: MemoryView) -> None:
+                assert goes_on.wait(10)
+                view.glance(AGENT, None)
+                asked.append("it was answered")
+
+            for _ in range(6):  # more than there are connections
+                goes_on.clear()
+                looking = asyncio.ensure_future(desk.memories.read(look))
+                await asyncio.sleep(0.02)
+                looking.cancel()
+                asyncio.get_running_loop().call_later(0.02, goes_on.set)
+                with pytest.raises(asyncio.CancelledError):
+                    await looking
+            assert asked == []
+            assert (await Shelf(desk.memories).glance(AGENT, None)).is_empty
+
+    run(story())
+
+
+# ── Answers that are lost ──────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def over_a_wire(url: str, folder: Path) -> AsyncGenerator[tuple[Desk, Wire], None]:
+    async with wire(url, folder) as (address, between), one_desk(KeptOnServer(address)) as desk:
+        yield desk, between
+
+
+@pytest.mark.skipif(NAMED in os.environ, reason="this stands between the store and its server")
+def test_what_was_done_is_found_done_when_the_answer_is_lost(
+    url: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    async def story() -> None:
+        async with over_a_wire(url, folder) as (desk, between):
+            for session in ("ses_1", "ses_2"):
+                await desk.end(await desk.claimed(session), 2)
+            between.on_reply = once(b"SELECT 1")
+            [buried] = await desk.kept.deletions.delete(SessionId("ses_1"), "ada")
+            assert buried.session_id == "ses_1"
+            with pytest.raises(SessionDeleted):
+                await desk.kept.deletions.delete(SessionId("ses_1"), "ada")
+            between.on_reply = once(b"SELECT 1")
+            [buried] = await desk.kept.deletions.prune([SessionId("ses_2")], 5e9, "ada")
+            assert buried.session_id == "ses_2"
+            record = TokenRecord(TokenId("tok_1"), "one", (), None, 1.0)
+            between.on_reply = once(b"INSERT 0 1")
+            await desk.kept.tokens.add(record, b"digest")
+            between.on_reply = once(b"UPDATE 1")
+            assert await desk.kept.tokens.revoke(record.token_id, 5.0)
+
+    run(story())
+
+
+def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> None:
+    """A run of it begins another session while the deletion waits for it to end."""
+
+    async def story() -> None:
+        async with one_desk(KeptOnServer(url)) as desk, one_desk(KeptOnServer(url)) as other:
+            claim = await desk.claimed("ses_top")
+            holding: Any = await connected(url, 10, {"search_path": "treadle"})
+            await holding.execute("SELECT pg_advisory_lock(hashtextextended('ses_top', 0))")
+            deleting = asyncio.ensure_future(other.kept.deletions.delete(SessionId("ses_top"), "ada"))
+            waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            while not await holding.fetchval(waiting):  # noqa: ASYNC110 -- the server tells nobody
+                await asyncio.sleep(0.01)
+            child = desk.child(claim, "ses_child")
+            await desk.advance(claim, 2, [], [], begin=(child,))
+            ended = "UPDATE runs SET outcome = 'completed', status = 'completed', worker = NULL"
+            await holding.execute(ended)
+            await holding.execute("SELECT pg_advisory_unlock_all()")
+            await holding.close()
+            assert [buried.session_id for buried in await deleting] == ["ses_top", "ses_child"]
+            with pytest.raises(UnknownSession):
+                await other.kept.deletions.delete(SessionId("ses_child"), "ada")
+
+    run(story())
+
+
+# ── Facts ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_a_database_holds_is_counted(url: str) -> None:
+    async def story() -> None:
+        clock, told = FakeClock(), Recorder()
+        async with one_desk(KeptOnServer(url)) as desk, opened(url, told, clock) as (journal, database, _):
+            await journal.agent("ada", AGENT)
+            await desk.end(await desk.claimed(), 2)
+            await desk.submit()
+            assert await facts_of(database) == DatabaseFacts(len(load_migrations()), 1, 2, 1, 5)
+            await tell(url, "UPDATE treadle.events SET type = 'loop_warning' WHERE sequence = 1")
+            assert await guards_fired(database, 100) == [("loop_warning", 2)]
+            assert await guards_fired(database, 2) == [("loop_warning", 1)]
+
+    run(story())
