@@ -286,6 +286,48 @@ def test_a_reader_of_the_feed_waits_for_whoever_may_still_add_before(url: str) -
     asyncio.run(story())
 
 
+def test_a_reader_that_was_slow_to_begin_overtakes_nobody_either(url: str) -> None:
+    """Between its look at who may still add something and its look at the events, one takes a position and another,
+    which comes after it, is committed."""
+
+    async def story() -> None:
+        async with desk(url) as one, desk(url) as two, desk(url) as reader:
+            await one.submit("before")
+            [*_, seen] = await reader.store.after(0)
+            await tell(
+                url,
+                "CREATE SEQUENCE treadle.tries",
+                "CREATE FUNCTION treadle.waits() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN "
+                "IF nextval('treadle.tries') = 1 THEN PERFORM pg_advisory_xact_lock(4242); END IF; "
+                "RETURN NULL; END $$",
+                "CREATE TRIGGER waits AFTER INSERT ON treadle.events EXECUTE FUNCTION treadle.waits()",
+                "ALTER FUNCTION treadle.feed_bound RENAME TO true_bound",
+                "CREATE FUNCTION treadle.feed_bound() RETURNS BIGINT LANGUAGE plpgsql AS $$ "
+                "DECLARE bound BIGINT := true_bound(); BEGIN "
+                "PERFORM pg_advisory_xact_lock_shared(4243); RETURN bound; END $$",
+            )
+            gate = await connected(url, 10, {})
+            await gate.execute("SELECT pg_advisory_lock(4242), pg_advisory_lock(4243)")
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            reading = asyncio.ensure_future(reader.store.after(seen.position))
+            while await gate.fetchval(waiting) < 1:  # noqa: ASYNC110 -- the server tells nobody
+                await asyncio.sleep(0.01)
+            slow = asyncio.ensure_future(one.submit("slow"))
+            while await gate.fetchval(waiting) < 2:  # noqa: ASYNC110 -- likewise
+                await asyncio.sleep(0.01)
+            fast = Origin(RunId("run_fast"), SessionId("fast"), AgentId("a"))
+            await two.store.submit(fast, two.opening())
+            await gate.execute("SELECT pg_advisory_unlock(4243)")
+            assert await reading == [], "what is before it may still come"
+            await gate.execute("SELECT pg_advisory_unlock(4242)")
+            first = await slow
+            await gate.close()
+            found = await reader.store.after(seen.position)
+            assert [placed.event.run_id for placed in found] == [first, first, "run_fast", "run_fast"]
+
+    asyncio.run(story())
+
+
 def test_two_that_write_are_read_without_a_gap(url: str) -> None:
     async def story() -> None:
         async with desk(url) as one, desk(url) as two:

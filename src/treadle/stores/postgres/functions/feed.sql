@@ -7,12 +7,17 @@ CREATE OR REPLACE FUNCTION hold_feed() RETURNS VOID LANGUAGE sql AS $$
 $$;
 
 -- The position up to which nobody can add anything any more. Whoever reads the feed must ask before, in a statement of
--- its own: what is committed between the two is seen, or is above the bound.
-CREATE OR REPLACE FUNCTION feed_bound() RETURNS BIGINT LANGUAGE sql AS $$
-    SELECT coalesce(min(((classid::BIGINT & 65535) << 32) | objid::BIGINT), 9223372036854775807) FROM pg_locks
-    WHERE locktype = 'advisory' AND objsubid = 1 AND classid::BIGINT >> 16 = 7436
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-$$;
+-- its own: what is committed between the two is seen, or is above the bound. The last position is read first: whoever
+-- has taken it, or one before it, has said so by then, or is committed.
+CREATE OR REPLACE FUNCTION feed_bound() RETURNS BIGINT LANGUAGE plpgsql AS $$
+DECLARE
+    last BIGINT := (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM events_position_seq);
+BEGIN
+    RETURN least(last, (
+        SELECT min(((classid::BIGINT & 65535) << 32) | objid::BIGINT) FROM pg_locks
+        WHERE locktype = 'advisory' AND objsubid = 1 AND classid::BIGINT >> 16 = 7436
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())));
+END $$;
 
 CREATE OR REPLACE FUNCTION feed(after_ BIGINT, agents_ TEXT[], limit_ INTEGER)
 RETURNS TABLE (place BIGINT, run_id TEXT, session_id TEXT, agent_id TEXT, parent_run_id TEXT, sequence INTEGER,
