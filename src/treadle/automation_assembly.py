@@ -94,11 +94,14 @@ def automation(known: "Known", stores: Stores, service: LocalService, hub: Hub) 
     scheduler = Scheduler(schedules, service, agents.all, clock, ids)
     sender = Sender(webhooks, letters, service, secrets, hub.live, clock, random.random)
 
+    async def sending() -> None:
+        await stores.alone("webhooks", sender.work)  # two would send everything twice
+
     @asynccontextmanager
     async def at_work() -> AsyncGenerator[None, None]:
         tasks = [
             asyncio.create_task(scheduler.work(), name="treadle-schedules"),
-            asyncio.create_task(sender.work(), name="treadle-webhooks"),
+            asyncio.create_task(sending(), name="treadle-webhooks"),
         ]
         try:
             yield

@@ -26,6 +26,7 @@ from treadle.stores.postgres.memory import PostgresMemories
 from treadle.stores.postgres.migrating import load_migrations
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.sessions import PostgresSessions
+from treadle.stores.postgres.turns import Turns
 from treadle.stores_assembly import Share, Stores, Working
 
 
@@ -90,6 +91,7 @@ def _stores(
         letters=webhooks,
         dispatcher=partial(_dispatcher, database, journal),
         close=close,
+        alone=Turns(database).take,
         shared=True,
     )
 

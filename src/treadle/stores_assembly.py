@@ -53,6 +53,15 @@ class Share(Struct, frozen=True):
 ALL, ONLY_OWN = Share(), Share(only_own=True)
 
 
+Work = Callable[[], Awaitable[None]]
+
+
+async def at_once(name: str, work: Work) -> None:
+    """There is no other process."""
+    del name
+    await work()
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """Made for one process, over one connection or more; closed by `close`."""
@@ -77,6 +86,8 @@ class Stores:
     close: Callable[[], Awaitable[None]]
     announce: Callable[[str], None] = lambda socket: None
     """Tell other commands where they can attach to the process that owns the database, where one process does."""
+    alone: Callable[[str, Work], Awaitable[None]] = at_once
+    """Do what one process at a time does, of all that work on the database, until it is cancelled."""
     shared: bool = False
     """Other processes can work on its runs too."""
 

@@ -26,6 +26,8 @@ LOOK_SECONDS = 5.0
 """How often it is looked how far the runs have come that somebody here follows, and said which these are."""
 FORGOTTEN_SECONDS = 3 * LOOK_SECONDS
 """For so long a run counts as listened to after it was said that it is."""
+ASK_SECONDS = 0.25
+"""Between two requests for the same text, at least."""
 MOST_WATCHED = 2000
 """Runs whose live events are asked for at once. Of further ones only what is durable is seen."""
 PAGE = 200
@@ -63,8 +65,9 @@ class Elsewhere:
         self._followed: dict[RunId, Followed] = {}
         self._listened_to: dict[RunId, float] = {}
         """The runs that others listen to, and until when that holds."""
-        self._lacks: set[RunId] = set()
-        """The runs in which something may be said now that was not heard from its beginning."""
+        self._lacks: dict[RunId, float] = {}
+        """The runs in which something may be said now that was not heard from its beginning, and since when it is
+        asked for."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._look = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -98,9 +101,7 @@ class Elsewhere:
 
     def watch(self, run_id: RunId) -> None:
         if run_id not in self._hub.owned() and self._hub.text_in_flight(run_id) is None:
-            self._lacks.add(run_id)
-            self._voice.listen((run_id,), (run_id,))
-            self._voice.hurry()
+            self._ask_for(run_id)
 
     # ── What is heard ──
 
@@ -119,7 +120,7 @@ class Elsewhere:
             self._hub.delivered(run_id)
         watched = self._hub.watched()
         self._hub.changed_elsewhere(*watched)
-        self._lacks |= self._hub.read_here().difference(self._hub.owned())
+        self._lacks |= dict.fromkeys(self._hub.read_here().difference(self._hub.owned()), self._loop.time())
         self._look.set()
 
     def told(self, message: bytes) -> None:
@@ -194,15 +195,23 @@ class Elsewhere:
             return
         news = speech.new_in(event.data)
         if news is None:
-            self._lacks.add(run_id)
+            self._ask_for(run_id)
         elif news.text:
-            self._lacks.discard(run_id)
+            self._lacks.pop(run_id, None)
             self._hub.speaking(run_id, speech)
             self._hub.overheard(self._hub.event(event.origin, event.sequence, news))
 
+    def _ask_for(self, run_id: RunId) -> None:
+        """Have what is being said there repeated, unless that was asked for just now; and again at every look."""
+        now = self._loop.time()
+        if now - self._lacks.get(run_id, -ASK_SECONDS) >= ASK_SECONDS:
+            self._lacks[run_id] = now
+            self._voice.listen((run_id,), (run_id,))
+            self._voice.hurry()
+
     def _leave(self, run_id: RunId) -> None:
         """Nobody here follows it any more."""
-        self._lacks.discard(run_id)
+        self._lacks.pop(run_id, None)
         left = self._followed.pop(run_id, None)
         if left is not None and run_id not in self._hub.owned():
             self._hub.speaking(run_id, None)
@@ -230,7 +239,7 @@ class Elsewhere:
         self._hub.changed_elsewhere()  # somebody may wait for anything at all, and it was not heard
         watched, owned = self._hub.watched(), self._hub.owned()
         read = self._hub.read_here()
-        self._lacks &= read
+        self._lacks = {run_id: since for run_id, since in self._lacks.items() if run_id in read}
         self._voice.listen(tuple(islice(read.difference(owned), MOST_WATCHED)), self._lacks)
         if watched or owned:
             for place in await self._line.places([*watched.union(owned)]):

@@ -112,7 +112,7 @@ async def texts_until(events: AsyncGenerator[Sequence[Event], None], whole: str)
 
 
 def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -129,13 +129,13 @@ def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
             assert [event.sequence for event in seen] == list(range(1, 44))
             assert seen[-1].type == "run_end"
 
-    asyncio.run(scene())
+    asyncio.run(story())
 
 
 def test_many_readers_and_both_sides_at_once(url: str) -> None:
     """The run is worked on here, and messages for it come from there: nobody misses any or sees one twice."""
 
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -156,11 +156,11 @@ def test_many_readers_and_both_sides_at_once(url: str) -> None:
             for numbers in await asyncio.gather(*readers):
                 assert numbers == list(range(1, 44))
 
-    asyncio.run(scene())
+    asyncio.run(story())
 
 
 def test_who_waits_for_an_end_hears_of_it(url: str) -> None:
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             end = here.hub.end_of(claim.origin.run_id)
@@ -168,11 +168,11 @@ def test_who_waits_for_an_end_hears_of_it(url: str) -> None:
             origin, told = await end
             assert (origin, told.outcome) == (claim.origin, "completed")
 
-    asyncio.run(scene())
+    asyncio.run(story())
 
 
 def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             heard = asyncio.Event()
@@ -185,7 +185,7 @@ def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
                 await news.wait()
             assert not observed, "observers hear of what is committed by their own process"
 
-    asyncio.run(scene())
+    asyncio.run(story())
 
 
 def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(Elsewhere, "changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
 
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -207,11 +207,11 @@ def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) 
             assert (await end)[1].outcome == "completed"
             assert await reading == [1, 2, 3, 4]
 
-    asyncio.run(scene())
+    asyncio.run(story())
 
 
 def test_news_that_come_late_twice_or_in_disorder_change_nothing(url: str) -> None:
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -223,7 +223,7 @@ def test_news_that_come_late_twice_or_in_disorder_change_nothing(url: str) -> No
             await there.process.end(claim, seen)
             assert await reading == list(range(1, 14))
 
-    asyncio.run(scene())
+    asyncio.run(story())
 
 
 async def _sequences(at: Side, run_id: RunId) -> list[int]:
@@ -233,7 +233,7 @@ async def _sequences(at: Side, run_id: RunId) -> list[int]:
 def test_a_line_that_was_cut_is_mended_and_nothing_is_missing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "FIRST_PAUSE", 0.01)
 
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -244,14 +244,14 @@ def test_a_line_that_was_cut_is_mended_and_nothing_is_missing(url: str, monkeypa
             await there.process.end(claim, seen)
             assert await reading == [1, 2, 3, 4, 5]
 
-    asyncio.run(scene())
+    asyncio.run(story())
 
 
 # ── What is being said ─────────────────────────────────────────────────────────────────────────────
 
 
 def test_tokens_come_from_there_and_a_late_reader_gets_what_was_said_before(url: str) -> None:
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
@@ -279,11 +279,41 @@ def test_tokens_come_from_there_and_a_late_reader_gets_what_was_said_before(url:
             there.hub.speaking(run_id, None)
             await there.process.advance(claim, request, facts=[reply(speech.said.text)])
 
-    asyncio.run(scene())
+    asyncio.run(story())
+
+
+def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elsewhere, "ASK_SECONDS", 0.01)
+
+    async def story() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id, origin = claim.origin.run_id, claim.origin
+            own(there, claim)
+            request = await asked(there, claim)
+            speech = Speaking(origin, request, "")
+            there.hub.speaking(run_id, speech)
+            lost = list[bytes]()
+            async with aclosing(here.follow(run_id)) as events:
+                reading = asyncio.create_task(texts_until(events, "one two three"))
+                await heard_that_somebody_listens(there, run_id)
+                with monkeypatch.context() as deaf:
+                    deaf.setattr(here.others, "told", lost.append)
+                    there.hub.live(origin, request, Token(request, 1, 0, "one "))
+                    while not lost:  # noqa: ASYNC110 -- nobody is told when it is
+                        await asyncio.sleep(0.005)
+                speech.said = Token(request, 1, 0, "one two ")
+                there.hub.live(origin, request, Token(request, 1, 4, "two "))
+                await asyncio.sleep(0.1)
+                speech.said = Token(request, 1, 0, "one two three")
+                there.hub.live(origin, request, Token(request, 1, 8, "three"))
+                await reading
+
+    asyncio.run(story())
 
 
 def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
@@ -294,13 +324,13 @@ def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
             async with aclosing(here.follow(run_id)) as events:
                 await texts_until(events, text)
 
-    asyncio.run(scene())
+    asyncio.run(story())
 
 
 def test_what_is_said_too_late_is_not_shown(url: str) -> None:
     """A token may be overtaken by the reply that it is part of: the reply has it."""
 
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
@@ -318,13 +348,13 @@ def test_what_is_said_too_late_is_not_shown(url: str) -> None:
             assert rest == ["llm_response", "run_end"]
             assert here.hub.text_in_flight(run_id) is None
 
-    asyncio.run(scene())
+    asyncio.run(story())
 
 
 def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elsewhere, "FORGOTTEN_SECONDS", 0.05)
 
-    async def scene() -> None:
+    async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, sent = claim.origin.run_id, list[object]()
@@ -339,4 +369,4 @@ def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypat
             there.hub.live(claim.origin, 2, Token(2, 1, 0, "alone again"))
             assert not sent
 
-    asyncio.run(scene())
+    asyncio.run(story())

@@ -1,0 +1,51 @@
+"""Work that one process at a time does, of all that are there: whoever is first, and another when that one is gone.
+
+A turn is a lock that a connection holds. Where that is lost the work stops; for a moment two may do it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from treadle.domain.errors import StoreError
+from treadle.stores.postgres.connection import FAILURES, SQL
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import Connection
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS, ANSWER_SECONDS = 5.0, 5.0
+"""How often one who waits for a turn asks for it, and one who has it makes sure; how long an answer may take."""
+
+
+class Turns:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do this work whenever it is this process's turn, until it is cancelled."""
+        while True:
+            try:
+                connection = await self._database.connect()
+                try:
+                    await self._wait(connection, name)
+                    await self._while_held(connection, work)
+                finally:
+                    connection.terminate()
+            except (StoreError, *FAILURES) as error:
+                logger.warning("%s: somebody else may take the turn: %s", name, error)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _wait(self, connection: Connection, name: str) -> None:
+        lock = f"treadle/{name}"
+        while not await connection.fetchval(SQL["take_turn"], lock, timeout=ANSWER_SECONDS):  # noqa: ASYNC110 -- nobody tells when it is free
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _while_held(self, connection: Connection, work: Callable[[], Awaitable[None]]) -> None:
+        working = asyncio.ensure_future(work())
+        try:
+            while not (await asyncio.wait({working}, timeout=LOOK_SECONDS))[0]:
+                await connection.fetchval(SQL["still_there"], timeout=ANSWER_SECONDS)
+            working.result()
+        finally:
+            working.cancel()
+            await asyncio.wait({working})

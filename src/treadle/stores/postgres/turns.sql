@@ -1,0 +1,2 @@
+-- name: take_turn
+SELECT pg_try_advisory_lock(hashtextextended($1, 3));

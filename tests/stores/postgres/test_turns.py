@@ -1,0 +1,58 @@
+"""Of all processes one does what only one shall do; when it is gone, another."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from tests.stores.postgres.servers import tell
+from treadle.stores.postgres import turns
+from treadle.stores.postgres.database import open_database
+from treadle.stores.postgres.turns import Turns
+
+PATIENCE = 10
+
+
+@asynccontextmanager
+async def taking(url: str, name: str, at_work: list[str], begun: asyncio.Event) -> AsyncGenerator[None, None]:
+    """A process that takes its turns."""
+    database = await open_database(url)
+
+    async def work() -> None:
+        at_work.append(name)
+        begun.set()
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            at_work.remove(name)
+
+    task = asyncio.create_task(Turns(database).take("webhooks", work))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await database.close()
+
+
+def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "LOOK_SECONDS", 0.02)
+
+    async def story() -> None:
+        at_work, begun = list[str](), asyncio.Event()
+        async with asyncio.timeout(PATIENCE), AsyncExitStack() as opened:
+            async with taking(url, "first", at_work, begun):
+                await begun.wait()
+                await opened.enter_async_context(taking(url, "second", at_work, begun))
+                await asyncio.sleep(0.1)
+                assert at_work == ["first"]
+                begun.clear()
+            await begun.wait()
+            assert at_work == ["second"]
+            begun.clear()
+            await tell(url, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+            await begun.wait()
+            assert at_work == ["second"], "it has stopped, and begun anew with another connection"
+
+    asyncio.run(story())
