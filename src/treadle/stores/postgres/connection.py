@@ -78,7 +78,14 @@ async def connect(url: str) -> Connection:
             f"The server at {shown(url)} is PostgreSQL {version.major}; Treadle needs {OLDEST} or newer. "
             "Upgrade the server, or name another in TREADLE_DATABASE_URL."
         )
-    await connection.execute(DURABLE)
+    try:
+        await connection.execute(DURABLE)
+    except FAILURES as error:
+        connection.terminate()
+        raise explain(error, url) from error
+    except BaseException:  # nobody waits for it any more
+        connection.terminate()
+        raise
     return connection
 
 
