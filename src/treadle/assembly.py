@@ -129,6 +129,7 @@ class Parts:
         front: Front,
         announce: Callable[[str], None],
         leave: Callable[[], None],
+        only_own: bool,
         clock: Clock,
         closing: AsyncExitStack,
     ) -> None:
@@ -137,6 +138,7 @@ class Parts:
         self.front = front
         self.announce = announce
         self._leave = leave
+        self._only_own = only_own
         self._clock = clock
         self._closing = closing
         self._looking: set[asyncio.Task[None]] = set()
@@ -159,7 +161,8 @@ class Parts:
             if known.observing is not None:
                 await known.observing.begin(hub, stores.journal, stores.runs, opened)
             deps = await _deps(known, database, stores, hub, opened)
-            told_by_commits = stores.shared and not known.share.only_own
+            only_own = stores.shared and known.share.only_own
+            told_by_commits = stores.shared and not only_own
             dispatcher = stores.dispatcher(clock, deps.worker, known.share)
             opened.push_async_callback(dispatcher.stop)
             service = LocalService(
@@ -180,10 +183,13 @@ class Parts:
             await dispatcher.start(work if known.observing is None else known.observing.around(work))
             front = _front(known, stores, deps, _automation(known, stores, service, hub))
             opened.push_async_callback(front.access.close)
-            return cls(dispatcher, service, front, stores.announce, deps.leaving.set, clock, opened.pop_all())
+            announce, leave = stores.announce, deps.leaving.set
+            return cls(dispatcher, service, front, announce, leave, only_own, clock, opened.pop_all())
 
     def look_again(self) -> None:
-        """At runs that wait for something this process may have by now."""
+        """At runs that wait for something this process may have by now, unless they are for others to look at."""
+        if self._only_own:
+            return
         task = asyncio.get_running_loop().create_task(self._look_again())
         self._looking.add(task)
         task.add_done_callback(self._looking.discard)

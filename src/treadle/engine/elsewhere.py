@@ -134,7 +134,7 @@ class Elsewhere:
             if (whole := self._hub.said_here(run_id)) is not None:
                 self._voice.say(whole)
         for event in events:
-            if self._hub.is_watched(event.run_id) and event.run_id not in self._hub.owned():
+            if self._hub.is_read(event.run_id) and event.run_id not in self._hub.owned():
                 self._overhear(event)
 
     # ── Following ──
@@ -162,15 +162,18 @@ class Elsewhere:
             followed.later, followed.reading = [], None
         if self._followed.get(run_id) is followed:
             for event in later:
-                self._overhear(event)
+                if event.sequence <= followed.known:
+                    self._overhear(event)
 
     async def _read_page(self, run_id: RunId, followed: Followed) -> None:
         wanted, behind = followed.heard_of, self._hub.behind(run_id)
         after = min(followed.known or wanted - 1, wanted - 1 if behind is None else behind)
         after = max(after, wanted - PAGE)
         events = await self._journal.read(run_id, after, PAGE)
-        skipped = after if after > followed.known else 0
-        followed.known = max(wanted, events[-1].sequence if events else 0)
+        skipped = after if 0 < followed.known < after else 0
+        followed.known = max(followed.known, events[-1].sequence if events else 0)
+        if followed.known < followed.heard_of == wanted:
+            followed.heard_of = followed.known  # it is not there, whoever has said so
         if events:
             speech = followed.speech = followed.speech or Overheard(events[0].origin)
             speech.end(max((event.sequence for event in events if isinstance(event.data, OVER)), default=skipped))

@@ -258,6 +258,9 @@ class Hub:
         """The runs that somebody here reads."""
         return {*self._readers}
 
+    def is_read(self, run_id: RunId) -> bool:
+        return run_id in self._readers
+
     def is_watched(self, run_id: RunId) -> bool:
         return run_id in self._readers or run_id in self._ends
 
