@@ -61,10 +61,11 @@ def shown(url: str) -> str:
     return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"^(\w+://[^:@/?]*):.*@", r"\1@", url))
 
 
-async def connect(url: str) -> Connection:
+async def connect(url: str, schema: str = SCHEMA) -> Connection:
     """A connection to a server that is fit to be used, or a StoreError that says why not and what to do."""
     try:
-        connection = await connected(url, CONNECT_SECONDS, SETTINGS)
+        settings = {**SETTINGS, "search_path": f"{schema}, public"}
+        connection = await connected(url, CONNECT_SECONDS, settings)
     except ValueError as error:  # asyncpg's own for a URL that it cannot read is one
         raise UsageError(
             f"`{shown(url)}` is not a database URL ({error}); accepted: postgresql://USER:PASSWORD@HOST:PORT/DATABASE."

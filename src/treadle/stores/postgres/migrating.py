@@ -28,22 +28,22 @@ def _texts(folder: str) -> list[str]:
     return [entry.read_text() for entry in sorted(found, key=lambda entry: entry.name)]
 
 
-async def migrate(url: str) -> None:
+async def migrate(url: str, schema: str = SCHEMA) -> None:
     """Make the tables and functions, or bring them up to date. Raises StoreNewer where a later version has been."""
-    connection = await connect(url)
+    connection = await connect(url, schema)
     try:
-        if not await _is_current(connection, url):
+        if not await _is_current(connection, url, schema):
             async with connection.transaction():
-                await _migrate(connection, url)
+                await _migrate(connection, url, schema)
     except FAILURES as error:
         raise explain(error, url) from error
     finally:
         await connection.close()
 
 
-async def _is_current(connection: Connection, url: str) -> bool:
+async def _is_current(connection: Connection, url: str, schema: str) -> bool:
     """Whether there is nothing to do, which most often is so; then nobody need wait for anybody."""
-    if await connection.fetchval("SELECT to_regclass($1)", f"{SCHEMA}.schema_versions") is None:
+    if await connection.fetchval("SELECT to_regclass($1)", f"{schema}.schema_versions") is None:
         return False
     found = await connection.fetch("SELECT version, functions FROM schema_versions ORDER BY version DESC LIMIT 1")
     known = len(load_migrations())
@@ -53,15 +53,15 @@ async def _is_current(connection: Connection, url: str) -> bool:
     return (version, functions) == (known, _digest(load_functions())) and await has_queue(connection)
 
 
-async def _migrate(connection: Connection, url: str) -> None:
+async def _migrate(connection: Connection, url: str, schema: str) -> None:
     await connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'; SET LOCAL statement_timeout = 0")
     await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-    await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     await connection.execute(
-        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.schema_versions "
+        f"CREATE TABLE IF NOT EXISTS {schema}.schema_versions "
         "(version INTEGER PRIMARY KEY, functions TEXT NOT NULL)"
     )
-    if await _is_current(connection, url):
+    if await _is_current(connection, url, schema):
         return
     migrations, functions = load_migrations(), load_functions()
     done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM schema_versions")

@@ -1,0 +1,1 @@
+"""Moving a database from SQLite to PostgreSQL, with its whole history."""

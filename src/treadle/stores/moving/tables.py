@@ -1,0 +1,180 @@
+"""The tables that are moved, how a row of SQLite becomes one of PostgreSQL, and by what the two are compared."""
+
+import math
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from treadle.stores.postgres.connection import storable
+from treadle.stores.postgres.driver import bits
+
+Row = tuple[Any, ...]
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def _as_it_is(value: Any) -> Any:
+    return storable(value) if isinstance(value, str) else value
+
+
+def _numbers(in_bytes: bytes) -> list[float]:
+    """A vector with a length of 1, of one with a byte for each number."""
+    numbers = array("b", in_bytes)
+    length = math.hypot(*numbers) or 1.0
+    return list(array("f", [number / length for number in numbers]))
+
+
+class Table(Struct, frozen=True):
+    """One table: its columns, the same on both sides unless said otherwise, in the order of its key."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    """By which SQLite hands out the rows, and by which it goes on."""
+    counted: str | None = None
+    """The column that PostgreSQL numbers by itself, and goes on with."""
+    source: Mapping[str, str] = {}
+    """What a column is on SQLite, where it is called otherwise or not kept."""
+    made: Mapping[str, Callable[[Any], Any]] = {}
+    """What becomes of the values of a column."""
+
+    def converted(self, row: Sequence[Any]) -> Row:
+        """A row of SQLite, with its key first, as PostgreSQL keeps it."""
+        values = zip(self.columns, row[len(self.key) :], strict=True)
+        return tuple([self.made.get(column, _as_it_is)(value) for column, value in values])
+
+    def rows(self, where: str = "") -> str:
+        """The rows of SQLite in order, each after its key."""
+        columns = [*self.key, *(self.source.get(column, column) for column in self.columns)]
+        return f"SELECT {', '.join(columns)} FROM {self.name} {where} ORDER BY {', '.join(self.key)}"  # noqa: S608 -- our own names
+
+    @property
+    def rows_above(self) -> str:
+        """Those above a key."""
+        return self.rows(f"WHERE ({', '.join(self.key)}) > ({', '.join('?' * len(self.key))})")
+
+    @property
+    def count(self) -> str:
+        return f"SELECT count(*) FROM {self.name}"  # noqa: S608 -- our own names
+
+    @property
+    def read_back(self) -> str:
+        """All rows as PostgreSQL has them, in whatever order."""
+        return f"SELECT {', '.join(self.columns)} FROM {self.name}"  # noqa: S608 -- our own names
+
+
+def _table(name: str, columns: str, key: str, **more: Any) -> Table:
+    return Table(name, tuple(columns.split()), tuple(key.split()), **more)
+
+
+LAST = "(SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)"
+TABLES = (
+    _table("agents", "agent_id name state", "agent_id"),
+    _table(
+        "runs",
+        "id run_id session_id agent_id parent_run_id submission_key created_at status outcome waiting_for sequence "
+        "epoch worker lease_until wake_at counted",
+        "id",
+        counted="id",
+        source={"sequence": LAST},
+    ),
+    _table("events", "position run sequence event_id timestamp type version data", "position", counted="position"),
+    _table("deliveries", "run key sequence", "run key"),
+    _table("said", "session_id run messages whole", "session_id run", made={"whole": bool}),
+    _table(
+        "approvals",
+        "approval_id run call_id tool arguments reason pattern requested_at expires_at decision",
+        "approval_id",
+    ),
+    _table("grants", "session_id tool pattern", "session_id tool pattern"),
+    _table("results", "id session_id run call_id content", "id", counted="id"),
+    _table("segments", "id segment_id session_id parent run reason messages opened_at", "id", counted="id"),
+    _table("session_notes", "session_id workspace notes", "session_id"),
+    _table(
+        "memories",
+        "id memory_id agent_id kind text digest created_at source used_at uses pinned session_id run_id",
+        "id",
+        counted="id",
+        made={"pinned": bool},
+    ),
+    _table("memory_spaces", "id agent_id embedder dimensions done_to", "id", counted="id"),
+    _table("memory_codes", "space memory code", "space memory", made={"code": bits}),
+    _table(
+        "memory_vectors",
+        "space memory numbers",
+        "space memory",
+        source={"numbers": "bytes"},
+        made={"numbers": _numbers},
+    ),
+    _table("tokens", "token_id name digest scopes agents quotas created_at expires_at revoked_at", "token_id"),
+    _table("requests", "token_id route key digest at status body", "token_id route key"),
+    _table("accounts", "account cost credits", "account"),
+    _table("windows", "account kind bucket amount", "account kind bucket"),
+    _table("reservations", "account run step attempt tokens cost credits", "account run step attempt"),
+    _table("warnings", "account kind ceiling at", "account kind"),
+    _table(
+        "usage",
+        "day agent token model runs model_calls input_tokens output_tokens cache_read_tokens cache_write_tokens "
+        "tool_calls cost credits unpriced_calls",
+        "day agent token model",
+    ),
+    _table(
+        "deleted_sessions",
+        "session_id agent_id runs events memories first_at latest_at deleted_at deleted_by",
+        "session_id",
+    ),
+    _table("deleted_runs", "run_id session_id", "run_id"),
+    _table(
+        "schedules",
+        "schedule_id agent message every zone anchor next_at session_id is_heartbeat paused firing_at firing_since "
+        "fired_at run_id problem",
+        "rowid",
+        made={"is_heartbeat": bool, "paused": bool},
+    ),
+    _table("hooks", "hook_id name agent message session created_at", "rowid"),
+    _table(
+        "webhooks",
+        "webhook_id url events agents created_at position most_attempts attempts first_failed_at retry_at "
+        "delivered_at problem disabled",
+        "rowid",
+        made={"disabled": bool},
+    ),
+    _table(
+        "dead_letters",
+        "webhook_id event_id run_id sequence type attempts reason died_at queued",
+        "webhook_id event_id",
+        made={"queued": bool},
+    ),
+)
+"""In an order in which each finds what it refers to."""
+LEFT_BEHIND = frozenset(("memory_words",))
+"""What PostgreSQL has in another way."""
+
+
+class Sum:
+    """By what two tables are compared: how many rows they have, and a sum over all of them in whatever order."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._digests = 0
+
+    def add(self, row: Sequence[Any]) -> None:
+        """Count a row, as PostgreSQL keeps it."""
+        written = _encode([value if isinstance(value, _PLAIN) else _plain(value) for value in row])
+        self.rows += 1
+        self._digests += int.from_bytes(blake2b(written, digest_size=16).digest(), "big")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sum) and (self.rows, self._digests) == (other.rows, other._digests)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] -- it grows
+
+
+_PLAIN = str | int | float | bytes | bool | None
+
+
+def _plain(value: Any) -> bytes:
+    return array("f", cast("list[float]", value)).tobytes() if isinstance(value, list) else value.bytes

@@ -1,0 +1,278 @@
+"""A home that moves from SQLite to PostgreSQL: all of it, whatever breaks off meanwhile, or nothing to be seen."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stores.postgres.harness import KeptOnServer
+from tests.stores.postgres.servers import tell
+from tests.testing.harnesses import KeptOnFile
+from treadle.domain.agents import AgentSpec, Limits
+from treadle.domain.envelope import Origin
+from treadle.domain.errors import StoreDamaged, StoreError, StoreOwned, UsageError
+from treadle.domain.events import ApprovalDecided, ApprovalRequested, LlmRequest, RunQueued, RunStart, SegmentOpened
+from treadle.domain.identity import ApprovalId, RunId, SegmentId, SessionId, TokenId
+from treadle.ports.access import Answered, Asked, TokenRecord
+from treadle.ports.accounts import Ceilings, Reserve
+from treadle.stores.moving import move as moving
+from treadle.stores.moving.move import LOCK, Progress, move
+from treadle.stores.moving.tables import LEFT_BEHIND, TABLES
+from treadle.stores.postgres.driver import connected
+from treadle.stores.sqlite.connection import open_database, open_reader
+from treadle.stores.sqlite.lock import DatabaseLock
+from treadle.testing.conformance.automation import DAILY, HOOK, LETTER, NOON, WEBHOOK
+from treadle.testing.conformance.beside import AGENT, Desk, one_desk
+from treadle.testing.conformance.memories import Shelf, memory, unit
+
+MINE = SessionId("ses_own")
+BESIDE = """
+INSERT INTO session_notes VALUES ('ses_top', '/w', 'n' || char(0));
+INSERT INTO results (session_id, run, call_id, content) SELECT session_id, id, 'c', 'long' || char(0) FROM runs;
+INSERT INTO warnings VALUES ('token/x', 'credits', 1.5, 2.5);
+INSERT INTO accounts VALUES ('token/x', 0.1, 0.2);
+INSERT INTO windows VALUES ('token/x', 'calls', 1800000000, 4);
+INSERT INTO usage VALUES (20000, 'ada', '', 'p/m', 1, 2, 3, 4, 5, 6, 7, 0.125, 0.25, 0);
+"""
+
+
+class Stopped(Exception):
+    """The move was broken off here."""
+
+
+async def live(desk: Desk) -> None:
+    """Something in every table."""
+    kept = desk.kept
+    await desk.store.agent("ada", AGENT)
+    await desk.end(await desk.claimed("ses_gone"), 2)
+    await kept.deletions.delete(SessionId("ses_gone"), "a person")
+    claim = await desk.claimed("ses_top")
+    asked = ApprovalRequested(ApprovalId("apr_1"), "call", "bash", "{}", "why", "ls *", None)
+    opened = SegmentOpened(SegmentId("seg_2"), SegmentId("seg_1"), "compaction", 3)
+    await desk.advance(claim, 2, [RunStart((), (), "notes", "/work"), opened], [asked])
+    answer = desk.draft(ApprovalDecided(ApprovalId("apr_1"), "approve", remember="session"))
+    await desk.store.deliver(claim.origin.run_id, answer, "k\x00")
+    await desk.end(claim, 6, "what was s\x00id")
+    bound = AgentSpec("bound", "p/m", limits=Limits(cost=100.0))
+    run_id = await desk.store.submit(desk.origin(MINE), (desk.draft(RunQueued(bound)), *desk.opening()[1:]), "key")
+    mine = await desk.claim(run_id)
+    ceilings = (Ceilings("agent/bound", cost=100.0),)
+    wants = Reserve(ceilings, 1, 1, tokens=5, cost=1.0)
+    await desk.advance(mine, 2, [], [LlmRequest(1, 1, "p", "m", 1)], reserve=wants)
+    await desk.submit("ses_waiting")
+    await kept.memories.add([memory(n, f"fact {n} n\x00") for n in range(7)])
+    shelf = Shelf(kept.memories)
+    await shelf.embed(*(unit(1, n, 0.5) for n in range(7)))
+    await kept.memories.forget(["mem_6"])
+    await kept.tokens.add(TokenRecord(TokenId("tok_1"), "one", ("read",), None, 1.0), b"digest")
+    for key in ("a", "b"):
+        await kept.requests.begin(Asked(None, "POST", key), b"d", 5e9)
+    await kept.requests.answer(Asked(None, "POST", "b"), Answered(b"d", 202, b"\x00\xff"))
+    await kept.schedules.keep(DAILY)
+    await kept.schedules.begin(DAILY, NOON, NOON + 60)
+    await kept.hooks.add(HOOK)
+    await kept.webhooks.add(WEBHOOK)
+    await kept.webhooks.move(WEBHOOK, LETTER)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    async def make() -> None:
+        async with one_desk(KeptOnFile(tmp_path)) as desk:
+            await live(desk)
+
+    asyncio.run(make())
+    path = str(tmp_path / "conformance.db")
+    with closing(open_database(path)) as db:
+        db.execute(BESIDE)
+    return path
+
+
+def held(path: str) -> dict[str, int]:
+    with closing(open_reader(path)) as db:
+        return {table.name: db.execute(table.count).fetchall()[0][0] for table in TABLES}
+
+
+def run(story: Any) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(40):
+            return await story
+
+    return asyncio.run(bounded())
+
+
+async def schemas(url: str) -> set[str]:
+    connection = await connected(url, 10, {})
+    try:
+        found = await connection.fetch("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'treadle%'")
+        return {row[0] for row in found}
+    finally:
+        await connection.close()
+
+
+async def all_is_there(url: str, old: KeptOnFile) -> None:
+    """What is read there is what was read here, and it goes on."""
+    async with one_desk(old) as here, one_desk(KeptOnServer(url)) as there:
+        runs = await here.store.find()
+        assert await there.store.find() == runs
+        assert [placed.position for placed in await there.store.after(0)] == [
+            placed.position for placed in await here.store.after(0)
+        ]
+        for record in runs:
+            run_id = record.origin.run_id
+            assert await there.gapless(run_id) == await here.gapless(run_id)
+            assert await there.store.history(run_id) == await here.store.history(run_id)
+        assert await there.memories.list() == await here.memories.list()
+        one, other = Shelf(here.memories), Shelf(there.memories)
+        assert await other.matching("fact", 9) == await one.matching("fact", 9)
+        asked = (AGENT, "test", unit(1, 3, 0.4), 4)
+        assert await other.near(*asked) == await one.near(*asked)
+        assert not (await other.glance(AGENT, "test")).is_behind
+        assert await there.kept.tokens.list() == await here.kept.tokens.list()
+        assert await there.kept.schedules.list() == await here.kept.schedules.list()
+        assert await there.kept.hooks.list() == await here.kept.hooks.list()
+        assert await there.kept.webhooks.list() == await here.kept.webhooks.list()
+        assert await there.kept.webhooks.of(WEBHOOK.webhook_id) == [LETTER]
+        again = Asked(None, "POST", "b")
+        assert (await there.kept.requests.begin(again, b"x", 1.0)).body == b"\x00\xff"
+        before = await here.store.position()
+        new = Origin(RunId("run_new"), SessionId("ses_new"), AGENT)
+        await there.store.submit(new, there.opening())
+        assert [placed.position for placed in await there.store.after(before)] == [before + 1, before + 2]
+        await there.memories.add([memory(50, "new")])
+        [pending] = await other.pending(AGENT, "test", 3, 5)
+        assert pending.number == 8, "no number is given twice"
+
+
+def test_every_table_is_moved(home: str) -> None:
+    with closing(open_reader(home)) as db:
+        found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    ours = {
+        name for name in found if not name.startswith("sqlite_") and name.split("_", 2)[:2] != ["memory", "words"]
+    }
+    assert ours | LEFT_BEHIND == {table.name for table in TABLES} | LEFT_BEHIND
+    assert [name for name, rows in held(home).items() if rows == 0] == [], "or these tests show nothing of it"
+
+
+def test_a_home_moves_with_its_whole_history(home: str, bare: str) -> None:
+    told: list[tuple[str, int, int]] = []
+    before = held(home)
+    moved = run(move(home, bare, lambda table, done, total: told.append((table, done, total))))
+    assert dict(moved.tables) == before == held(home)
+    assert moved.rows == sum(before.values())
+    assert {table: done for table, done, total in told if done == total} == before
+    assert run(schemas(bare)) == {"treadle"}
+    run(all_is_there(bare, KeptOnFile(Path(home).parent)))
+
+
+def test_a_move_that_is_broken_off_anywhere_goes_on_where_it_was(
+    home: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a database that somebody has opened once, and put nothing in."""
+    monkeypatch.setattr(moving, "MOST_ROWS", 3)
+    parts: list[tuple[str, int]] = []
+
+    def one_more(known: int) -> Progress:
+        """Stops after a few more parts than there were."""
+
+        def told(table: str, done: int, _: int) -> None:
+            if (table, done) not in parts:
+                parts.append((table, done))
+            if len(parts) > known + 4:
+                raise Stopped
+
+        return told
+
+    times = 0
+    while True:
+        try:
+            moved = run(move(home, url, one_more(len(parts))))
+        except Stopped:
+            times += 1
+            assert run(schemas(url)) == {"treadle", "treadle_moving"}
+        else:
+            break
+    assert times > 5
+    assert dict(moved.tables) == held(home)
+    assert run(schemas(url)) == {"treadle"}
+    run(all_is_there(url, KeptOnFile(Path(home).parent)))
+
+
+def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:
+    asyncio.run(tell(url, "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')"))
+    with pytest.raises(UsageError, match=r"is not empty: there is something in treadle\.agents"):
+        run(move(home, url))
+    assert run(schemas(url)) == {"treadle"}
+
+
+def test_a_target_that_somebody_uses_meanwhile_is_left_alone(home: str, bare: str) -> None:
+    async def story() -> None:
+        async with one_desk(KeptOnServer(bare)) as desk:
+            await desk.submit()
+
+    def use(table: str, done: int, total: int) -> None:
+        if table == "dead_letters" and done == total:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(move(home, bare, use))
+    run(story())
+    with pytest.raises(UsageError, match="is not empty"):
+        run(move(home, bare))
+
+
+def test_another_move_or_a_home_that_was_used_since_is_not_gone_on_with(home: str, bare: str) -> None:
+    def stop(table: str, done: int, _: int) -> None:
+        if table == "events" and done:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(move(home, bare, stop))
+    with closing(open_database(home)) as db:
+        db.execute("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
+    with pytest.raises(UsageError, match=r"was used since.*DROP SCHEMA treadle_moving CASCADE"):
+        run(move(home, bare))
+    asyncio.run(tell(bare, "DROP SCHEMA treadle_moving CASCADE"))
+    run(move(home, bare))
+
+
+def test_what_has_not_arrived_as_it_was_is_not_shown(home: str, bare: str) -> None:
+    def stop(table: str, _: int, __: int) -> None:
+        if table == "hooks":
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(move(home, bare, stop))
+    spoils = (
+        "CREATE FUNCTION treadle_moving.spoils() RETURNS TRIGGER LANGUAGE plpgsql AS $$ "
+        "BEGIN NEW.name := 'another'; RETURN NEW; END $$",
+        "CREATE TRIGGER spoils BEFORE INSERT ON treadle_moving.hooks FOR EACH ROW "
+        "EXECUTE FUNCTION treadle_moving.spoils()",
+    )
+    asyncio.run(tell(bare, *spoils))
+    with pytest.raises(StoreDamaged, match="What has arrived of hooks is not what"):
+        run(move(home, bare))
+    assert run(schemas(bare)) == {"treadle_moving"}
+
+
+def test_a_source_that_somebody_owns_or_that_is_not_there_is_refused(home: str, bare: str) -> None:
+    lock = DatabaseLock(home)
+    with pytest.raises(StoreOwned, match="Nothing was moved"):
+        run(move(home, bare))
+    lock.release()
+    with pytest.raises(UsageError, match="There is no database at"):
+        run(move(f"{home}x", bare))
+    assert run(schemas(bare)) == set()
+
+
+def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
+    async def story() -> None:
+        other = await connected(bare, 10, {})
+        await other.execute(f"SELECT pg_advisory_lock({LOCK})")
+        with pytest.raises(StoreError, match="Somebody else is moving"):
+            await move(home, bare)
+        await other.close()
+
+    run(story())
