@@ -5,10 +5,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.stores.postgres.harness import KeptOnServer
 from tests.stores.postgres.servers import tell
+from tests.surfaces.shell import Shell
 from tests.testing.harnesses import KeptOnFile
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Origin
@@ -23,6 +25,7 @@ from treadle.stores.moving.tables import LEFT_BEHIND, TABLES
 from treadle.stores.postgres.driver import connected
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.lock import DatabaseLock
+from treadle.surfaces.cli.migrate import migrate
 from treadle.testing.conformance.automation import DAILY, HOOK, LETTER, NOON, WEBHOOK
 from treadle.testing.conformance.beside import AGENT, Desk, one_desk
 from treadle.testing.conformance.memories import Shelf, memory, unit
@@ -276,3 +279,26 @@ def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
         await other.close()
 
     run(story())
+
+
+# ── As a user meets it ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_command_moves_a_home_and_says_what_to_do_next(home: str, bare: str, tmp_path: Path) -> None:
+    done = run(Shell(tmp_path / "home")("migrate", f"sqlite:///{home}", bare))
+    assert (done.code, done.out) == (0, ""), done
+    assert "moved and checked, row by row: 3 runs, " in done.err
+    assert "set TREADLE_DATABASE_URL" in done.err
+
+
+def test_programs_are_told_in_json(home: str, bare: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run(migrate(f"sqlite:///{home}", bare, json=True)) == 0
+    told = msgspec.json.decode(capsysbinary.readouterr().out)
+    assert (told["tables"], told["rows"]) == (held(home), sum(held(home).values()))
+
+
+def test_only_from_sqlite_to_postgresql(home: str, bare: str) -> None:
+    with pytest.raises(UsageError, match="cannot be moved; accepted: sqlite:///PATH"):
+        run(migrate(bare, bare, json=False))
+    with pytest.raises(UsageError, match="accepted: postgresql://USER@HOST"):
+        run(migrate(f"sqlite:///{home}", f"sqlite:///{home}x", json=False))

@@ -1,4 +1,4 @@
-"""What can be typed to keep house: backups, what is old, what is wrong. Each imports its work when called."""
+"""What can be typed to keep house: backups, moving, what is old or wrong. Each imports its work when called."""
 
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,29 @@ def restore(
     from treadle.surfaces.cli import backup, process
 
     process.perform(partial(backup.restore_home, file, force, json))
+
+
+@house_app.command("migrate")
+def migrate(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="sqlite:///PATH, which no other process has open.")
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="postgresql://USER@HOST:PORT/DATABASE, which is empty. The password may be in PGPASSWORD.",
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Move a database to PostgreSQL with its whole history, and check all of it.
+
+    Broken off, the same command goes on where it was. SOURCE is left as it was."""
+    from treadle.surfaces.cli import migrate as command
+    from treadle.surfaces.cli import process
+
+    process.perform(partial(command.migrate, source, target, json))
 
 
 @house_app.command("prune")

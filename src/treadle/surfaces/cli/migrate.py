@@ -1,0 +1,43 @@
+"""`treadle migrate`: a database of SQLite moves to PostgreSQL."""
+
+import sys
+import time
+
+import msgspec
+
+from treadle.moving_assembly import Moved, move_database
+from treadle.surfaces.cli.printing import note, say
+from treadle.surfaces.cli.terminal import is_terminal
+
+SECONDS = 2.0
+"""So often a table that takes long is told of."""
+
+
+async def migrate(source: str, target: str, json: bool) -> int:
+    moved = await move_database(source, target, _Told())
+    if json:
+        sys.stdout.buffer.write(msgspec.json.encode(moved) + b"\n")
+    else:
+        note(f"moved and checked, row by row: {_held(moved)}")
+        say(
+            f"From now on set TREADLE_DATABASE_URL to the new database. {moved.source} is left as it was; the "
+            "vault, settings, agents and skills stay in the home."
+        )
+    return 0
+
+
+def _held(moved: Moved) -> str:
+    kinds = ("runs", "events", "memories")
+    return ", ".join(f"{moved.tables[kind]} {kind}" for kind in kinds) + f"; {moved.rows} rows in all"
+
+
+class _Told:
+    """Tells a person at a terminal how far it has come: of each table when it is done, and now and then before."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, table: str, done: int, total: int) -> None:
+        if total and is_terminal() and (done == total or time.monotonic() - self._last > SECONDS):
+            self._last = time.monotonic()
+            note(f"moving {table}: {done} of {total}")
