@@ -106,6 +106,6 @@ class VectorShelf(Protocol):
         self, agent_id: AgentId, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
     ) -> None:
         """Keep vectors of what was pending. None: there will be none for it. Vectors of other dimensions that were
-        kept under this name go, and all memories are pending again; a memory that was forgotten meanwhile stays
+        kept under this name go, and their memories are pending again; a memory that was forgotten meanwhile stays
         so."""
         ...

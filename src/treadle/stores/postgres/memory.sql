@@ -51,11 +51,13 @@ ORDER BY id LIMIT $3;
 SELECT keep_vectors($1, $2, $3, $4, $5, $6);
 
 -- name: memories_with_words
+WITH terms AS MATERIALIZED (
+    SELECT replace(query, '@', mark_of($1))::TSQUERY AS query, place
+    FROM unnest($2::TEXT[]) WITH ORDINALITY AS term (query, place)
+)
 SELECT place, newest.id
-FROM unnest($2::TEXT[]) WITH ORDINALITY AS term (query, place) CROSS JOIN LATERAL (
-    WITH found AS MATERIALIZED (
-        SELECT id FROM memories WHERE lexemes @@ replace(query, '@', mark_of($1))::TSQUERY
-    )
+FROM terms CROSS JOIN LATERAL (
+    WITH found AS MATERIALIZED (SELECT id FROM memories WHERE lexemes @@ terms.query)
     SELECT id FROM found ORDER BY id DESC LIMIT $3
 ) AS newest
 ORDER BY place, newest.id DESC;
