@@ -231,6 +231,29 @@ def test_what_was_done_is_found_done_when_the_answer_is_lost(
     run(story())
 
 
+@pytest.mark.skipif(NAMED in os.environ, reason="this stands between the store and its server")
+def test_a_look_that_loses_its_connection_is_taken_again(
+    url: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    async def story() -> None:
+        async with over_a_wire(url, folder) as (desk, between):
+            await desk.memories.add([memory(1, "one")])
+            shelf, looks = Shelf(desk.memories), list[bool]()
+
+            def look(view: MemoryView) -> bool:
+                looks.append(view.glance(AGENT, None).is_empty)
+                if len(looks) == 1:
+                    between.on_reply = once(b"SELECT")
+                return view.glance(AGENT, None).is_empty
+
+            assert not await shelf.store.read(look)
+            assert looks == [False, False]
+
+    run(story())
+
+
 def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> None:
     """A run of it begins another session while the deletion waits for it to end."""
 
