@@ -1,6 +1,9 @@
 """A home that moves from SQLite to PostgreSQL: all of it, whatever breaks off meanwhile, or nothing to be seen."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -201,6 +204,32 @@ def test_a_move_that_is_broken_off_anywhere_goes_on_where_it_was(
     assert dict(moved.tables) == held(home)
     assert run(schemas(url)) == {"treadle"}
     run(all_is_there(url, KeptOnFile(Path(home).parent)))
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from treadle.stores.moving import move as moving
+
+def die(table, done, total):
+    if table == "events" and done >= 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+moving.MOST_ROWS = 3
+asyncio.run(moving.move(sys.argv[1], sys.argv[2], die))
+"""
+
+
+def test_a_move_that_is_killed_goes_on_where_it_was(home: str, bare: str) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, home, bare], timeout=40, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    told: dict[str, int] = {}
+
+    def first_told(table: str, done: int, _: int) -> None:
+        told.setdefault(table, done)
+
+    moved = run(move(home, bare, first_told))
+    assert (told["runs"], told["events"], told["said"]) == (held(home)["runs"], 6, 0), "from where it was"
+    assert dict(moved.tables) == held(home)
 
 
 def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:

@@ -4,6 +4,7 @@ killed goes on where it was; and checked before anybody can see it.
 Everything is written to a schema of its own. When all of it is there, and is what SQLite has, that schema is given
 the name that Treadle looks for. Until then the target is as empty as it was."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -28,6 +29,8 @@ PLACE = "treadle_moving"
 """The schema that a move writes to."""
 LOCK = 0x4D4F5645
 """Of whoever moves something there."""
+TRIES = 10
+"""To get it: the server may take a moment to see that the one who had it was killed."""
 MOST_ROWS, MOST_BYTES = 1000, 4 * 2**20
 """In one part. A single row may be larger."""
 PROGRESS = f"""
@@ -209,7 +212,11 @@ async def _alone(url: str) -> AsyncGenerator[Connection, None]:
     """A connection of the only one that moves something there."""
     connection = await connect(url, PLACE)
     try:
-        if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK):
+        for _ in range(TRIES):
+            if await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK):
+                break
+            await asyncio.sleep(0.1)
+        else:
             raise StoreError(f"Somebody else is moving a database to {shown(url)} now. Nothing was moved.")
         yield connection
     finally:
