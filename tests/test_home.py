@@ -121,11 +121,13 @@ def test_an_agent_file_with_everything_that_this_version_obeys(home: Home) -> No
         fallbacks: []
         quotas: {max_llm_tokens_per_hour: null, credits: null}
         heartbeat: {every: null, message: null}
+        concurrency: 2
         """,
     )
     spec = home.agent("a")
     assert spec.limits == Limits(max_steps=None, max_continuations=0, deadline="10m", stuck_steps=3)
     assert spec.persona == "You are brief.\n"
+    assert spec.concurrency == 2
     assert spec.output == {"type": "object", "properties": {"when": {"const": "2024-01-01"}}}
     assert home.agents() == ["a"]
 

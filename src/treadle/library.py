@@ -79,6 +79,7 @@ class Agent:
         compaction: Compaction | Mapping[str, Any] | None = None,
         quality: Quality | Mapping[str, Any] | None = None,
         errors: Errors | Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
     ) -> None:
         self.tools = implementations(tools)
         self.output_type: Any = type_of(output)
@@ -107,6 +108,7 @@ class Agent:
                 "compaction": compaction or {},
                 "quality": quality or {},
                 "errors": errors or {},
+                "concurrency": concurrency,
             }
         )
 

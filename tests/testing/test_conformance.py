@@ -10,12 +10,23 @@ from typing import Any
 import pytest
 
 from tests.testing.harnesses import Function, InMemory, Local, OnFile, OverHttp, Scripted, simulated
-from treadle.testing.conformance import accounts, claiming, dispatcher, families, journal, model, runs, wakes
+from treadle.testing.conformance import (
+    accounts,
+    claiming,
+    dispatcher,
+    families,
+    journal,
+    model,
+    places,
+    runs,
+    wakes,
+)
 from treadle.testing.conformance.dispatcher import DispatcherCheck
 from treadle.testing.conformance.model import ModelCheck, ModelHarness
 from treadle.testing.conformance.store import StoreCheck
 
-STORE_CHECKS = (*claiming.CHECKS, *journal.CHECKS, *families.CHECKS, *accounts.CHECKS, *wakes.CHECKS, *runs.CHECKS)
+STORE_MODULES = (claiming, places, journal, families, accounts, wakes, runs)
+STORE_CHECKS = tuple(check for module in STORE_MODULES for check in module.CHECKS)
 
 
 def named(checks: Iterable[Any]) -> list[Any]:
@@ -56,7 +67,7 @@ def test_local_dispatcher(check: DispatcherCheck, seed: int) -> None:
     simulated(checked(), seed)
 
 
-@pytest.mark.parametrize("module", [claiming, journal, families, accounts, wakes, runs, model, dispatcher])
+@pytest.mark.parametrize("module", [*STORE_MODULES, model, dispatcher])
 def test_every_check_is_listed_and_states_its_contract(module: ModuleType) -> None:
     functions = inspect.getmembers(module, inspect.iscoroutinefunction)
     defined = {name for name, value in functions if value.__module__ == module.__name__ and name != "hear"}

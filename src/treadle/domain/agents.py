@@ -208,8 +208,12 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     heartbeat: Heartbeat = Heartbeat()
     quality: Quality = Quality()
     errors: Errors = Errors()
+    concurrency: int | None = None
+    """How many of its runs are worked on at a time, wherever that is. Those that wait for a person, a timer or runs
+    under them are not; None: any number."""
 
     def __post_init__(self) -> None:
+        _positive("concurrency", self.concurrency)
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name `{self.name}` must be 1 to 64 letters, digits, dots, dashes or underscores")
         if not self.model:

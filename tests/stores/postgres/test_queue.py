@@ -11,7 +11,7 @@ from tests.stores.postgres.servers import tell
 from treadle.ports.journal import Release
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.driver import connected
-from treadle.testing.conformance.store import Process, Recorder, one_process
+from treadle.testing.conformance.store import Process, Recorder, one_process, two_processes
 from treadle.testing.time import CountingIds, FakeClock
 
 
@@ -160,5 +160,40 @@ def test_variables_of_the_environment_change_nothing(name: str, bare: str, monke
             assert kept == "u"
             [(source,)] = await asked(bare, "SELECT prosrc FROM pg_proc WHERE proname = 'fn_pgqueuer_changed'")
             assert "'treadle_queue'" in source
+
+    run(story())
+
+
+def test_a_run_that_has_no_place_has_a_job_when_there_is_one(url: str) -> None:
+    async def story() -> None:
+        async with one_process(OnServer(url)) as process:
+            first, second, third = [await process.submit(places=1) for _ in range(3)]
+            assert await jobs(url) == {first: 0}
+            claim = await process.claim(first)
+            assert await jobs(url) == {}
+            await process.advance(claim, 2, release=Release("retry", process.clock.now() + 30))
+            found = await jobs(url)
+            assert set(found) == {first, second}, "it waits for its timer, and the place is free"
+            await process.end(await process.claim(second), 2)
+            assert set(await jobs(url)) == {first, third}
+
+    run(story())
+
+
+def test_no_place_stays_empty_when_all_come_and_go_at_once(url: str) -> None:
+    """Two processes let go of runs and submit others at the same moment: whoever has a place then has a job."""
+
+    async def story() -> None:
+        async with two_processes(OnServer(url)) as (one, two):
+            claims = [await process.claim(await one.submit(places=2)) for process in (one, two)]
+            waiting = [await one.submit(places=2) for _ in range(2)]
+            for _ in range(15):
+                ends = [process.end(claim, 2) for process, claim in zip((one, two), claims, strict=True)]
+                *_, late = await asyncio.gather(*ends, two.submit(places=2))
+                assert isinstance(late, str)
+                waiting.append(late)
+                assert set(waiting[:2]) <= set(await jobs(url))
+                claims = [await process.claim(waiting.pop(0)) for process in (one, two)]
+                waiting.append(await one.submit(places=2))
 
     run(story())

@@ -23,6 +23,7 @@ from treadle.ports.journal import (
     Tell,
 )
 from treadle.stores.counting import payer_of
+from treadle.stores.places import no_place, places_of
 from treadle.stores.postgres.batching import Writer
 from treadle.stores.postgres.connection import restored
 from treadle.stores.postgres.database import Database
@@ -64,6 +65,7 @@ class PostgresJournal(PostgresRuns):
             encoded(_begins(new, key)),
             new.events,
             sessions=(origin.session_id,),
+            agents=_crowded(new),
             keys=() if key is None else (key,),
         )
         return await self._writer.write(operation, partial(self._submitted, new), patient=False)
@@ -158,6 +160,8 @@ class PostgresJournal(PostgresRuns):
         if answer.woken is not None:
             run_id, at = answer.woken
             self._publisher.wake(RunId(run_id), self._clock.now() if at is None else at)
+        for following in answer.following:
+            self._publisher.wake(RunId(following), self._clock.now())
         if answer.accepted:
             for new in advance.begin:
                 self._publish_begun(new)
@@ -221,6 +225,8 @@ def _claimed(run_id: RunId, answer: Answer) -> Answer:
         raise gone(run_id, answer.gone)
     if answer.not_claimable is not None:
         raise NotClaimable(f"{run_id} {answer.not_claimable}.")
+    if answer.no_place is not None:
+        raise NotClaimable(no_place(run_id, answer.no_place))
     return answer
 
 
@@ -235,9 +241,16 @@ def _begins(new: NewRun, key: str | None = None) -> Op:
         "key": key,
         "events": len(new.events),
     }
+    if (places := places_of(new.events)) is not None:
+        header["places"] = places
     if projected := beside(new.events):
         header["beside"] = projected
     return header
+
+
+def _crowded(*begun: NewRun) -> list[str]:
+    """The agents of these that have so many places and no more."""
+    return [new.origin.agent_id for new in begun if places_of(new.events) is not None]
 
 
 def _delivers(tell: Tell) -> Op:
@@ -286,6 +299,7 @@ def _advances(advance: Advance, held: Held | None) -> Operation:
             list(map(_delivers, advance.tell)),
         )
         operation.sessions = [new.origin.session_id for new in advance.begin]
+        operation.agents = _crowded(*advance.begin)
         operation.runs = (run_id, *(tell.run_id for tell in advance.tell))
         more = [new.events for new in advance.begin] + [(tell.event,) for tell in advance.tell]
         operation.drafts = [*operation.drafts, *(made for events in more for made in events)]
@@ -296,6 +310,7 @@ def _advances(advance: Advance, held: Held | None) -> Operation:
 def _lets_go(operation: Operation, run_id: RunId, release: Release) -> Op:
     last = operation.drafts[-1].data if operation.drafts else None
     if not isinstance(last, RunEnd):
+        operation.places = (run_id,)
         return {"waiting_for": release.waiting_for, "wake_at": release.wake_at}
     operation.turns = operation.ends = (run_id,)
     operation.said = _encode(release.said or ())

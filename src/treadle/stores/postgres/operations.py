@@ -33,8 +33,12 @@ class Operation:
     turns: Sequence[str] = ()
     """Runs whose sessions stand still meanwhile."""
     ends: Sequence[str] = ()
+    places: Sequence[str] = ()
+    """Runs that have one, or leave it."""
     sessions: Sequence[str] = ()
     """Those that it adds a run to."""
+    agents: Sequence[str] = ()
+    """Those that it adds a run to, and that have so many places."""
     keys: Sequence[str] = ()
     """Of submissions."""
     accounts: Sequence[str] = ()
@@ -47,7 +51,7 @@ def encoded(header: Op) -> bytes:
     return storable_json(_encode(header))
 
 
-_LOCKED = ("runs", "turns", "ends", "sessions", "keys", "accounts", "settling")
+_LOCKED = ("runs", "turns", "ends", "places", "sessions", "agents", "keys", "accounts", "settling")
 
 
 def arguments(operations: Sequence[Operation], now: Instant | None) -> tuple[Any, ...]:
@@ -85,7 +89,7 @@ def _locks(operations: Sequence[Operation]) -> str:
     for name in _LOCKED:
         if found := {each for operation in operations for each in getattr(operation, name)}:
             wanted[name] = sorted(found)
-    if "turns" in wanted or "sessions" in wanted or "keys" in wanted:
+    if not wanted.keys().isdisjoint(("turns", "places", "sessions", "keys")):
         wanted.setdefault("runs", [])
     if "settling" in wanted:
         wanted.setdefault("accounts", [])
@@ -131,6 +135,8 @@ class Answer(Struct, frozen=True):
     fenced: int | None = None
     """The epoch that the run is in."""
     not_claimable: str | None = None
+    no_place: int | None = None
+    """So many others of its agent are owned."""
     closed: bool = False
     """The approval is not open any more."""
     existing: str | None = None
@@ -143,6 +149,8 @@ class Answer(Struct, frozen=True):
     near: tuple[Standing, ...] = ()
     woken: tuple[str, float | None] | None = None
     """Which run to look at next, and when; None: now."""
+    following: tuple[str, ...] = ()
+    """Runs of its agent for which there is a place now."""
     told: "tuple[Answer, ...]" = ()
     new: bool = False
     """The delivery was not there before."""

@@ -35,16 +35,6 @@ SELECT said.messages FROM runs LEFT JOIN said ON said.session_id = runs.session_
                                WHERE whole.session_id = runs.session_id AND whole.run < runs.id AND whole.whole), 0)
 WHERE runs.run_id = $1 ORDER BY said.run;
 
--- name: runnable
-SELECT run_id FROM runs AS due
-WHERE ((worker IS NULL AND wake_at <= coalesce($1, extract(epoch FROM clock_timestamp())))
-       OR (worker IS NOT NULL AND lease_until <= coalesce($1, extract(epoch FROM clock_timestamp()))))
-  AND outcome IS NULL
-  AND NOT EXISTS (
-      SELECT 1 FROM runs AS earlier
-      WHERE earlier.session_id = due.session_id AND earlier.outcome IS NULL AND earlier.id < due.id)
-ORDER BY id LIMIT $2;
-
 -- name: renew
 WITH ours AS (SELECT id FROM runs WHERE worker = $1 ORDER BY id FOR NO KEY UPDATE)
 UPDATE runs SET lease_until = coalesce($2, extract(epoch FROM clock_timestamp())) + $3

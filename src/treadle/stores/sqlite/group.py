@@ -34,6 +34,8 @@ class RunRow:
     sequence: int
     counted: int
     """The last sequence that is in the lists of usage."""
+    places: int | None
+    """How many runs of its agent are worked on at a time; None: any number."""
 
 
 class Owned:

@@ -10,7 +10,7 @@ import msgspec
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
 from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
-from treadle.domain.identity import AgentId, Instant, RunId, SessionId
+from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
@@ -28,8 +28,10 @@ from treadle.ports.journal import (
     SessionFacts,
     Tell,
 )
+from treadle.stores.places import no_place, places_of
 from treadle.stores.sqlite.connection import SQL, Database
 from treadle.stores.sqlite.group import Group, RunRow, read_row, session_deleted, unknown
+from treadle.stores.sqlite.places import Wakes, next_of_agent, places_taken
 from treadle.stores.sqlite.projections import refuse_closed
 from treadle.stores.sqlite.reserving import reserve
 from treadle.stores.sqlite.writer import Writer
@@ -57,7 +59,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     origin: Origin
     drafts: tuple[Draft, ...]
     advanced: Advanced
-    wake: tuple[RunId, Instant] | None
+    wakes: Wakes
     begun: tuple[NewRun, ...] = ()
     told: tuple[Delivered, ...] = ()
 
@@ -89,7 +91,16 @@ class SqliteJournal:
         origin, now = new.origin, self._clock.now()
         inserted = group.db.execute(
             SQL["insert_run"],
-            (origin.run_id, origin.session_id, origin.agent_id, origin.parent_run_id, key, now, AT_ONCE),
+            (
+                origin.run_id,
+                origin.session_id,
+                origin.agent_id,
+                origin.parent_run_id,
+                key,
+                now,
+                AT_ONCE,
+                places_of(new.events),
+            ),
         )
         if inserted.fetchone() is None:
             raise session_deleted(group.db, origin.session_id)
@@ -110,6 +121,9 @@ class SqliteJournal:
             earlier = db.execute(SQL["earlier_unfinished"], (row.origin.session_id, row.id)).fetchone()
             if earlier and not (row.status == "pending" and _is_cancelled(group, row)):
                 raise NotClaimable(f"{run_id} waits for {earlier[0]}, which is before it in its session.")
+            taken = 0 if row.places is None else places_taken(db, row)
+            if row.places is not None and taken >= row.places and not _is_cancelled(group, row):
+                raise NotClaimable(no_place(run_id, taken))
             row.epoch, row.worker, row.lease_until = row.epoch + 1, worker, now + LEASE_SECONDS
             if row.status == "pending":  # one that waits may be looked at only to find that it still does
                 row.status = "running"
@@ -153,18 +167,18 @@ class SqliteJournal:
         if accepted:
             group.append(row, advance.intents)
         drafts = advance.facts + advance.intents if accepted else advance.facts
-        wake: tuple[RunId, Instant] | None = None
+        wakes: Wakes = ()
         if accepted and advance.release is not None:
-            wake = self._let_go(group, row, drafts, advance.release)
+            wakes = self._let_go(group, row, drafts, advance.release)
         elif accepted and advance.intents and row.status != "running":
             row.status = "running"
             group.db.execute(SQL["go_on"], (row.id,))
         advanced = Advanced(accepted, delivered, row.sequence, refused, near)
         if not accepted or not (advance.begin or advance.tell):
-            return Appended(row.origin, drafts, advanced, wake)
+            return Appended(row.origin, drafts, advanced, wakes)
         for new in advance.begin:
             self._begin(group, new)
-        return Appended(row.origin, drafts, advanced, wake, advance.begin, self._tell(group, advance.tell))
+        return Appended(row.origin, drafts, advanced, wakes, advance.begin, self._tell(group, advance.tell))
 
     def _tell(self, group: Group, told: Sequence[Tell]) -> tuple[Delivered, ...]:
         delivered: list[Delivered] = []
@@ -173,10 +187,8 @@ class SqliteJournal:
                 delivered.append(self._deliver(each.run_id, each.event, each.key, group))
         return tuple(delivered)
 
-    def _let_go(
-        self, group: Group, row: RunRow, drafts: tuple[Draft, ...], release: Release
-    ) -> tuple[RunId, Instant] | None:
-        """Give the run up, ended or not; return which run should be looked at next, and when."""
+    def _let_go(self, group: Group, row: RunRow, drafts: tuple[Draft, ...], release: Release) -> Wakes:
+        """Give the run up, ended or not; return which runs should be looked at next, and when."""
         db, session = group.db, row.origin.session_id
         row.worker = row.lease_until = None
         group.let_go(row)
@@ -184,22 +196,22 @@ class SqliteJournal:
         if not isinstance(last, RunEnd):
             row.status = row.status if release.waiting_for is None else "waiting"
             db.execute(SQL["let_go"], (row.status, release.waiting_for, release.wake_at, row.counted, row.id))
-            return None if release.wake_at is None else (row.origin.run_id, release.wake_at)
+            own = () if release.wake_at is None else ((row.origin.run_id, release.wake_at),)
+            return *own, *next_of_agent(db, row, self._clock.now())
         row.outcome = last.outcome
         db.execute(SQL["end_run"], (last.status, last.outcome, row.counted, row.id))
         db.execute(SQL["insert_said"], (session, row.id, _encode(release.said or ()), release.whole))
         following = db.execute(SQL["later_unfinished"], (session, row.id)).fetchone()
         if following is None:
-            return None
-        now = self._clock.now()
+            return next_of_agent(db, row, self._clock.now())
         db.execute(SQL["wake"], (AT_ONCE, following[0]))
-        return RunId(str(following[1])), now
+        return *next_of_agent(db, row, self._clock.now()), (RunId(str(following[1])), self._clock.now())
 
     def _publish(self, appended: "Appended") -> None:
         advanced, drafts = appended.advanced, appended.drafts
         self._publisher.committed(appended.origin, advanced.sequence - len(drafts) + 1, drafts)
-        if appended.wake is not None:
-            self._publisher.wake(*appended.wake)
+        for run_id, at in appended.wakes:
+            self._publisher.wake(run_id, at)
         for new in appended.begun:
             self._publish_begun(new)
         for told in appended.told:
@@ -249,7 +261,7 @@ class SqliteJournal:
     async def runnable(self, limit: int = 100) -> Sequence[RunId]:
         now = self._clock.now()
         return await self._writer.read(
-            lambda db: [RunId(str(row[0])) for row in db.execute(SQL["runnable"], (now, now, limit))]
+            lambda db: [RunId(str(row[0])) for row in db.execute(SQL["runnable"], (now, limit))]
         )
 
     async def renew(self, worker: str) -> Sequence[RunId]:

@@ -1,6 +1,6 @@
 -- name: insert_run
-INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, epoch, wake_at)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7
+INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, epoch, wake_at, places)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7, ?8
 WHERE NOT EXISTS (SELECT 1 FROM deleted_sessions WHERE session_id = ?2)
 RETURNING id;
 
@@ -9,7 +9,7 @@ SELECT run_id FROM runs WHERE submission_key = ?;
 
 -- name: run
 SELECT id, session_id, agent_id, parent_run_id, status, outcome, epoch, worker, lease_until,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), counted
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), counted, places
 FROM runs WHERE run_id = ?;
 
 -- name: earlier_unfinished
@@ -80,15 +80,6 @@ SELECT sequence FROM deliveries WHERE run = ? AND key = ?;
 
 -- name: insert_delivery
 INSERT INTO deliveries (run, key, sequence) VALUES (?, ?, ?);
-
--- name: runnable
-SELECT run_id FROM runs AS due
-WHERE ((worker IS NULL AND wake_at <= ?) OR (worker IS NOT NULL AND lease_until <= ?))
-  AND outcome IS NULL
-  AND NOT EXISTS (
-      SELECT 1 FROM runs AS earlier
-      WHERE earlier.session_id = due.session_id AND earlier.outcome IS NULL AND earlier.id < due.id)
-ORDER BY id LIMIT ?;
 
 -- name: renew
 UPDATE runs SET lease_until = ? WHERE worker = ? RETURNING run_id;

@@ -111,13 +111,13 @@ class Process:
         """Something that another run is told."""
         return Tell(run_id, self.draft(CancelRequested(reason)), key or reason)
 
-    async def submit(self, session: str | None = None, key: str | None = None) -> RunId:
+    async def submit(self, session: str | None = None, key: str | None = None, places: int | None = None) -> RunId:
         """Submit a run with the two events that every run begins with."""
-        return await self.store.submit(self.origin(session), self.opening(), key)
+        return await self.store.submit(self.origin(session), self.opening(places), key)
 
-    def opening(self) -> tuple[Draft, ...]:
-        """The two events that every run begins with."""
-        agent = AgentSpec("conformance", "none")
+    def opening(self, places: int | None = None) -> tuple[Draft, ...]:
+        """The two events that every run begins with; `places`: how many of its agent are worked on at a time."""
+        agent = AgentSpec("conformance", "none", concurrency=places)
         return self.draft(RunQueued(agent)), self.draft(UserMessage(user("hello")))
 
     async def claim(self, run_id: RunId) -> Claim:

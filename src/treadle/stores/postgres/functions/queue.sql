@@ -15,6 +15,8 @@ BEGIN
       AND (run_id = ANY(heard) OR NOT EXISTS (
           SELECT 1 FROM runs AS earlier
           WHERE earlier.session_id = due.session_id AND earlier.outcome IS NULL AND earlier.id < due.id))
+      AND (run_id = ANY(heard) OR places IS NULL OR wake_at > now_
+           OR run_id = ANY(next_of_agent(agent_id, places, now_)))
     ORDER BY id
     ON CONFLICT (dedupe_key) WHERE status IN ('queued', 'picked') AND dedupe_key IS NOT NULL
     DO UPDATE SET execute_after = least(pgqueuer.execute_after, excluded.execute_after);

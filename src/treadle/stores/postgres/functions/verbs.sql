@@ -28,9 +28,10 @@ BEGIN
     IF answer IS NOT NULL THEN
         RETURN;
     END IF;
-    INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, wake_at, sequence)
+    INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, wake_at, sequence,
+                      places)
     VALUES (op->>'run', op->>'session', op->>'agent', op->>'parent', op->>'key', now_, 'pending', 0,
-            (op->'events')::INTEGER)
+            (op->'events')::INTEGER, (op->>'places')::INTEGER)
     RETURNING id INTO run;
     answer := '{}'; first := 1; events := op->'events';
     IF op ? 'beside' THEN
@@ -112,6 +113,7 @@ DECLARE
     extra    JSONB;
     refused_ JSONB;
     near_    JSONB;
+    following TEXT[];
 BEGIN
     SELECT * INTO found FROM runs WHERE run_id = op->>'run' FOR NO KEY UPDATE;
     IF found.id IS NULL THEN
@@ -167,12 +169,19 @@ BEGIN
         waiting_for = found.waiting_for, lease_until = found.lease_until, wake_at = found.wake_at,
         counted = found.counted
     WHERE id = found.id;
+    IF accepted AND op ? 'release' THEN
+        following := next_of_agent(found.agent_id, coalesce(found.places, 1), now_);
+        IF following <> '{}' THEN
+            answer := answer || jsonb_build_object('following', following);
+        END IF;
+    END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION claim_one(op JSONB, now_ FLOAT8, cancelled BIGINT[]) RETURNS JSONB LANGUAGE plpgsql AS $$
 DECLARE
-    found   runs;
-    earlier TEXT;
+    found     runs;
+    earlier   TEXT;
+    taken     BIGINT;
 BEGIN
     SELECT * INTO found FROM runs WHERE run_id = op->>'run' FOR NO KEY UPDATE;
     IF found.id IS NULL THEN
@@ -184,8 +193,17 @@ BEGIN
     END IF;
     SELECT run_id INTO earlier FROM runs
     WHERE session_id = found.session_id AND outcome IS NULL AND id < found.id ORDER BY id LIMIT 1;
-    IF earlier IS NOT NULL AND NOT (found.status = 'pending' AND (found.id = ANY(cancelled) OR EXISTS (
-        SELECT 1 FROM events WHERE run = found.id AND type = 'cancel_requested'))) THEN
+    IF found.places IS NOT NULL THEN
+        taken := places_taken(found);
+    END IF;
+    IF (earlier IS NOT NULL OR taken >= found.places) AND (found.id = ANY(cancelled) OR EXISTS (
+        SELECT 1 FROM events WHERE run = found.id AND type = 'cancel_requested')) THEN  -- it is claimed to be ended
+        taken := 0;
+        earlier := CASE WHEN found.status <> 'pending' THEN earlier END;
+    END IF;
+    IF taken >= found.places THEN
+        RETURN jsonb_build_object('no_place', taken);
+    ELSIF earlier IS NOT NULL THEN
         RETURN jsonb_build_object('not_claimable', 'waits for ' || earlier || ', which is before it in its session');
     END IF;
     PERFORM settle(found.id, NULL, NULL, NULL, now_);

@@ -1,18 +1,22 @@
 -- One transaction for all that a process has ready.
 --
--- Who waits for whom: the row of the writer, then sessions and submission keys by their hash, then runs by their
+-- Who waits for whom: the row of the writer, then sessions, agents and submission keys by their hash, then runs by their
 -- number, then accounts by name. No two batches that keep to this order wait for each other.
 
--- Lock all that a batch will touch: `sessions` by name and those of the runs in `turns`, submission `keys`, `runs`
--- and, for those in `ends`, whoever comes next in their sessions.
+-- Lock all that a batch will touch: `sessions` by name and those of the runs in `turns`, `agents` by their ids and those
+-- of the runs in `turns` and `places`, where they have a number of places, submission `keys`, `runs` and, for those in
+-- `ends`, whoever comes next in their sessions.
 CREATE OR REPLACE FUNCTION lock_runs(locks JSONB) RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     turns   TEXT[] := ARRAY(SELECT jsonb_array_elements_text(locks->'turns'));
+    placed  TEXT[] := turns || ARRAY(SELECT jsonb_array_elements_text(locks->'places'));
     touched BIGINT[];
 BEGIN
     PERFORM pg_advisory_xact_lock(wanted.lock) FROM (
         SELECT hashtextextended(session_id, 0) AS lock FROM jsonb_array_elements_text(locks->'sessions') AS session_id
         UNION SELECT hashtextextended(session_id, 0) FROM runs WHERE run_id = ANY(turns)
+        UNION SELECT hashtextextended(agent_id, 3) FROM jsonb_array_elements_text(locks->'agents') AS agent_id
+        UNION SELECT hashtextextended(agent_id, 3) FROM runs WHERE run_id = ANY(placed) AND places IS NOT NULL
         UNION SELECT hashtextextended(key, 2) FROM jsonb_array_elements_text(locks->'keys') AS key
         ORDER BY lock
     ) AS wanted;
@@ -140,6 +144,9 @@ BEGIN
         END IF;
         IF done.answer ? 'woken' THEN
             woken := woken || (done.answer->'woken'->>0);
+        END IF;
+        IF done.answer ? 'following' THEN
+            woken := woken || ARRAY(SELECT jsonb_array_elements_text(done.answer->'following'));
         END IF;
         at_ := at_ + (op->'events')::INTEGER;
         IF (done.answer->'accepted')::BOOLEAN AND op ? 'usage' THEN
