@@ -2,7 +2,7 @@
 
 A real server of its own, that waits for the disk as in production. An advance adds two events, and knows its epoch,
 its deliveries, its projections and what was used; the bare insert adds the same two rows and knows nothing. The
-store is one process; the inserts have one connection, or two."""
+store is one process; the inserts have one connection, or two. Whole runs that do nothing show what jobs cost."""
 
 import argparse
 import asyncio
@@ -17,22 +17,31 @@ import uuid
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Draft, Origin, draft
 from treadle.domain.events import RunQueued, StepStart, ToolCallEnd, UserMessage
 from treadle.domain.identity import AgentId, EventId, RunId, SessionId
 from treadle.domain.messages import user
-from treadle.ports.journal import Advance
+from treadle.ports.journal import Advance, Release
 from treadle.stores.postgres.batching import Writer
 from treadle.stores.postgres.connection import connect
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
-from treadle.testing.conformance.store import Recorder
+from treadle.stores.postgres.migrating import load_functions
+from treadle.testing.conformance.store import END, Recorder
 
 RUNS = (1, 10, 100)
+AT_A_TIME = 50
+"""Whole runs."""
+NO_JOBS = """
+CREATE OR REPLACE FUNCTION enqueue(woken TEXT[], heard TEXT[], now_ FLOAT8) RETURNS VOID LANGUAGE sql AS 'SELECT';
+CREATE OR REPLACE FUNCTION take_back(claims JSONB[]) RETURNS VOID LANGUAGE sql AS 'SELECT';
+"""
 BARE = """
 CREATE TABLE IF NOT EXISTS bare (
     position BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run BIGINT NOT NULL, sequence INTEGER NOT NULL,
@@ -121,11 +130,8 @@ async def advances(url: str, runs: int, seconds: float) -> float:
     """Advances of so many runs at the same time, in one process."""
     async with store(url) as journal:
 
-        async def begun() -> Callable[[], Awaitable[object]]:
-            name = uuid.uuid4().hex
-            origin = Origin(RunId(f"run_{name}"), SessionId(f"ses_{name}"), AgentId("agt_bench"))
-            opening = (RunQueued(AgentSpec("bench", "none")), UserMessage(user("hello")))
-            drafts = [draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in opening]
+        async def owned() -> Callable[[], Awaitable[object]]:
+            origin, drafts = begun()
             claim = await journal.claim(await journal.submit(origin, drafts), "bench")
             seen = claim.events[-1].sequence
 
@@ -137,7 +143,57 @@ async def advances(url: str, runs: int, seconds: float) -> float:
 
             return once
 
-        return await rate([await begun() for _ in range(runs)], seconds)
+        return await rate([await owned() for _ in range(runs)], seconds)
+
+
+@asynccontextmanager
+async def jobs(url: str, *, written: bool) -> AsyncGenerator[None, None]:
+    """Whether commits write jobs for the queue."""
+    connection = await connect(url)
+    body = load_functions() if written else NO_JOBS
+    try:
+        await connection.execute(f"SET check_function_bodies = off;\n{body}")
+        yield
+    finally:
+        await connection.execute(f"SET check_function_bodies = off;\n{load_functions()}")
+        await connection.close()
+
+
+async def runs(url: str, at_a_time: int, seconds: float, dispatched: bool = False) -> float:
+    """Whole runs that do nothing: submitted, claimed and ended; by whoever submits them, or by a dispatcher."""
+    async with store(url) as journal:
+        ended: dict[RunId, asyncio.Event] = {}
+
+        async def work(run_id: RunId) -> None:
+            claim = await journal.claim(run_id, "bench")
+            end = draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), END)
+            seen = claim.events[-1].sequence
+            await journal.advance(Advance(run_id, claim.epoch, seen, (), (end,), Release(said=())))
+            ended.pop(run_id, asyncio.Event()).set()
+
+        async def once() -> None:
+            origin, opening = begun()
+            done = ended[origin.run_id] = asyncio.Event()
+            await journal.submit(origin, opening)
+            if not dispatched:
+                await work(origin.run_id)
+            await done.wait()
+
+        dispatcher = PgQueuerDispatcher(partial(connect, url), journal, WallClock(), "bench")
+        if dispatched:
+            await dispatcher.start(work)
+        try:
+            return await rate([once] * at_a_time, seconds)
+        finally:
+            await dispatcher.stop()
+
+
+def begun() -> tuple[Origin, list[Draft]]:
+    """A new run, with its first events."""
+    name = uuid.uuid4().hex
+    origin = Origin(RunId(f"run_{name}"), SessionId(f"ses_{name}"), AgentId("agt_bench"))
+    opening = (RunQueued(AgentSpec("bench", "none")), UserMessage(user("hello")))
+    return origin, [draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in opening]
 
 
 async def measured(url: str, rounds: int, seconds: float) -> dict[str, list[float]]:
@@ -146,8 +202,12 @@ async def measured(url: str, rounds: int, seconds: float) -> dict[str, list[floa
         for connections in (1, 2):
             name = f"bare inserts, {connections} connection{'s' * (connections > 1)}"
             found.setdefault(name, []).append(await bare(url, connections, seconds))
-        for runs in RUNS:
-            found.setdefault(f"advances, {runs} runs", []).append(await advances(url, runs, seconds))
+        for number in RUNS:
+            found.setdefault(f"advances, {number} runs", []).append(await advances(url, number, seconds))
+        async with jobs(url, written=False):
+            found.setdefault("runs without jobs", []).append(await runs(url, AT_A_TIME, seconds))
+        found.setdefault("runs with jobs", []).append(await runs(url, AT_A_TIME, seconds))
+        found.setdefault("runs by PgQueuer", []).append(await runs(url, AT_A_TIME, seconds, dispatched=True))
     return found
 
 
