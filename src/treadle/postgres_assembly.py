@@ -99,6 +99,10 @@ def _stores(
 # ── Who works ──
 
 
+AMONG_ALL = 10_000
+"""Runs that are due, among which a process looks for its own."""
+
+
 class NobodyWorks:
     """Implements `ports.dispatcher.Dispatcher` for a process that leaves all work to others."""
 
@@ -114,22 +118,38 @@ class NobodyWorks:
         """Nothing is under way."""
 
 
-class OnlyWoken:
-    """Implements `ports.journal.Wakes` for a process that takes no runs but those that it is woken for."""
+class OwnRuns:
+    """Implements `ports.journal.Wakes` for a process that takes no runs but those that it is woken for: it looks
+    again for these alone, since whoever stands in their way may be another process."""
 
     def __init__(self, wakes: Wakes) -> None:
         self._wakes = wakes
+        self.woken: set[RunId] = set()
 
     async def runnable(self, limit: int = 100) -> Sequence[RunId]:
-        return ()
+        if not self.woken:
+            return ()
+        return [run_id for run_id in await self._wakes.runnable(AMONG_ALL) if run_id in self.woken][:limit]
 
     async def renew(self, worker: str) -> Sequence[RunId]:
         return await self._wakes.renew(worker)
+
+
+class OnlyOwn(LocalDispatcher):
+    """For a process that leaves the runs of others to others."""
+
+    def __init__(self, own: OwnRuns, clock: Clock, worker: str, most: int) -> None:
+        super().__init__(own, clock, worker, most)
+        self._own = own
+
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        self._own.woken.add(run_id)
+        super().wake(run_id, at)
 
 
 def _dispatcher(database: Database, wakes: Wakes, clock: Clock, worker: str, share: Share) -> Working:
     if share.most == 0:
         return NobodyWorks()
     if share.only_own:
-        return LocalDispatcher(OnlyWoken(wakes), clock, worker, share.most)
+        return OnlyOwn(OwnRuns(wakes), clock, worker, share.most)
     return PgQueuerDispatcher(database.connect, wakes, clock, worker, share.most)

@@ -10,6 +10,7 @@ import pytest
 import treadle
 from tests.engine.running import agent
 from treadle.assembly import observe
+from treadle.dispatch import local
 from treadle.doctor_assembly import examine
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Token
@@ -183,3 +184,57 @@ def test_the_doctor_looks_at_the_server_and_changes_nothing(url: str, bare: str,
     for _ in range(2):
         [(state, found)] = asyncio.run(database(bare))
         assert (state, found.endswith("is empty")) == ("note", True)
+
+
+def test_an_agent_has_no_more_runs_at_a_time_than_it_says_over_all_processes(url: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        now, most = 0, 0
+
+        async def answer(request: object) -> Reply:
+            nonlocal now, most
+            del request
+            now, most = now + 1, max(most, now + 1)
+            await asyncio.sleep(0.05)
+            now -= 1
+            return say("done")
+
+        model = FunctionModel(answer)
+        async with engine(url, tmp_path, model) as one, engine(url, tmp_path, model) as two:
+            began = asyncio.get_running_loop().time()
+            runs = [await each.submit(agent(concurrency=2), "go") for each in (one, two) * 5]
+            for run_id in runs:
+                assert (await one.wait(run_id)).outcome == "completed"
+            assert most == 2
+            assert asyncio.get_running_loop().time() - began < 6, "nobody waits for sweeps"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("session", ["ses_shared", None], ids=["of a session", "of an agent"])
+def test_a_run_that_must_wait_for_that_of_another_process_has_its_turn(
+    url: str, tmp_path: Path, session: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although both take only their own, and the first has left by then."""
+    monkeypatch.setattr(local, "SWEEP_SECONDS", 0.1)
+
+    async def story() -> None:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def answer(request: object) -> Reply:
+            del request
+            begun.set()
+            await may_end.wait()
+            return say("done")
+
+        hero = agent(concurrency=1)
+        async with engine(url, tmp_path, FunctionModel(answer), ONLY_OWN) as second:
+            async with engine(url, tmp_path, FunctionModel(answer), ONLY_OWN) as first:
+                one = await first.submit(hero, "go", session=session)
+                await begun.wait()
+                two = await second.submit(hero, "go", session=session)
+                await asyncio.sleep(0.3)
+                may_end.set()
+                assert (await first.wait(one)).outcome == "completed"
+            assert (await second.wait(two)).outcome == "completed"
+
+    asyncio.run(story())
