@@ -33,6 +33,8 @@ from treadle.testing.conformance.automation import DAILY, HOOK, LETTER, NOON, WE
 from treadle.testing.conformance.beside import AGENT, Desk, one_desk
 from treadle.testing.conformance.memories import Shelf, memory, unit
 
+MADE_ANEW = {"memories": ["words"], "deleted_sessions": ["position"]}
+"""Columns of SQLite that PostgreSQL makes itself, or keeps elsewhere."""
 MINE = SessionId("ses_own")
 BESIDE = """
 INSERT INTO session_notes VALUES ('ses_top', '/w', 'n' || char(0));
@@ -155,10 +157,14 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
 def test_every_table_is_moved(home: str) -> None:
     with closing(open_reader(home)) as db:
         found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        columns = {name: {row[1] for row in db.execute(f"PRAGMA table_info({name})")} for name in found}
     ours = {
         name for name in found if not name.startswith("sqlite_") and name.split("_", 2)[:2] != ["memory", "words"]
     }
     assert ours | LEFT_BEHIND == {table.name for table in TABLES} | LEFT_BEHIND
+    for table in TABLES:
+        moved = {*table.columns, *table.source.values(), *MADE_ANEW.get(table.name, ())}
+        assert columns[table.name] <= moved, table.name
     assert [name for name, rows in held(home).items() if rows == 0] == [], "or these tests show nothing of it"
 
 
