@@ -345,6 +345,10 @@ class Engine:
         """Tell other commands of this user where they can attach to this process."""
         self._open_parts.announce(str(socket))
 
+    def take_up(self, run_id: str) -> None:
+        """Work on this run here, if it is nobody's, also where an engine leaves those of others to them."""
+        self._open_parts.dispatcher.wake(RunId(run_id), self._clock.now())
+
     async def drain(self, seconds: float) -> None:
         """Take no more work, and let go of what is under way: at the next safe point, or after so many seconds."""
         await self._open_parts.drain(seconds)

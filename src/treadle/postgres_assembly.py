@@ -10,6 +10,7 @@ from treadle.domain.identity import Instant, RunId
 from treadle.engine.elsewhere import Elsewhere
 from treadle.engine.hub import Hub
 from treadle.ports.clock import Clock
+from treadle.ports.dispatcher import Work
 from treadle.ports.journal import Wakes
 from treadle.ports.keeping import DatabaseFacts
 from treadle.stores.postgres.access import PostgresRequests, PostgresTokens
@@ -28,6 +29,9 @@ from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.sessions import PostgresSessions
 from treadle.stores.postgres.turns import Turns
 from treadle.stores_assembly import Share, Stores, Working
+
+MOST_RUNNABLE = 1000
+"""Runs among which a process looks for its own."""
 
 
 async def open_postgres(url: str, hub: Hub, clock: Clock) -> Stores:
@@ -99,10 +103,6 @@ def _stores(
 # ── Who works ──
 
 
-AMONG_ALL = 10_000
-"""Runs that are due, among which a process looks for its own."""
-
-
 class NobodyWorks:
     """Implements `ports.dispatcher.Dispatcher` for a process that leaves all work to others."""
 
@@ -119,37 +119,39 @@ class NobodyWorks:
 
 
 class OwnRuns:
-    """Implements `ports.journal.Wakes` for a process that takes no runs but those that it is woken for: it looks
-    again for these alone, since whoever stands in their way may be another process."""
+    """Implements `ports.dispatcher.Dispatcher` for a process that takes no runs but those it is woken for: what
+    it has begun itself, or sent something to."""
 
-    def __init__(self, wakes: Wakes) -> None:
+    def __init__(self, wakes: Wakes, clock: Clock, worker: str, most: int) -> None:
         self._wakes = wakes
-        self.woken: set[RunId] = set()
+        self._own: set[RunId] = set()
+        self._here = LocalDispatcher(self, clock, worker, most)
+
+    async def start(self, work: Work) -> None:
+        await self._here.start(work)
+
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        self._own.add(run_id)
+        self._here.wake(run_id, at)
+
+    async def stop(self, grace: float = 0.0) -> None:
+        await self._here.stop(grace)
+
+    @property
+    def busy(self) -> bool:
+        return self._here.busy
 
     async def runnable(self, limit: int = 100) -> Sequence[RunId]:
-        if not self.woken:
-            return ()
-        return [run_id for run_id in await self._wakes.runnable(AMONG_ALL) if run_id in self.woken][:limit]
+        """For its sweep. Those of others are left to them."""
+        return [run_id for run_id in await self._wakes.runnable(MOST_RUNNABLE) if run_id in self._own]
 
     async def renew(self, worker: str) -> Sequence[RunId]:
         return await self._wakes.renew(worker)
-
-
-class OnlyOwn(LocalDispatcher):
-    """For a process that leaves the runs of others to others."""
-
-    def __init__(self, own: OwnRuns, clock: Clock, worker: str, most: int) -> None:
-        super().__init__(own, clock, worker, most)
-        self._own = own
-
-    def wake(self, run_id: RunId, at: Instant) -> None:
-        self._own.woken.add(run_id)
-        super().wake(run_id, at)
 
 
 def _dispatcher(database: Database, wakes: Wakes, clock: Clock, worker: str, share: Share) -> Working:
     if share.most == 0:
         return NobodyWorks()
     if share.only_own:
-        return OnlyOwn(OwnRuns(wakes), clock, worker, share.most)
+        return OwnRuns(wakes, clock, worker, share.most)
     return PgQueuerDispatcher(database.connect, wakes, clock, worker, share.most)

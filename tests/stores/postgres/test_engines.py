@@ -92,12 +92,15 @@ def test_what_is_said_to_a_run_here_reaches_its_worker_there(url: str, tmp_path:
 def test_a_command_works_on_its_own_runs_and_leaves_those_of_others(url: str, tmp_path: Path) -> None:
     async def story() -> None:
         async with engine(url, tmp_path, share=NOTHING) as asking:
-            of_others = await asking.submit(agent(), "for whoever works here")
-            async with engine(url, tmp_path, ScriptedModel(say("done")), ONLY_OWN) as command:
+            of_others = await asking.submit(agent(), "hello")
+            async with engine(url, tmp_path, ScriptedModel(say("done"), say("taken up")), ONLY_OWN) as command:
                 assert (await command.run(agent(), "mine")).text == "done"
-            assert (await asking.service.run(of_others)).status == "pending"
+                assert (await asking.service.run(of_others)).status == "pending"
+                command.take_up(of_others)
+                assert (await command.wait(of_others)).text == "taken up"
+            left = await asking.submit(agent(), "hello")
             async with engine(url, tmp_path, ScriptedModel(say("at last"))):
-                assert (await asking.wait(of_others)).text == "at last"
+                assert (await asking.wait(left)).text == "at last"
 
     asyncio.run(story())
 

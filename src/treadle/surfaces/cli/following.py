@@ -137,6 +137,8 @@ class Following(Struct, frozen=True):
 
     async def announce(self, run_id: RunId | None = None) -> None:
         """Say which runs beside this one are taken up again because the engine was opened."""
+        if self.reached.is_shared:
+            return  # those are for others
         taken = [run for run in _taken_up(await self.reached.service.unfinished()) if run != run_id]
         if taken:
             runs = "run" if len(taken) == 1 else "runs"
@@ -144,7 +146,8 @@ class Following(Struct, frozen=True):
 
     async def see_off_others(self, run_id: RunId) -> None:
         """Wait while other runs are being worked on, unless asked to stop."""
-        others = [run for run in _taken_up(await self.reached.service.unfinished()) if run != run_id]
+        unfinished = () if self.reached.is_shared else await self.reached.service.unfinished()
+        others = [run for run in _taken_up(unfinished) if run != run_id]
         if others and self.reached.busy and not self.stop.is_heard:
             self.printer.note(f"waiting for {', '.join(others)} (Ctrl-C leaves it for later)")
         await self._until_idle()

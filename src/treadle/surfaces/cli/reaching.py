@@ -34,9 +34,9 @@ class Reached(Struct, frozen=True):
     """Whether another command works through this process."""
 
     @property
-    def is_alone(self) -> bool:
-        """Whether no other process can work on any run."""
-        return self.engine is not None and not is_postgres(self.home.database_url)
+    def is_shared(self) -> bool:
+        """Whether other processes can work on its runs, beside this one."""
+        return is_postgres(self.home.database_url)
 
     @property
     def busy(self) -> bool:

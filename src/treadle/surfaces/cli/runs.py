@@ -179,6 +179,8 @@ async def resume_run(run_id: str, going: Going) -> int:
             following = going.follow(home_of, home, stop)
             await following.announce(record.origin.run_id)
             since = record.sequence
+            if home_of.engine is not None:
+                home_of.engine.take_up(record.origin.run_id)
             if record.waiting_for not in FOR_AN_ANSWER and await _waits_for_somebody(service, record):
                 since = await service.resume(record.origin.run_id)
             code = await following.run(record.origin.run_id, after=record.sequence, since=since)
@@ -203,8 +205,8 @@ async def cancel_run(run_id: str, json: bool) -> int:
         service = home_of.service
         await service.cancel(RunId(run_id))
         record = await service.run(RunId(run_id))
-        looks = 0
-        while record.outcome is None and (home_of.busy if home_of.is_alone else looks < LOOKS_AT_ANOTHERS):
+        looks, most = 0, 0 if home_of.engine and not home_of.is_shared else LOOKS_AT_ANOTHERS
+        while record.outcome is None and (home_of.busy or looks < most):
             await asyncio.sleep(LOOK_SECONDS)
             record, looks = await service.run(RunId(run_id)), looks + 1
         view = await view_of(service, record)
