@@ -159,7 +159,7 @@ class Parts:
             opened.push_async_callback(stores.close)
             opened.callback(hub.lost, StoreError("The engine was closed; open it again to go on."))
             if known.observing is not None:
-                await known.observing.begin(hub, stores.journal, stores.runs, opened)
+                await known.observing.begin(hub, stores.journal, stores.runs, opened, stores.shared)
             deps = await _deps(known, database, stores, hub, opened)
             only_own = stores.shared and known.share.only_own
             told_by_commits = stores.shared and not only_own

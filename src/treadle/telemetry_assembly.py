@@ -86,11 +86,14 @@ class Observing:
 
         self.metrics = Metrics(clock, breakers) if wanted.metrics else None
 
-    async def begin(self, hub: Hub, journal: Journal, runs: Runs, opened: AsyncExitStack) -> None:
-        """Look at all that is committed from now on, until what was opened is closed."""
+    async def begin(
+        self, hub: Hub, journal: Journal, runs: Runs, opened: AsyncExitStack, shared: bool = False
+    ) -> None:
+        """Look at all that this process commits from now on, until what was opened is closed. Where the database is
+        shared, runs that it does not work on are for others to count."""
         watchers: list[Watcher] = []
         if self.metrics is not None:
-            for record in await runs.unfinished():
+            for record in () if shared else await runs.unfinished():
                 self.metrics.adopt(record.origin.run_id, record.status)
             watchers.append(self.metrics)
         if self._wanted.log_file or self._wanted.log_json:
@@ -101,6 +104,7 @@ class Observing:
         watch = Watch(watchers, lambda run_id, after: journal.read(run_id, after, PAGE))
         opened.push_async_callback(watch.close)
         hub.observers.append(watch)
+        hub.forgetting.append(watch.forget)
 
     def around(self, work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
         """The work of a dispatcher, with log lines that say which run it is."""

@@ -30,12 +30,18 @@ class Notebook:
     def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         self.lines += [f"{sequence} {draft.type}" for sequence, draft in enumerate(drafts, first)]
 
+    def forget(self, run_id: RunId) -> None:
+        self.lines.append(f"{run_id} is left to others")
+
 
 class Broken:
     def remember(self, event: Event) -> None:
         raise RuntimeError("it never worked")
 
     def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        raise RuntimeError("it never worked")
+
+    def forget(self, run_id: RunId) -> None:
         raise RuntimeError("it never worked")
 
 
@@ -87,6 +93,24 @@ def test_a_run_that_begins_here_is_never_read() -> None:
         watch(ORIGIN, 2, told(StepStart(1), END))
         assert notebook.lines == ["1 run_queued", "2 step_start", "3 run_end"]
         assert kept.reads == 0
+
+    asyncio.run(story())
+
+
+def test_a_run_that_another_process_goes_on_with_is_forgotten_and_remembered_when_it_comes_back() -> None:
+    async def story() -> None:
+        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), StepStart(2), END)
+        kept.open.set()
+        watch = Watch([notebook], kept.read)
+        watch(ORIGIN, 1, told(QUEUED))
+        watch.forget(ORIGIN.run_id)
+        watch.forget(ORIGIN.run_id)
+        watch(ORIGIN, 3, told(StepStart(2)))
+        watch.forget(ORIGIN.run_id)  # while its beginning is being read
+        await watch.close()
+        left = "run_1 is left to others"
+        back = ["(1 run_queued)", "(2 step_start)", "3 step_start"]
+        assert notebook.lines == ["1 run_queued", left, *back, left]
 
     asyncio.run(story())
 

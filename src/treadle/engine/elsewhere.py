@@ -109,6 +109,8 @@ class Elsewhere:
         for run in runs:
             if run.delivered:
                 self._hub.delivered(run.run_id)
+            else:
+                self._hub.left_to_others(run.run_id)
             self._hub.changed_elsewhere(run.run_id)
             if self._hub.is_watched(run.run_id):
                 self._read_up_to(run.run_id, run.sequence)

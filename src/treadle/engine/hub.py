@@ -172,6 +172,8 @@ class Hub:
         """How far this process has come with the runs that it owns."""
         self._speech: dict[RunId, Speech] = {}
         self.observers: list[Observer] = []
+        self.forgetting: list[Callable[[RunId], None]] = []
+        """Told of runs that another process goes on with: what it commits they do not hear of."""
         self._waiting: set[asyncio.Event] = set()
         self.others: Others | None = None
         """None: no other process can work on this database."""
@@ -244,6 +246,12 @@ class Hub:
         self._unfinished.difference_update(run_ids)
         for waiting in self._waiting:
             waiting.set()
+
+    def left_to_others(self, run_id: RunId) -> None:
+        """Another process works on it."""
+        if run_id not in self._owners:
+            for forget in self.forgetting:
+                forget(run_id)
 
     def overheard(self, event: Event) -> None:
         """A live event of a run that is worked on elsewhere."""

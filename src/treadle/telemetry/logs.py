@@ -76,6 +76,9 @@ class RunLog:
     def remember(self, event: Event) -> None:
         self._know(event.origin, event.data)
 
+    def forget(self, run_id: RunId) -> None:
+        self._about.pop(run_id, None)
+
     def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
             if type(draft.data) in TOLD:  # few are, and most of them once in a run

@@ -105,6 +105,12 @@ class Metrics:
                 self._heed(run, fired(data))
             case _:
                 pass
+        if run.status is None:  # another process began it
+            self._move(run, "running")
+
+    def forget(self, run_id: RunId) -> None:
+        if (run := self._runs.pop(run_id, None)) is not None:
+            self._move(run, None)
 
     def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         run_id, types, counting = origin.run_id, self._types, self._counting

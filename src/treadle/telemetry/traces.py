@@ -87,6 +87,9 @@ class Traces:
         if drafts and isinstance(drafts[-1].data, RunEnd):
             del self._runs[origin.run_id]
 
+    def forget(self, run_id: RunId) -> None:
+        self._runs.pop(run_id, None)
+
     async def close(self, patience: float = PATIENCE) -> None:
         """Send what waits, unless the collector takes too long: nobody waits for one that does not answer."""
         sending = Thread(target=self._provider.shutdown, name="treadle-traces", daemon=True)

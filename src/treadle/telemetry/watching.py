@@ -29,6 +29,10 @@ class Watcher(Protocol):
         """These are committed now; the first has the sequence `first`."""
         ...
 
+    def forget(self, run_id: RunId) -> None:
+        """Another process goes on with it, and watches. If it comes back, it is remembered anew."""
+        ...
+
 
 class Watch:
     """An observer of a hub: hands every commit to its watchers, each run from its beginning."""
@@ -40,6 +44,8 @@ class Watch:
         self._behind: dict[RunId, list[tuple[Origin, int, Sequence[Draft]]]] = {}
         """What came while the beginning of its run was being read."""
         self._reading: set[asyncio.Task[None]] = set()
+        self._left: set[RunId] = set()
+        """Those that another process went on with meanwhile."""
 
     def __call__(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         run_id = origin.run_id
@@ -49,6 +55,15 @@ class Watch:
                 return
             self._known.add(run_id)
         self._show(origin, first, drafts)
+
+    def forget(self, run_id: RunId) -> None:
+        """Another process goes on with it."""
+        if run_id in self._behind:
+            self._left.add(run_id)
+        elif run_id in self._known:
+            self._known.discard(run_id)
+            for watcher in self._watchers:
+                watcher.forget(run_id)
 
     async def close(self) -> None:
         """Until everything that was committed is seen."""
@@ -84,6 +99,9 @@ class Watch:
         self._known.add(run_id)
         for commit in self._behind.pop(run_id):
             self._show(*commit)
+        if run_id in self._left:
+            self._left.discard(run_id)
+            self.forget(run_id)
 
     async def _remember(self, run_id: RunId, first: int) -> None:
         last = 0

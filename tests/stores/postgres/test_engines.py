@@ -9,6 +9,7 @@ import pytest
 
 import treadle
 from tests.engine.running import agent
+from tests.telemetry.watched import numbers
 from treadle.assembly import observe
 from treadle.dispatch import local
 from treadle.doctor_assembly import examine
@@ -19,6 +20,7 @@ from treadle.keeping_assembly import back_up, look_at_tokens, own_tokens
 from treadle.ports.model import Model
 from treadle.service.access import NewToken
 from treadle.stores_assembly import ALL, Share
+from treadle.telemetry_assembly import Telemetry
 from treadle.testing.models import FunctionModel, Reply, ScriptedModel, ask, call, say
 
 PATIENCE = 20.0
@@ -29,7 +31,7 @@ NOTHING, ONLY_OWN = Share(0), Share(only_own=True)
 async def engine(
     url: str, folder: Path, model: Model | None = None, share: Share = ALL
 ) -> AsyncGenerator[treadle.Engine, None]:
-    made = treadle.Engine(url, home=Home(folder / "home"), share=share)
+    made = treadle.Engine(url, home=Home(folder / "home"), share=share, telemetry=Telemetry(metrics=True))
     made.add_model("scripted", model or ScriptedModel())
     async with asyncio.timeout(PATIENCE), made:
         yield made
@@ -151,6 +153,25 @@ def test_commands_that_look_and_commands_that_keep_open_the_database_themselves(
                 assert [token.name for token in await tokens.list()] == ["mine"]
 
     asyncio.run(story())
+
+
+def test_each_run_is_counted_where_it_is_worked_on(url: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        model = ScriptedModel(say("done"))
+        async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
+            run_id = await here.submit(agent(), "hello")
+            await here.wait(run_id)
+            assert {name: value for name, value in _runs(here).items() if value} == {"treadle_runs_queued_total": 1}
+            assert {name: value for name, value in _runs(there).items() if value} == {"treadle_runs_total": 1}
+
+    asyncio.run(story())
+
+
+def _runs(of: treadle.Engine) -> dict[str, float]:
+    """How many runs it counts: those there are now, those that were asked for, those that have ended."""
+    counted = ("treadle_runs", "treadle_runs_total", "treadle_runs_queued_total")
+    found = numbers(of).items()
+    return {name: sum(value for (each, _), value in found if each == name) for name in counted}
 
 
 def test_a_backup_is_left_to_the_tools_of_the_server(tmp_path: Path) -> None:
