@@ -1,6 +1,7 @@
 """Whole engines, as many processes have them, on one database."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from treadle.home import Home
 from treadle.keeping_assembly import back_up, look_at_tokens, own_tokens
 from treadle.ports.model import Model
 from treadle.service.access import NewToken
-from treadle.stores_assembly import ALL, Share
+from treadle.stores_assembly import ALL, Share, look_at_stores
 from treadle.telemetry_assembly import Telemetry
 from treadle.testing.models import FunctionModel, Reply, ScriptedModel, ask, call, say
 
@@ -262,3 +263,12 @@ def test_a_run_that_must_wait_for_that_of_another_process_has_its_turn(
             assert (await second.wait(two)).outcome == "completed"
 
     asyncio.run(story())
+
+
+def test_what_is_not_installed_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("treadle.postgres_assembly", "treadle.dispatch.pgqueuer"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delattr(treadle, "postgres_assembly", raising=False)
+    monkeypatch.setitem(sys.modules, "pgqueuer", None)
+    with pytest.raises(UsageError, match=r'pgqueuer is not installed.*pip install "treadle\[postgres\]"'):
+        look_at_stores("postgresql://db.example/treadle")
