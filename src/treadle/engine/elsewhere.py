@@ -171,7 +171,7 @@ class Elsewhere:
         wanted, behind = followed.heard_of, self._hub.behind(run_id)
         after = min(followed.known or wanted - 1, wanted - 1 if behind is None else behind)
         after = max(after, wanted - PAGE)
-        events = await self._journal.read(run_id, after, PAGE)
+        events, known = await self._journal.read(run_id, after, PAGE), followed.known
         skipped = after if 0 < followed.known < after else 0
         followed.known = max(followed.known, events[-1].sequence if events else 0)
         if followed.known < followed.heard_of == wanted:
@@ -181,7 +181,7 @@ class Elsewhere:
             speech.end(max((event.sequence for event in events if isinstance(event.data, OVER)), default=skipped))
             if speech.is_over and run_id not in self._hub.owned():
                 self._hub.speaking(run_id, None)
-        self._hub.heard(events)
+        self._hub.heard(events, known)
 
     def _overhear(self, event: Event) -> None:
         """Show a live event behind the durable one that it belongs to, and no text twice or with a gap."""
@@ -259,5 +259,7 @@ class Elsewhere:
             behind = self._hub.behind(run_id)
             if behind is None or behind >= sequence:
                 return
+            if run_id in self._followed:
+                self._followed[run_id].known = min(self._followed[run_id].known, behind)
         if self._hub.is_watched(run_id):
             self._read_up_to(run_id, sequence)

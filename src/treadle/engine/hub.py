@@ -67,9 +67,11 @@ class Subscription:
     def __init__(self, hub: "Hub", run_id: RunId, backlog: int, patience: float) -> None:
         self.last = 0
         """The last durable event that the reader has, or was offered; those before it that it lacks it reads."""
+        self._offered = 0
+        """The last durable event that it was offered, whatever it has read by itself."""
         self.catching_up = True
-        """It still reads what was there before it came. What it has by then it is offered too: so it knows what was
-        said before that."""
+        """It still reads what was there before it came. What is committed meanwhile it is offered as well, once
+        and in its place: so it knows what was said before that."""
         self._hub = hub
         self._run_id = run_id
         self._backlog = backlog
@@ -91,6 +93,9 @@ class Subscription:
     def offer(self, event: Event, urgent: bool = True) -> None:
         """What is not urgent, as nothing live is, waits a moment for more, where the reader is patient."""
         if urgent:
+            if event.sequence <= self._offered:
+                return  # it was heard of from elsewhere before, or the other way round
+            self._offered = event.sequence
             self.last = max(self.last, event.sequence)
         if self._cut:
             return
@@ -229,14 +234,18 @@ class Hub:
 
     # ── What other processes tell ──
 
-    def heard(self, events: Sequence[Event]) -> None:
+    def heard(self, events: Sequence[Event], known: int) -> None:
         """Other processes have committed these events of one run, or some of them: whoever here lacks one gets it.
-        Observers are not told: those who see to runs that are worked on elsewhere are there."""
+        Those up to `known` were heard before. Observers are not told: those who see to runs that are worked on
+        elsewhere are there."""
         if not events:
             return
-        for reader in tuple(self._readers.get(events[0].run_id, ())):
+        run_id = events[0].run_id
+        for reader in tuple(self._readers.get(run_id, ())):
+            if reader.catching_up and run_id in self._owners:
+                continue  # what is said here has its place among what is committed here: the next look finds it
             for event in events:
-                if reader.catching_up or event.sequence > reader.last:
+                if event.sequence > (known if reader.catching_up else reader.last):
                     reader.offer(event)
         if isinstance(end := events[-1].data, RunEnd):
             self._ended(events[-1].origin, end)
@@ -273,8 +282,10 @@ class Hub:
         return run_id in self._readers or run_id in self._ends
 
     def behind(self, run_id: RunId) -> int | None:
-        """The last event that all readers of the run have, or were offered; None: nobody reads it."""
-        return min((reader.last for reader in self._readers.get(run_id, ())), default=None)
+        """The last event that all readers of the run have, or were offered; None: nobody reads it, or whoever does
+        still reads what was there before."""
+        readers = self._readers.get(run_id, ())
+        return min((reader.last for reader in readers if not reader.catching_up), default=None)
 
     def owned(self) -> KeysView[RunId]:
         """The runs that are worked on here."""

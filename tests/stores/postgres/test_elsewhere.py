@@ -12,7 +12,7 @@ from msgspec import Raw
 from tests.stores.postgres.servers import tell
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.events import LlmRequest, LlmResponse, StepStart, Token
-from treadle.domain.identity import RunId
+from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.messages import Text
 from treadle.domain.models import Usage
 from treadle.engine import elsewhere
@@ -391,5 +391,26 @@ def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypat
             assert not there.hub.listened_to(run_id), "who says no more that they listen is forgotten"
             there.hub.live(claim.origin, 2, Token(2, 1, 0, "alone again"))
             assert not sent
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("is_owned", "known", "expected"), [(True, 0, 0), (False, 6, 0), (False, 5, 1)])
+def test_who_catches_up_is_offered_nothing_out_of_its_place(is_owned: bool, known: int, expected: int) -> None:
+    """What was committed before something was said, and comes after it, would make a reader forget that."""
+
+    async def story() -> None:
+        hub = Hub(CLOCK, IDS, lambda run_id, at: None)
+        origin = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
+        if is_owned:
+            hub.on_delivery(origin.run_id, lambda: None)
+        with hub.subscribe(origin.run_id) as reader:
+            hub.live(origin, 6, Token(6, 1, 0, "one"))
+            hub.heard([hub.event(origin, 6, StepStart(1))], known)
+            hub.heard([hub.event(origin, 6, StepStart(1))], known)
+            hub.live(origin, 6, Token(6, 1, 3, " two"))
+            batch = await reader.take()
+        assert batch is not None
+        assert [event.type for event in batch] == ["token", *["step_start"] * expected, "token"]
 
     asyncio.run(story())
