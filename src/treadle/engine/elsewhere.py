@@ -12,7 +12,7 @@ from itertools import islice
 import msgspec
 
 from treadle.domain.envelope import Event, from_json
-from treadle.domain.errors import TreadleError
+from treadle.domain.errors import StoreError, TreadleError
 from treadle.domain.events import LlmError, LlmResponse, RunEnd, RunRecovered, Token
 from treadle.domain.identity import RunId
 from treadle.engine.hub import Hub
@@ -227,6 +227,8 @@ class Elsewhere:
         while True:
             try:
                 await self._look_once()
+            except StoreError as error:
+                logger.debug("it cannot be looked what happens elsewhere: %s", error)
             except Exception:
                 logger.exception("it could not be looked what happens elsewhere; it is tried again")
             try:

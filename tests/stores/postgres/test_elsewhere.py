@@ -249,6 +249,38 @@ def test_news_of_what_is_not_there_are_no_harm(url: str) -> None:
     asyncio.run(story())
 
 
+def test_a_line_that_is_cut_while_it_is_spoken_on_is_mended_each_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "FIRST_PAUSE", 0.01)
+    cut = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_notify%'"
+    )
+
+    async def story() -> None:
+        async with two(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id, seen = claim.origin.run_id, 2
+            reading = asyncio.create_task(_sequences(here, run_id))
+
+            async def speak() -> None:
+                while True:
+                    await there.line.tell([b"{}"])
+                    await here.line.tell([b"{}"])
+                    await asyncio.sleep(0)
+
+            speaking = asyncio.create_task(speak())
+            for number in range(1, 6):
+                await tell(url, cut)
+                seen = (await there.process.advance(claim, seen, facts=[StepStart(number)])).sequence
+            speaking.cancel()
+            await there.process.end(claim, seen)
+            assert await reading == list(range(1, 9))
+
+    asyncio.run(story())
+
+
 async def _sequences(at: Side, run_id: RunId) -> list[int]:
     return [event.sequence async for batch in at.follow(run_id) for event in batch if event.durable]
 

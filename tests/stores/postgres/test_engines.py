@@ -162,6 +162,8 @@ def test_each_run_is_counted_where_it_is_worked_on(url: str, tmp_path: Path) -> 
         async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
             run_id = await here.submit(agent(), "hello")
             await here.wait(run_id)
+            while not _runs(there)["treadle_runs_total"]:  # noqa: ASYNC110 -- who counts tells nobody
+                await asyncio.sleep(0.01)
             assert {name: value for name, value in _runs(here).items() if value} == {"treadle_runs_queued_total": 1}
             assert {name: value for name, value in _runs(there).items() if value} == {"treadle_runs_total": 1}
 

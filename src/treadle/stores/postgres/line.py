@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.errors import StoreError
 from treadle.domain.identity import RunId
 from treadle.ports.line import Changed, Hearer
-from treadle.stores.postgres.connection import FAILURES, SQL
+from treadle.stores.postgres.connection import SQL
 from treadle.stores.postgres.database import Database
 from treadle.stores.postgres.driver import Connection, Row
 
@@ -62,7 +61,8 @@ class PostgresLine:
         await self._ask("tell", TALK, sent)
 
     async def places(self, run_ids: Sequence[RunId]) -> Sequence[Changed]:
-        return [Changed(row[0], row[1]) for row in await self._ask("places", list(run_ids))]
+        found = await self._database.rows("places", list(run_ids))  # not on the line: it may be down
+        return [Changed(row[0], row[1]) for row in found]
 
     async def close(self) -> None:
         if self._keeping is not None:
@@ -87,7 +87,7 @@ class PostgresLine:
         while True:
             try:
                 return await self._connect()
-            except (StoreError, *FAILURES) as error:
+            except Exception as error:  # whatever it is: who gives up here hears nothing for ever
                 if pause == FIRST_PAUSE:
                     logger.warning("other processes are not heard until the database is back: %s", error)
             await asyncio.sleep(pause)
@@ -99,10 +99,11 @@ class PostgresLine:
         self._connection = connection
         connection.add_termination_listener(self._lost)
         try:
-            await connection.add_listener(NEWS, self._heard_news)
-            await connection.add_listener(TALK, self._heard_talk)
+            async with self._asking:
+                await connection.add_listener(NEWS, self._heard_news)
+                await connection.add_listener(TALK, self._heard_talk)
         except BaseException:
-            self._drop()
+            self._lost(connection)
             raise
         self._halves.clear()
         if self._hearer is not None:
@@ -110,13 +111,14 @@ class PostgresLine:
 
     async def _ask(self, statement: str, *values: object) -> Sequence[Row]:
         async with self._asking:
-            if self._connection is None:
+            connection = self._connection
+            if connection is None:
                 return ()
             try:
-                return await self._connection.fetch(SQL[statement], *values, timeout=ANSWER_SECONDS)
-            except FAILURES as error:
+                return await connection.fetch(SQL[statement], *values, timeout=ANSWER_SECONDS)
+            except Exception as error:  # the driver has words of its own for a connection that is closed meanwhile
                 logger.debug("the line is down: %s", error)
-                self._drop()
+                self._lost(connection)
                 return ()
 
     def _lost(self, connection: Connection) -> None:

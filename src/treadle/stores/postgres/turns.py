@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from treadle.domain.errors import StoreError
-from treadle.stores.postgres.connection import FAILURES, SQL
+from treadle.stores.postgres.connection import SQL
 from treadle.stores.postgres.database import Database
 from treadle.stores.postgres.driver import Connection
 
@@ -31,8 +30,8 @@ class Turns:
                     await self._while_held(connection, work)
                 finally:
                     connection.terminate()
-            except (StoreError, *FAILURES) as error:
-                logger.warning("%s: somebody else may take the turn: %s", name, error)
+            except Exception as error:  # whatever it is: who gives up here takes no turn any more
+                logger.warning("%s: somebody else may take the turn: %s: %s", name, type(error).__name__, error)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _wait(self, connection: Connection, name: str) -> None:
