@@ -9,7 +9,8 @@ from treadle.domain.envelope import Event, Origin
 from treadle.domain.events import EventData, RunEnd, StepStart, Token
 from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics
-from treadle.engine.hub import LONGEST_PAUSE, Hub, Subscription
+from treadle.engine.hub import Hub
+from treadle.engine.subscription import LONGEST_PAUSE, Pace, Subscription
 from treadle.testing.time import CountingIds, FakeClock
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
@@ -30,10 +31,14 @@ async def taken(reader: Subscription) -> list[int]:
     return [each.sequence for each in events]
 
 
-def keep_busy(of: Hub) -> None:
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let it seem as if readers had been woken late for a while."""
-    for _ in range(200):
-        of.late(0.05)
+
+    def late(self: Pace, seconds: float) -> float:
+        del self, seconds
+        return LONGEST_PAUSE
+
+    monkeypatch.setattr(Pace, "late", late)
 
 
 def test_what_is_committed_is_shown_at_once_and_what_is_live_waits_for_more() -> None:
@@ -51,10 +56,13 @@ def test_what_is_committed_is_shown_at_once_and_what_is_live_waits_for_more() ->
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.02])
-def test_a_process_that_is_behind_wakes_patient_readers_less_often(patience: float) -> None:
+def test_a_process_that_is_behind_wakes_patient_readers_less_often(
+    patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy(monkeypatch)
+
     async def work() -> None:
         of = hub()
-        keep_busy(of)
         with of.subscribe(ORIGIN.run_id, patience=patience) as reader:
             waiting = asyncio.create_task(taken(reader))
             await asyncio.sleep(0)
@@ -66,10 +74,11 @@ def test_a_process_that_is_behind_wakes_patient_readers_less_often(patience: flo
     asyncio.run(work())
 
 
-def test_an_end_is_not_kept_back() -> None:
+def test_an_end_is_not_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy(monkeypatch)
+
     async def work() -> None:
         of = hub()
-        keep_busy(of)
         with of.subscribe(ORIGIN.run_id, patience=0.02) as reader:
             waiting = asyncio.create_task(taken(reader))
             await asyncio.sleep(0)
@@ -84,9 +93,11 @@ def test_an_end_is_not_kept_back() -> None:
 
 
 def test_a_process_that_has_caught_up_shows_everything_at_once_again() -> None:
-    of = hub()
-    keep_busy(of)
-    assert of.late(0.05) == LONGEST_PAUSE
+    pace = Pace()
+    assert pace.late(0.02) == 0.0, "once is no reason"
     for _ in range(200):
-        of.late(0.0)
-    assert of.late(0.0) == 0.0
+        pace.late(0.05)
+    assert pace.late(0.05) == LONGEST_PAUSE
+    for _ in range(200):
+        pace.late(0.0)
+    assert pace.late(0.0) == 0.0

@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, KeysView, Sequence
 from contextlib import contextmanager
-from time import monotonic
+from functools import partial
 from typing import Protocol
 
 from treadle.domain.envelope import Draft, Event, Origin, draft
 from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.identity import Instant, RunId
+from treadle.engine.subscription import BACKLOG, Pace, Subscription
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
@@ -21,14 +22,6 @@ End = tuple[Origin, RunEnd]
 Observer = Callable[[Origin, int, Sequence[Draft]], None]
 """Sees all that is committed, in the order of commits: whose, the sequence of the first, and the events. It must
 not block, and what it raises is its own loss."""
-
-BACKLOG = 10_000
-"""How many events a reader may be behind before it is cut off."""
-
-
-BUSY_SECONDS = 0.004
-"""A process whose readers are woken later than that, on the whole, has more to do than it can."""
-LATEST_SHARE, PAUSES, LONGEST_PAUSE = 0.05, 8.0, 0.1
 
 
 class Speech(Protocol):
@@ -61,103 +54,6 @@ class Others(Protocol):
         ...
 
 
-class Subscription:
-    """One reader's queue. It ends with the run, or with a `stream_reset` when the reader was too slow."""
-
-    def __init__(self, hub: "Hub", run_id: RunId, backlog: int, patience: float) -> None:
-        self.last = 0
-        """The last durable event that the reader has, or was offered; those before it that it lacks it reads."""
-        self._offered = 0
-        """The last durable event that it was offered, whatever it has read by itself."""
-        self.catching_up = True
-        """It still reads what was there before it came. What is committed meanwhile it is offered as well, once
-        and in its place: so it knows what was said before that."""
-        self._hub = hub
-        self._run_id = run_id
-        self._backlog = backlog
-        self._patience = patience
-        self._later: asyncio.TimerHandle | None = None
-        self._events: list[Event] = []
-        self._rung_at = 0.0
-        self._resting = False
-        self._waiting: asyncio.Future[None] | None = None
-        self._cut = False
-        self._error: StoreError | None = None
-
-    def __enter__(self) -> "Subscription":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._hub.forget(self._run_id, self)
-
-    def offer(self, event: Event, urgent: bool = True) -> None:
-        """What is not urgent, as nothing live is, waits a moment for more, where the reader is patient."""
-        if urgent:
-            if event.sequence <= self._offered:
-                return  # it was heard of from elsewhere before, or the other way round
-            self._offered = event.sequence
-            self.last = max(self.last, event.sequence)
-        if self._cut:
-            return
-        if len(self._events) >= self._backlog:
-            self._cut = True
-            self._events.clear()
-        else:
-            self._events.append(event)
-        if self._waiting is None:
-            return  # the reader is busy, and looks by itself
-        if not self._patience or (urgent and not self._resting) or isinstance(event.data, RunEnd):
-            self._ring()
-        elif self._later is None:
-            self._ring_in(self._patience)
-
-    def _ring(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._rung_at = monotonic()
-            self._waiting.set_result(None)
-
-    def _ring_in(self, seconds: float) -> None:
-        self._later = asyncio.get_running_loop().call_later(seconds, self._ring)
-
-    def fail(self, error: StoreError) -> None:
-        self._error = error
-        self._ring()
-
-    async def take(self) -> Sequence[Event] | None:
-        """All that has come, as soon as anything has; None, and nothing more, when the reader was cut off. Where
-        the process is behind with its work a patient reader waits for more: it is woken less often for the same."""
-        while not self._events:
-            if self._error is not None:
-                raise self._error
-            if self._cut:
-                return None
-            await self._wait()
-            if self._patience and (pause := self._hub.late(monotonic() - self._rung_at)):
-                await self._rest(pause)
-        events, self._events = self._events, []
-        return events
-
-    async def _wait(self) -> None:
-        self._waiting = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiting
-        finally:
-            self._waiting = None
-            if self._later is not None:
-                self._later.cancel()
-                self._later = None
-
-    async def _rest(self, seconds: float) -> None:
-        """Let more come; but an end is not kept from those who wait for it."""
-        if self._events and not isinstance(self._events[-1].data, RunEnd):
-            self._resting = True
-            self._ring_in(seconds)
-            try:
-                await self._wait()
-            finally:
-                self._resting = False
-
-
 class Hub:
     """Implements `ports.journal.Publisher` for the readers and workers of this process."""
 
@@ -168,8 +64,7 @@ class Hub:
         self._readers: dict[RunId, list[Subscription]] = {}
         self._ends: dict[RunId, list[asyncio.Future[End]]] = {}
         self._error: StoreError | None = None
-        self._late = 0.0
-        """How long readers have waited to be woken lately, in seconds."""
+        self._pace = Pace()
         self._unfinished: set[RunId] = set()
         """Runs that were submitted here and have not ended."""
         self._owners: dict[RunId, Callable[[], None]] = {}
@@ -340,15 +235,11 @@ class Hub:
 
     # ── What readers ask ──
 
-    def late(self, seconds: float) -> float:
-        """A reader was woken so much later than it was called; for how many seconds it should let things gather."""
-        self._late += LATEST_SHARE * (seconds - self._late)
-        return min(LONGEST_PAUSE, PAUSES * self._late) if self._late > BUSY_SECONDS else 0.0
-
     def subscribe(self, run_id: RunId, backlog: int = BACKLOG, patience: float = 0.0) -> Subscription:
-        """With patience, in seconds, live events are gathered for so long; durable ones never wait."""
+        """With patience, in seconds, live events are gathered for so long; durable ones wait only
+        where the process is behind."""
         self.refuse_if_lost()
-        reader = Subscription(self, run_id, backlog, patience)
+        reader = Subscription(partial(self.forget, run_id), self._pace, backlog, patience)
         self._readers.setdefault(run_id, []).append(reader)
         if self.others is not None:
             self.others.watch(run_id)

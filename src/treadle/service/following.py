@@ -9,7 +9,8 @@ from treadle.core.fold import SILENT_TEXTS
 from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd, StreamReset, Token
 from treadle.domain.identity import RunId
-from treadle.engine.hub import BACKLOG, Hub, reset
+from treadle.engine.hub import Hub, reset
+from treadle.engine.subscription import BACKLOG
 from treadle.ports.journal import Journal, RunRecord, Runs
 from treadle.service.interface import Watching
 from treadle.service.reading import PAGE

@@ -23,7 +23,8 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.engine.hub import BACKLOG, End, Hub
+from treadle.engine.hub import End, Hub
+from treadle.engine.subscription import BACKLOG
 from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
