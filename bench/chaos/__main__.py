@@ -1,0 +1,174 @@
+"""`python -m bench.chaos`: workers and servers on one PostgreSQL, killed with -9 every two seconds under load; one
+worker is stopped past its lease, and the database restarted twice, once by a crash. Says what was found and whether
+the bar is met, and ends with 1 where it is not."""
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from bench.chaos import checks, model
+from bench.chaos.clients import Clients, clients
+from bench.chaos.cluster import Cluster, Restart, cluster, postgres
+
+STOP_SECONDS = 15.0
+SAY_SECONDS = 5.0
+COME_UP_SECONDS = 2.0
+"""For the feed to show the last events, when all runs have ended."""
+EVERY_KEY_AGAIN = 10
+"""Of so many runs one is asked for again with its key."""
+
+
+def say(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
+
+
+class Chaos:
+    """One sitting: the load, and what befalls the processes meanwhile."""
+
+    def __init__(self, options: argparse.Namespace, members: Cluster, asked: Clients, restart: Restart) -> None:
+        self._options = options
+        self._members = members
+        self._clients = asked
+        self._restart = restart
+        self._chance = random.Random(options.seed)
+        self._ended = 0
+        self._waiting: list[tuple[float, asyncio.Event]] = []
+        """What is to happen when so many runs have ended."""
+        self.troubles: list[str] = []
+        """Those that were over before the runs were."""
+
+    async def run(self) -> bool:
+        """Whether all runs have ended in time, as their readers have seen."""
+        troubles = asyncio.gather(
+            self._when(0.2, "PostgreSQL restarted", lambda: self._restart("fast")),
+            self._when(0.4, "a worker stopped", lambda: self._members.stop_one(self._chance, STOP_SECONDS)),
+            self._when(0.7, "PostgreSQL crashed", lambda: self._restart("immediate")),
+        )
+        beside = [
+            asyncio.create_task(work)
+            for work in (
+                self._clients.approve_forever(),
+                self._clients.read_all_forever(),
+                self._kill_forever(),
+                self._say_forever(),
+            )
+        ]
+        try:
+            async with asyncio.timeout(self._options.patience):
+                await self._load()
+                await troubles
+        except TimeoutError:
+            return False
+        else:
+            beside[2].cancel()
+            await asyncio.sleep(COME_UP_SECONDS)
+            return True
+        finally:
+            for task in (troubles, *beside):
+                task.cancel()
+            await asyncio.wait(beside)
+
+    async def _load(self) -> None:
+        chance, waiting = random.Random(self._options.seed), iter(range(self._options.runs))
+
+        async def one_after_another() -> None:
+            for number in waiting:
+                asked = model.message(number, self._options.steps, chance)
+                await self._clients.ask_and_follow(f"key-{number}", asked, number % EVERY_KEY_AGAIN == 0)
+                self._ended += 1
+                for many, event in self._waiting:
+                    if self._ended >= many:
+                        event.set()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._options.at_once):
+                group.create_task(one_after_another())
+
+    async def _when(self, share: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do this when so many of the runs have ended."""
+        come = asyncio.Event()
+        self._waiting.append((share * self._options.runs, come))
+        await come.wait()
+        say(f"{name}: now")
+        began = time.monotonic()
+        await work()
+        self.troubles.append(name)
+        say(f"{name}: done, {time.monotonic() - began:.1f} s")
+
+    async def _kill_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.kill_every)
+            self._members.kill_one(self._chance)
+
+    async def _say_forever(self) -> None:
+        while True:
+            await asyncio.sleep(SAY_SECONDS)
+            acknowledged, kills = len(self._clients.acknowledged), len(self._members.kills)
+            say(f"{acknowledged} runs acknowledged, {self._ended} ended; {kills} processes killed")
+
+
+async def sitting(options: argparse.Namespace, folder: Path, url: str, restart: Restart) -> checks.Verdict:
+    async with model.endpoint(options.pace / 1000) as model_url:
+        environment = model.install(folder, model_url)
+        async with cluster(url, environment, folder) as members:
+            await members.start(options.workers, options.servers, options.concurrency)
+            say(f"{options.workers} workers and {options.servers} servers are up, on {url}")
+            async with clients(members.doors, members.token) as asked:
+                chaos, began = Chaos(options, members, asked, restart), time.monotonic()
+                in_time = await chaos.run()
+                seconds = time.monotonic() - began
+                verdict = checks.judge(await checks.gather(members, asked, folder))
+    verdict.note("seconds", f"{seconds:.0f}")
+    verdict.none("out of time", [] if in_time else [f"{options.patience:.0f} s were not enough"])
+    verdict.at_least("troubles beside kills", len(chaos.troubles), 3)
+    verdict.note("processes killed", len(members.kills))
+    verdict.none("two runs under one key", asked.doubled)
+    verdict.none("answers nobody expects", [f"{what}: {times} times" for what, times in asked.refusals.items()])
+    verdict.note("processes that ended by themselves", sum(len(each.by_itself) for each in members.members))
+    for said in [said for each in members.members for said in each.by_itself]:
+        say(said)
+    return verdict
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
+    for name, value, told in (
+        ("runs", 300, "runs to be asked for"),
+        ("steps", 10, "steps of each"),
+        ("at-once", 60, "runs that are asked for and followed at a time"),
+        ("workers", 3, "processes that work"),
+        ("servers", 2, "processes that serve"),
+        ("concurrency", 40, "runs that a worker works on at once"),
+        ("kill-every", 2.0, "seconds between two kills"),
+        ("pace", 200.0, "milliseconds that the model takes to answer"),
+        ("patience", 900.0, "seconds after which what has not ended is stuck"),
+        ("seed", 1, "of chance"),
+    ):
+        parser.add_argument(f"--{name}", type=type(value), default=value, help=f"{told} ({value})")
+    parser.add_argument("--keep", action="store_true", help="leave the logs of all processes behind")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="chaos"))
+    try:
+        with postgres() as (url, restart):
+            verdict = asyncio.run(sitting(options, folder, url, restart))
+    finally:
+        if options.keep:
+            say(f"the logs are in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    for what, value, held in verdict.rows:
+        print(f"{what:44}{value:>20}{'' if held else '   <- NOT met'}")
+    for fault in verdict.faults:
+        print(fault)
+    print("the bar is met" if verdict.met else "the bar is NOT met")
+    return 0 if verdict.met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""What is looked at in the end: the whole journal, the effects outside, and what clients were shown."""
+
+import json
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.chaos.clients import Clients, Seen
+from bench.chaos.cluster import Blow, Cluster
+from bench.chaos.model import EFFECTS, lines_in
+
+MOST_TAKEOVER_SECONDS = 15.0
+ALL_RUNS = "SELECT run_id, parent_run_id, status, outcome, worker, lease_until, wake_at, waiting_for FROM runs"
+ALL_EVENTS = """
+SELECT r.run_id, e.sequence, e.timestamp, e.type, e.data FROM events AS e JOIN runs AS r ON r.id = e.run
+ORDER BY r.id, e.sequence
+"""
+SHOWN = 5
+"""Of each kind of fault."""
+
+
+class Happened(NamedTuple):
+    """One event of the journal."""
+
+    run_id: str
+    sequence: int
+    at: float
+    type: str
+    data: Any
+
+
+@dataclass(slots=True)
+class Found:
+    """All that there is to look at."""
+
+    runs: dict[str, Any]
+    events: dict[str, list[Happened]]
+    lines: Counter[tuple[str, str]]
+    blows: Sequence[Blow]
+    acknowledged: dict[str, str]
+    seen: dict[str, Seen]
+    of_feed: dict[str, Seen]
+
+    def of_type(self, kind: str) -> Iterable[Happened]:
+        return (event for events in self.events.values() for event in events if event.type == kind)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The table of what was found; every fault is named."""
+
+    rows: list[tuple[str, str, bool]] = field(default_factory=list[tuple[str, str, bool]])
+    faults: list[str] = field(default_factory=list[str])
+
+    @property
+    def met(self) -> bool:
+        return all(row[2] for row in self.rows)
+
+    def note(self, what: str, value: object) -> None:
+        """Something to know, that nothing depends on."""
+        self.rows.append((what, str(value), True))
+
+    def none(self, what: str, faults: Sequence[str]) -> None:
+        """There must be none of these."""
+        self.rows.append((what, str(len(faults)), not faults))
+        self.faults += [f"{what}: {fault}" for fault in faults[:SHOWN]]
+
+    def at_most(self, what: str, value: float, bar: float) -> None:
+        self.rows.append((what, f"{value:.1f} (bar: {bar:.0f})", value <= bar))
+
+    def at_least(self, what: str, value: int, bar: int) -> None:
+        self.rows.append((what, f"{value} (bar: {bar})", value >= bar))
+
+
+async def gather(cluster: Cluster, clients: Clients, folder: Path) -> Found:
+    await cluster.looked()
+    runs = {row["run_id"]: row for row in await cluster.ask(ALL_RUNS)}
+    events: defaultdict[str, list[Happened]] = defaultdict(list)
+    for run_id, sequence, at, kind, data in await cluster.ask(ALL_EVENTS):
+        events[run_id].append(Happened(run_id, sequence, at, kind, json.loads(data)))
+    told = (clients.acknowledged, clients.seen, clients.of_feed)
+    return Found(runs, dict(events), Counter(lines_in(folder)), cluster.blows, *told)
+
+
+def judge(found: Found) -> Verdict:
+    verdict = Verdict()
+    verdict.note("runs acknowledged", len(found.acknowledged))
+    verdict.note("runs in the database, with children", len(found.runs))
+    _runs(found, verdict)
+    _effects(found, verdict)
+    _readers(found, verdict)
+    _takeovers(found, verdict)
+    return verdict
+
+
+def _runs(found: Found, verdict: Verdict) -> None:
+    lost = [f"{run_id} (key {key})" for key, run_id in found.acknowledged.items() if run_id not in found.runs]
+    verdict.none("acknowledged and lost", lost)
+    roots = [run_id for run_id, row in found.runs.items() if row["parent_run_id"] is None]
+    verdict.none("runs that nobody was told of", sorted(set(roots) - set(found.acknowledged.values())))
+    unfinished = [str(dict(row)) for row in found.runs.values() if row["outcome"] is None]
+    verdict.none("not ended", unfinished)
+    others = [
+        f"{run_id}: {row['outcome']}"
+        for run_id, row in found.runs.items()
+        if row["outcome"] not in (None, "completed")
+    ]
+    verdict.none("ended otherwise than completed", others)
+    verdict.none("quarantined", [event.run_id for event in found.of_type("run_quarantined")])
+    gaps = [
+        run_id
+        for run_id, events in found.events.items()
+        if [event.sequence for event in events] != list(range(1, len(events) + 1))
+    ]
+    verdict.none("journals with a gap", gaps)
+    decided = Counter(event.data["approval_id"] for event in found.of_type("approval_decided"))
+    verdict.note("approvals decided", len(decided))
+    verdict.none("approvals decided twice", [approval for approval, times in decided.items() if times > 1])
+
+
+def _effects(found: Found, verdict: Verdict) -> None:
+    verdict.note("effects", found.lines.total())
+    verdict.none("effects twice", [f"{run} {call}" for (run, call), times in found.lines.items() if times > 1])
+    said = [
+        event
+        for event in found.of_type("tool_call_end")
+        if event.data["name"] in EFFECTS and not found.lines[event.run_id, event.data["call_id"]]
+    ]
+    verdict.none("results without their effect", [f"{event.run_id} {event.data['call_id']}" for event in said])
+    errors = list(found.of_type("tool_call_error"))
+    unknown = [event for event in errors if event.data["kind"] == "interrupted"]
+    verdict.note("outcome unknown", len(unknown))
+    verdict.none("outcome unknown without a blow", [_named(each) for each in unknown if not _struck(each, found)])
+    known = [_named(event) for event in errors if event.data["kind"] != "interrupted"]
+    verdict.none("calls that failed otherwise", known)
+
+
+def _named(event: Happened) -> str:
+    return f"{event.run_id} {event.data['call_id']} ({event.data['kind']}): {event.data['content'][:80]}"
+
+
+def _struck(error: Happened, found: Found) -> bool:
+    """Whether the run was in the hands of a process that was killed or stopped after the call had begun."""
+    began = max(
+        event.at
+        for event in found.events[error.run_id]
+        if event.type == "tool_call_start" and event.data["call_id"] == error.data["call_id"]
+    )
+    return any(error.run_id in blow.held and began <= blow.at <= error.at for blow in found.blows)
+
+
+def _readers(found: Found, verdict: Verdict) -> None:
+    verdict.note("connections of readers", sum(seen.connections for seen in found.seen.values()))
+    faults = [fault for seen in found.seen.values() for fault in seen.faults]
+    verdict.none("readers: gaps and events twice", faults)
+    short = [
+        f"{run_id}: {seen.last} of {len(found.events.get(run_id, ()))}"
+        for run_id, seen in found.seen.items()
+        if seen.last != len(found.events.get(run_id, ()))
+    ]
+    verdict.none("readers that have not all", short)
+    verdict.none("the feed: gaps and events twice", [f for seen in found.of_feed.values() for f in seen.faults])
+    missing = [
+        run_id for run_id, events in found.events.items() if found.of_feed.get(run_id, Seen()).last != len(events)
+    ]
+    verdict.none("the feed: runs of which it has not all", missing)
+
+
+def _takeovers(found: Found, verdict: Verdict) -> None:
+    """From each blow to the moment when somebody else had the run."""
+    taken = {(event.run_id, event.data["epoch"]): event.at for event in found.of_type("run_recovered")}
+    held = {(run_id, epoch): blow.at for blow in found.blows for run_id, epoch in blow.held.items()}
+    seconds, never = list[float](), list[str]()
+    for blow in found.blows:
+        for run_id, epoch in blow.held.items():
+            # Who took it over and was killed before it could say so had it then, in any case.
+            at = taken.get((run_id, epoch + 1), held.get((run_id, epoch + 1)))
+            if at is None:
+                never.append(f"{run_id}, of {blow.name}, epoch {epoch}")
+            else:
+                seconds.append(at - blow.at)
+    verdict.note("runs in the hands of whoever was struck", len(held))
+    verdict.none("of these, never taken over", never)
+    unexplained = [f"{run_id}, epoch {epoch}" for run_id, epoch in taken if (run_id, epoch - 1) not in held]
+    verdict.none("taken over without a blow", unexplained)
+    if seconds:
+        verdict.note("takeover, median seconds", f"{statistics.median(seconds):.1f}")
+        verdict.at_most("takeover, longest seconds", max(seconds), MOST_TAKEOVER_SECONDS)

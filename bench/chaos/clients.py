@@ -1,0 +1,150 @@
+"""Those who ask for runs, follow them and answer what they ask, over HTTP. What breaks is tried at another door."""
+
+import asyncio
+import itertools
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
+PAUSE = 0.1
+SILENCE_SECONDS = 40.0
+"""A stream that has not even sent a heartbeat for so long is given up."""
+ANSWER_SECONDS = 30.0
+LOOK_SECONDS = 0.3
+"""Between two looks at what waits for an approval."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a reader of one run was shown."""
+
+    last: int = 0
+    faults: list[str] = field(default_factory=list[str])
+    outcome: str | None = None
+    connections: int = 0
+
+    def show(self, event: Any) -> None:
+        sequence = event["sequence"]
+        if sequence != self.last + 1:
+            self.faults.append(f"{event['run_id']}: event {sequence} came after {self.last}")
+        self.last = max(self.last, sequence)
+        if event["type"] == "run_end":
+            self.outcome = event["data"]["outcome"]
+
+
+class Clients:
+    """All of them, with what they were told."""
+
+    def __init__(self, doors: Sequence[str], http: aiohttp.ClientSession) -> None:
+        self._doors = itertools.cycle(doors)
+        self._http = http
+        self.acknowledged: dict[str, str] = {}
+        """The run of each key."""
+        self.doubled: list[str] = []
+        """Keys under which two runs were acknowledged."""
+        self.seen: dict[str, Seen] = {}
+        self.of_feed: dict[str, Seen] = {}
+        """What the reader of all runs was shown of each."""
+        self.refusals: Counter[str] = Counter()
+        """Answers that are none of those that a client has to expect."""
+
+    async def ask_and_follow(self, key: str, message: str, again: bool) -> None:
+        """Ask for a run until that is acknowledged, and read it to its end; `again`: then ask with its key again."""
+        run_id = self.acknowledged[key] = await self._submit(key, message)
+        await self._follow(run_id, self.seen.setdefault(run_id, Seen()))
+        if again and await self._submit(key, message) != run_id:
+            self.doubled.append(key)
+
+    async def approve_forever(self) -> None:
+        """Agree to whatever waits for it."""
+        while True:
+            reply = await self._ask("GET", "/v1/approvals", (200,))
+            for waiting in reply["items"]:
+                await self._ask(
+                    "POST", f"/v1/approvals/{waiting['approval_id']}", (200, 404, 409), {"decision": "approve"}
+                )
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def read_all_forever(self) -> None:
+        """Follow all runs at once, from the first event on."""
+        cursor = "0"
+        while True:
+            try:
+                async for identity, event in self._events("/v1/events", cursor):
+                    cursor = identity
+                    self.of_feed.setdefault(event["run_id"], Seen()).show(event)
+            except BROKEN:
+                pass
+            await asyncio.sleep(PAUSE)
+
+    async def _submit(self, key: str, message: str) -> str:
+        told = await self._ask("POST", "/v1/agents/worker/runs", (202,), {"message": message}, key)
+        return told["run_id"]
+
+    async def _follow(self, run_id: str, seen: Seen) -> None:
+        while seen.outcome is None:
+            seen.connections += 1
+            try:
+                async for _, event in self._events(f"/v1/runs/{run_id}/events", str(seen.last)):
+                    seen.show(event)
+            except BROKEN:
+                pass
+            if seen.outcome is None:
+                await asyncio.sleep(PAUSE)
+
+    async def _events(self, path: str, after: str) -> AsyncGenerator[tuple[str, Any], None]:
+        """The durable events of a stream, with their ids, until it breaks."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=SILENCE_SECONDS)
+        url, headers = next(self._doors) + path, {"Last-Event-ID": after}
+        async with self._http.get(url, headers=headers, timeout=timeout) as response:
+            if response.status != 200:
+                self._refused("GET", path, response.status, (503,))
+                return
+            identity: str | None = None
+            async for line in response.content:
+                if line.startswith(b"id: "):
+                    identity = line[4:].strip().decode()
+                elif line.startswith(b"data: "):
+                    event = json.loads(line[6:])
+                    if event["type"] == "stream_reset":
+                        self.refusals[f"stream_reset: {event['data']}"] += 1
+                    elif identity is not None:
+                        yield identity, event
+                    identity = None
+
+    async def _ask(
+        self, method: str, path: str, accepted: Sequence[int], body: Any = None, key: str | None = None
+    ) -> Any:
+        """Ask one server after the other, until one answers."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        while True:
+            url = next(self._doors) + path
+            try:
+                async with self._http.request(method, url, json=body, headers=headers) as response:
+                    if response.status in accepted:
+                        return json.loads(await response.read())
+                    self._refused(method, path, response.status, (503,))
+            except BROKEN:
+                pass
+            await asyncio.sleep(PAUSE)
+
+    def _refused(self, method: str, path: str, status: int, expected: Sequence[int]) -> None:
+        """A server whose database is away says so with 503; nobody is to see anything else."""
+        if status not in expected:
+            self.refusals[f"{status} to {method} {path}"] += 1
+
+
+@asynccontextmanager
+async def clients(doors: Sequence[str], token: str) -> AsyncGenerator[Clients, None]:
+    connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=ANSWER_SECONDS, sock_connect=5)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(
+        headers=headers, connector=connector, timeout=timeout, read_bufsize=2**22
+    ) as http:
+        yield Clients(doors, http)

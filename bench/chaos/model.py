@@ -1,0 +1,176 @@
+"""What the runs do: a model that answers the same whenever it is asked the same, and the tools that it calls.
+
+What is asked of a run stands in its message, a word for each step: `effect` and `pay` leave a line behind and must
+not be done twice, `pay` waits for an approval; `look` only reads; `both` is two calls at once; `spawn` leaves work
+to a child."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from aiohttp import web
+
+LINES = "CHAOS_LINES"
+"""Names the file that effects are appended to."""
+EFFECTS = ("effect", "pay")
+PLUGIN = f"""
+import asyncio, os
+import treadle
+
+
+def _append(context):
+    line = f"{{context.run_id}} {{context.call_id}}\\n".encode()
+    file = os.open(os.environ["{LINES}"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(file, line)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+async def _leave_a_line(context):
+    await asyncio.sleep(0.03)
+    await asyncio.to_thread(_append, context)
+    await asyncio.sleep(0.03)
+
+
+@treadle.tool(effect="external", repeatable=False)
+async def effect(n: int, context: treadle.ToolContext) -> str:
+    "Leave a line behind."
+    await _leave_a_line(context)
+    return f"line {{n}} is there"
+
+
+@treadle.tool(effect="external", repeatable=False)
+async def pay(n: int, context: treadle.ToolContext) -> str:
+    "Leave a line behind that somebody must agree to."
+    await _leave_a_line(context)
+    return f"payment {{n}} is made"
+
+
+@treadle.tool(effect="read", repeatable=True)
+async def look(n: int) -> str:
+    "Look at something."
+    await asyncio.sleep(0.02)
+    return f"sight {{n}}"
+"""
+AGENT = """
+name: worker
+model: fake/m
+persona: You do as you are told.
+tools: [effect, pay, look, agent_spawn]
+limits: {max_steps: 100}
+memory: {recall: 0, remember: false}
+approvals: {default: auto, via: api, rules: [{tool: pay, do: ask}]}
+"""
+PART = "do: effect look effect"
+"""What a child is asked."""
+_ASKED = re.compile(r"do: ([a-z ]+)")
+
+
+def install(folder: Path, model_url: str) -> dict[str, str]:
+    """A home with the agent, and a package with the tools; the variables that a process needs to find them."""
+    home, metadata = folder / "home", folder / "package" / "chaos_tools-1.0.dist-info"
+    (home / "agents" / "worker").mkdir(parents=True)
+    metadata.mkdir(parents=True)
+    (home / "agents" / "worker" / "config.yaml").write_text(AGENT)
+    provider = f"{{base_url: '{model_url}', api_mode: chat_completions, api_key: x}}"
+    (home / "config.yaml").write_text(f"providers: {{fake: {provider}}}\n")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: chaos-tools\nVersion: 1.0\n")
+    named = "".join(f"{name} = chaos_plugin:{name}\n" for name in ("effect", "pay", "look"))
+    (metadata / "entry_points.txt").write_text(f"[treadle.tools]\n{named}")
+    (folder / "package" / "chaos_plugin.py").write_text(PLUGIN)
+    return {"TREADLE_HOME": str(home), "PYTHONPATH": str(folder / "package"), LINES: str(folder / "lines.txt")}
+
+
+def message(number: int, steps: int, chance: Random) -> str:
+    """What the run of that number is asked: now and then with an approval, or with work for a child."""
+    words: list[str] = chance.choices(("effect", "look", "both"), (4, 4, 2), k=steps)
+    for word, every in (("pay", 6), ("spawn", 7)):
+        if number % every == 0:
+            words[chance.randrange(steps)] = word
+    return f"run {number}, do: {' '.join(words)}"
+
+
+def lines_in(folder: Path) -> list[tuple[str, str]]:
+    """The effects that there were: of which run, and of which call."""
+    file = folder / "lines.txt"
+    found = file.read_text().splitlines() if file.exists() else []
+    return [(run_id, call_id) for run_id, call_id in map(str.split, found)]
+
+
+# ── The endpoint ───────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def endpoint(pace: float) -> AsyncGenerator[str, None]:
+    """The model's URL; an answer takes so many seconds."""
+
+    async def complete(request: web.Request) -> web.StreamResponse:
+        pieces = answer(await request.json())
+        await asyncio.sleep(pace)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        with suppress(ConnectionError):  # whoever has asked was killed meanwhile
+            await response.prepare(request)
+            for piece in pieces:
+                await response.write(piece)
+        return response
+
+    app = web.Application(client_max_size=2**24)
+    app.router.add_post("/v1/chat/completions", complete)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
+
+
+def answer(asked: Any) -> list[bytes]:
+    """What the model says to this conversation: the next step, or that there is none."""
+    messages = asked["messages"]
+    said = next(str(each["content"]) for each in messages if each["role"] == "user")
+    found = _ASKED.search(said)
+    turn = sum("tool_calls" in each for each in messages)
+    words = found[1].split() if found else []
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}, {"content": "On "}]
+    if turn == len(words):
+        return _stream([*deltas, {"content": "to the next."}], "stop")
+    return _stream([*deltas, {"content": "it."}, {"tool_calls": _calls(words[turn], turn)}], "tool_calls")
+
+
+def _calls(word: str, turn: int) -> list[dict[str, Any]]:
+    names = ("look", "effect") if word == "both" else ("agent_spawn" if word == "spawn" else word,)
+    return [
+        {
+            "index": index,
+            "id": f"call_{turn}_{index}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(_arguments(name, turn))},
+        }
+        for index, name in enumerate(names)
+    ]
+
+
+def _arguments(name: str, turn: int) -> dict[str, Any]:
+    return {"message": PART} if name == "agent_spawn" else {"n": turn}
+
+
+def _stream(deltas: list[dict[str, Any]], finish: str) -> list[bytes]:
+    usage = {"prompt_tokens": 50, "completion_tokens": 10, "total_tokens": 60}
+    chunks = [_chunk(delta, None) for delta in deltas]
+    return [*chunks, _chunk({}, finish), _data({"id": "c", "choices": [], "usage": usage}), b"data: [DONE]\n\n"]
+
+
+def _chunk(delta: dict[str, Any], reason: str | None) -> bytes:
+    return _data({"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+
+
+def _data(value: Any) -> bytes:
+    return f"data: {json.dumps(value)}\n\n".encode()
