@@ -45,11 +45,14 @@ class Chaos:
 
     async def run(self) -> bool:
         """Whether all runs have ended in time, as their readers have seen."""
-        troubles = asyncio.gather(
-            self._when(0.2, "PostgreSQL restarted", lambda: self._restart("fast")),
-            self._when(0.4, "a worker stopped", lambda: self._members.stop_one(self._chance, STOP_SECONDS)),
-            self._when(0.7, "PostgreSQL crashed", lambda: self._restart("immediate")),
-        )
+        troubles = [
+            asyncio.create_task(self._when(share, name, work))
+            for share, name, work in (
+                (0.2, "PostgreSQL restarted", lambda: self._restart("fast")),
+                (0.4, "a worker stopped", lambda: self._members.stop_one(self._chance, STOP_SECONDS)),
+                (0.7, "PostgreSQL crashed", lambda: self._restart("immediate")),
+            )
+        ]
         beside = [
             asyncio.create_task(work)
             for work in (
@@ -62,7 +65,7 @@ class Chaos:
         try:
             async with asyncio.timeout(self._options.patience):
                 await self._load()
-                await troubles
+                await asyncio.gather(*troubles)
         except TimeoutError:
             return False
         else:
@@ -70,9 +73,9 @@ class Chaos:
             await asyncio.sleep(COME_UP_SECONDS)
             return True
         finally:
-            for task in (troubles, *beside):
+            for task in (*troubles, *beside):
                 task.cancel()
-            await asyncio.wait(beside)
+            await asyncio.wait((*troubles, *beside))
 
     async def _load(self) -> None:
         chance, waiting = random.Random(self._options.seed), iter(range(self._options.runs))

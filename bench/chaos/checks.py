@@ -154,6 +154,9 @@ def _struck(error: Happened, found: Found) -> bool:
 
 def _readers(found: Found, verdict: Verdict) -> None:
     verdict.note("connections of readers", sum(seen.connections for seen in found.seen.values()))
+    late = [seen.late for seen in found.seen.values() if seen.outcome is not None] or [0.0]
+    verdict.note("readers: seconds to see the end, median", f"{statistics.median(late):.2f}")
+    verdict.note("readers: seconds to see the end, longest", f"{max(late):.1f}")
     faults = [fault for seen in found.seen.values() for fault in seen.faults]
     verdict.none("readers: gaps and events twice", faults)
     short = [

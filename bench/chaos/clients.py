@@ -3,16 +3,19 @@
 import asyncio
 import itertools
 import json
+import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import aiohttp
 
 BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
-PAUSE = 0.1
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+"""Before something is tried again that has not worked."""
 SILENCE_SECONDS = 40.0
 """A stream that has not even sent a heartbeat for so long is given up."""
 ANSWER_SECONDS = 30.0
@@ -28,6 +31,8 @@ class Seen:
     faults: list[str] = field(default_factory=list[str])
     outcome: str | None = None
     connections: int = 0
+    late: float = 0.0
+    """Seconds from the end of the run to the moment when the reader was shown it."""
 
     def show(self, event: Any) -> None:
         sequence = event["sequence"]
@@ -36,6 +41,7 @@ class Seen:
         self.last = max(self.last, sequence)
         if event["type"] == "run_end":
             self.outcome = event["data"]["outcome"]
+            self.late = time.time() - datetime.fromisoformat(event["timestamp"]).timestamp()
 
 
 class Clients:
@@ -55,7 +61,7 @@ class Clients:
         """Answers that are none of those that a client has to expect."""
 
     async def ask_and_follow(self, key: str, message: str, again: bool) -> None:
-        """Ask for a run until that is acknowledged, and read it to its end; `again`: then ask with its key again."""
+        """Ask for a run until that is acknowledged, and read it to its end; `again`: then ask once more."""
         run_id = self.acknowledged[key] = await self._submit(key, message)
         await self._follow(run_id, self.seen.setdefault(run_id, Seen()))
         if again and await self._submit(key, message) != run_id:
@@ -73,30 +79,32 @@ class Clients:
 
     async def read_all_forever(self) -> None:
         """Follow all runs at once, from the first event on."""
-        cursor = "0"
+        cursor, pauses = "0", _pauses()
         while True:
             try:
                 async for identity, event in self._events("/v1/events", cursor):
-                    cursor = identity
+                    cursor, pauses = identity, _pauses()
                     self.of_feed.setdefault(event["run_id"], Seen()).show(event)
             except BROKEN:
                 pass
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(next(pauses))
 
     async def _submit(self, key: str, message: str) -> str:
         told = await self._ask("POST", "/v1/agents/worker/runs", (202,), {"message": message}, key)
         return told["run_id"]
 
     async def _follow(self, run_id: str, seen: Seen) -> None:
+        pauses = _pauses()
         while seen.outcome is None:
             seen.connections += 1
             try:
                 async for _, event in self._events(f"/v1/runs/{run_id}/events", str(seen.last)):
+                    pauses = _pauses()
                     seen.show(event)
             except BROKEN:
                 pass
             if seen.outcome is None:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(next(pauses))
 
     async def _events(self, path: str, after: str) -> AsyncGenerator[tuple[str, Any], None]:
         """The durable events of a stream, with their ids, until it breaks."""
@@ -122,7 +130,7 @@ class Clients:
         self, method: str, path: str, accepted: Sequence[int], body: Any = None, key: str | None = None
     ) -> Any:
         """Ask one server after the other, until one answers."""
-        headers = {} if key is None else {"Idempotency-Key": key}
+        headers, pauses = {} if key is None else {"Idempotency-Key": key}, _pauses()
         while True:
             url = next(self._doors) + path
             try:
@@ -132,12 +140,17 @@ class Clients:
                     self._refused(method, path, response.status, (503,))
             except BROKEN:
                 pass
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(next(pauses))
 
     def _refused(self, method: str, path: str, status: int, expected: Sequence[int]) -> None:
         """A server whose database is away says so with 503; nobody is to see anything else."""
         if status not in expected:
             self.refusals[f"{status} to {method} {path}"] += 1
+
+
+def _pauses() -> Iterator[float]:
+    """Longer and longer, up to a point."""
+    return (min(FIRST_PAUSE * 2**times, LONGEST_PAUSE) for times in itertools.count())
 
 
 @asynccontextmanager

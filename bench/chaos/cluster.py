@@ -112,7 +112,9 @@ class Cluster:
         self.servers: list[Member] = []
         self.blows: list[Blow] = []
         self.kills: list[tuple[float, str]] = []
-        self._environment = {**environment, "TREADLE_DATABASE_URL": url}
+        # Processes that are started again and again compile nothing that was compiled before.
+        cache = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+        self._environment = {**environment, **cache, "TREADLE_DATABASE_URL": url}
         self._folder = folder
         self._treadle = treadle
         self._looking: set[asyncio.Task[None]] = set()
