@@ -69,10 +69,14 @@ class Verdict:
         self.faults += [f"{what}: {fault}" for fault in faults[:SHOWN]]
 
     def at_most(self, what: str, value: float, bar: float) -> None:
-        self.rows.append((what, f"{value:.1f} (bar: {bar:.0f})", value <= bar))
+        self._compared(what, f"{value:.1f} (bar: {bar:.0f})", value <= bar)
 
     def at_least(self, what: str, value: int, bar: int) -> None:
-        self.rows.append((what, f"{value} (bar: {bar})", value >= bar))
+        self._compared(what, f"{value} (bar: {bar})", value >= bar)
+
+    def _compared(self, what: str, value: str, held: bool) -> None:
+        self.rows.append((what, value, held))
+        self.faults += [] if held else [f"{what}: {value}"]
 
 
 async def gather(cluster: Cluster, clients: Clients, folder: Path) -> Found:
@@ -144,12 +148,14 @@ def _named(event: Happened) -> str:
 
 def _struck(error: Happened, found: Found) -> bool:
     """Whether the run was in the hands of a process that was killed or stopped after the call had begun."""
-    began = max(
+    began = [
         event.at
         for event in found.events[error.run_id]
         if event.type == "tool_call_start" and event.data["call_id"] == error.data["call_id"]
+    ]
+    return bool(began) and any(
+        error.run_id in blow.held and began[-1] <= blow.at <= error.at for blow in found.blows
     )
-    return any(error.run_id in blow.held and began <= blow.at <= error.at for blow in found.blows)
 
 
 def _readers(found: Found, verdict: Verdict) -> None:

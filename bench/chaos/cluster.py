@@ -112,9 +112,8 @@ class Cluster:
         self.servers: list[Member] = []
         self.blows: list[Blow] = []
         self.kills: list[tuple[float, str]] = []
-        # Processes that are started again and again compile nothing that was compiled before.
-        cache = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
-        self._environment = {**environment, **cache, "TREADLE_DATABASE_URL": url}
+        compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # who is started again need not compile again
+        self._environment = {**environment, **compiled, "TREADLE_DATABASE_URL": url}
         self._folder = folder
         self._treadle = treadle
         self._looking: set[asyncio.Task[None]] = set()
@@ -152,15 +151,16 @@ class Cluster:
         if self._looking:
             await asyncio.wait(self._looking)
 
-    def kill_one(self, chance: Random) -> str:
-        """Kill a process, whichever it is; its name."""
-        member = chance.choice([member for member in self.members if not member.stopped])
+    def kill_one(self, chance: Random) -> None:
+        """Kill a process, whichever it is."""
+        self.kill(chance.choice([member for member in self.members if not member.stopped]))
+
+    def kill(self, member: Member) -> None:
         pid = member.kill()
         if pid is not None:
             self.kills.append((time.time(), member.name))
             if member in self.workers:
                 self._strike(member.name, pid)
-        return member.name
 
     async def stop_one(self, chance: Random, seconds: float) -> None:
         """Stop a worker for so long, and let it go on: it does not know what has happened meanwhile."""

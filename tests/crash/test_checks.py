@@ -1,0 +1,88 @@
+"""What `python -m bench.chaos` looks at in the end finds each of the faults that it is there for."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from bench.chaos.checks import Found, Happened, judge
+from bench.chaos.clients import Seen
+from bench.chaos.cluster import Blow
+
+RUN, CALL = "run_1", "call_1"
+Change = Callable[[Found], Any]
+
+
+def row(outcome: str | None = "completed", parent: str | None = None) -> dict[str, str | None]:
+    return {"parent_run_id": parent, "outcome": outcome}
+
+
+def journal() -> list[Happened]:
+    """A run that lost its worker in the middle of a call, and then did another."""
+    call = {"call_id": CALL, "name": "effect"}
+    second = {"call_id": "call_2", "name": "effect"}
+    events: tuple[tuple[float, str, dict[str, Any]], ...] = (
+        (1.0, "tool_call_start", call),
+        (14.0, "run_recovered", {"epoch": 2}),
+        (14.1, "tool_call_error", {**call, "kind": "interrupted", "content": "unknown"}),
+        (14.2, "tool_call_end", second),
+        (14.3, "approval_decided", {"approval_id": "apr_1"}),
+        (15.0, "run_end", {}),
+    )
+    return [Happened(RUN, number, *event) for number, event in enumerate(events, 1)]
+
+
+def good() -> Found:
+    return Found(
+        runs={RUN: row(), "run_2": row(parent=RUN)},
+        events={RUN: journal(), "run_2": []},
+        lines=Counter([(RUN, "call_2")]),
+        blows=[Blow(2.0, "worker-0", {RUN: 1})],
+        acknowledged={"key": RUN},
+        seen={RUN: Seen(last=6, outcome="completed")},
+        of_feed={RUN: Seen(last=6)},
+    )
+
+
+FAULTS: list[tuple[str, Change]] = [
+    ("acknowledged and lost", lambda found: found.acknowledged.update(other="run_3")),
+    ("runs that nobody was told of", lambda found: found.runs.update(run_3=row())),
+    ("not ended", lambda found: found.runs.update({RUN: row(None)})),
+    ("ended otherwise than completed", lambda found: found.runs.update({RUN: row("failed")})),
+    ("quarantined", lambda found: found.events[RUN].append(Happened(RUN, 7, 15.0, "run_quarantined", {}))),
+    ("journals with a gap", lambda found: found.events[RUN].pop(4)),
+    ("approvals decided twice", lambda found: found.events[RUN].append(found.events[RUN][4])),
+    ("effects twice", lambda found: found.lines.update([(RUN, "call_2")])),
+    ("results without their effect", lambda found: found.lines.clear()),
+    ("outcome unknown without a blow", lambda found: setattr(found.blows[0], "at", 0.5)),
+    ("calls that failed otherwise", lambda found: found.events[RUN][2].data.update(kind="failed")),
+    ("readers: gaps and events twice", lambda found: found.seen[RUN].faults.append("a gap")),
+    ("readers that have not all", lambda found: setattr(found.seen[RUN], "last", 5)),
+    ("the feed: gaps and events twice", lambda found: found.of_feed[RUN].faults.append("a gap")),
+    ("the feed: runs of which it has not all", lambda found: found.of_feed.clear()),
+    ("of these, never taken over", lambda found: found.events[RUN][1].data.update(epoch=3)),
+    ("taken over without a blow", lambda found: found.blows[0].held.clear()),
+    ("takeover, longest seconds", lambda found: setattr(found.blows[0], "at", -2.0)),
+]
+
+
+def test_nothing_is_wrong_where_nothing_is() -> None:
+    verdict = judge(good())
+    assert verdict.met
+    assert verdict.faults == []
+
+
+@pytest.mark.parametrize(("fault", "change"), FAULTS)
+def test_each_fault_is_found(fault: str, change: Change) -> None:
+    found = good()
+    change(found)
+    verdict = judge(found)
+    assert not verdict.met
+    assert any(said.startswith(f"{fault}: ") for said in verdict.faults), verdict.faults
+
+
+def test_a_reader_that_is_shown_an_event_twice_or_none_says_so() -> None:
+    seen = Seen()
+    for sequence in (1, 2, 2, 4):
+        seen.show({"run_id": RUN, "sequence": sequence, "type": "token"})
+    assert [fault.partition(": ")[2] for fault in seen.faults] == ["event 2 came after 2", "event 4 came after 2"]

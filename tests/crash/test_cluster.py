@@ -1,0 +1,81 @@
+"""Workers and a server on one PostgreSQL, in real processes that are killed with -9 while they work: a small
+sitting of `python -m bench.chaos`, with leases that are short."""
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+
+from bench.chaos import checks, model
+from bench.chaos.clients import Clients, clients
+from bench.chaos.cluster import Cluster, cluster
+
+from tests.stores.postgres.servers import shared
+
+RUNS, STEPS, WORKERS = 12, 4, 2
+PATIENCE = 45.0
+QUICK = """
+import treadle.ports.journal as journal
+
+journal.LEASE_SECONDS, journal.RENEW_SECONDS = 3.0, 0.5
+from treadle.surfaces.cli import main
+
+main()
+"""
+"""The command, with which it takes seconds less until somebody takes over."""
+STARVED = ("taken over without a blow", "outcome unknown without a blow")
+"""A machine that runs the whole suite at once may well keep a worker from renewing so short a lease."""
+
+
+async def after(many: int, folder: Path) -> None:
+    """Wait until there were so many effects."""
+    while len(model.lines_in(folder)) < many:  # noqa: ASYNC110 -- other processes write
+        await asyncio.sleep(0.01)
+
+
+async def kill_some(members: Cluster, folder: Path) -> None:
+    for many, member in zip((2, 8, 12), (members.workers[0], members.servers[0], members.workers[1]), strict=True):
+        await after(many, folder)
+        members.kill(member)
+
+
+async def shown_all(asked: Clients, found: checks.Found) -> None:
+    """Wait until the reader of all runs has seen as many events as there are."""
+    many = sum(map(len, found.events.values()))
+    while sum(seen.last for seen in asked.of_feed.values()) < many:  # noqa: ASYNC110 -- another process sends them
+        await asyncio.sleep(0.01)
+
+
+async def sitting(url: str, folder: Path) -> checks.Verdict:
+    chance, command = random.Random(8), (sys.executable, "-c", QUICK)
+    async with (
+        model.endpoint(0.1) as model_url,
+        cluster(url, model.install(folder, model_url), folder, command) as members,
+    ):
+        await members.start(WORKERS, 1, RUNS)
+        async with clients(members.doors, members.token) as asked, asyncio.timeout(PATIENCE):
+            beside = [asyncio.create_task(work) for work in (asked.approve_forever(), asked.read_all_forever())]
+            following = [
+                asked.ask_and_follow(str(number), model.message(number, STEPS, chance), number == 0)
+                for number in range(RUNS)
+            ]
+            await asyncio.gather(kill_some(members, folder), *following)
+            found = await checks.gather(members, asked, folder)
+            await shown_all(asked, found)
+            for task in beside:
+                task.cancel()
+    assert len(members.kills) == 3
+    assert any(blow.held for blow in members.blows), "nothing was under way when workers were killed"
+    assert asked.doubled == []
+    assert not asked.refusals
+    return checks.judge(found)
+
+
+def test_what_is_killed_is_taken_over_and_nothing_is_lost_or_done_twice(testrun_uid: str, tmp_path: Path) -> None:
+    with shared(testrun_uid).one() as url:
+        verdict = asyncio.run(sitting(url, tmp_path))
+    assert [fault for fault in verdict.faults if not fault.startswith(STARVED)] == []
+    rows = {what: value for what, value, _ in verdict.rows}
+    assert rows["runs acknowledged"] == str(RUNS)
+    assert int(rows["runs in the database, with children"]) > RUNS
+    assert int(rows["approvals decided"]) > 0
