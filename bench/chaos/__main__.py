@@ -59,6 +59,7 @@ class Chaos:
                 self._clients.approve_forever(),
                 self._clients.read_all_forever(),
                 self._kill_forever(),
+                self._replace_forever(),
                 self._say_forever(),
             )
         ]
@@ -69,7 +70,8 @@ class Chaos:
         except TimeoutError:
             return False
         else:
-            beside[2].cancel()
+            for task in beside[2:]:  # nobody is hurt any more
+                task.cancel()
             await asyncio.sleep(COME_UP_SECONDS)
             return True
         finally:
@@ -109,6 +111,11 @@ class Chaos:
             await asyncio.sleep(self._options.kill_every)
             self._members.kill_one(self._chance)
 
+    async def _replace_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.replace_every)
+            self._members.tell_one_to_stop(self._chance)
+
     async def _say_forever(self) -> None:
         while True:
             await asyncio.sleep(SAY_SECONDS)
@@ -131,6 +138,8 @@ async def sitting(options: argparse.Namespace, folder: Path, url: str, restart: 
     verdict.none("out of time", [] if in_time else [f"{options.patience:.0f} s were not enough"])
     verdict.at_least("troubles beside kills", len(chaos.troubles), 3)
     verdict.note("processes killed", len(members.kills))
+    verdict.note("processes told to stop", len(members.told_to_stop))
+    verdict.none("of these, ended badly", [said for each in members.members for said in each.badly])
     verdict.none("two runs under one key", asked.doubled)
     verdict.none("answers nobody expects", [f"{what}: {times} times" for what, times in asked.refusals.items()])
     verdict.note("processes that ended by themselves", sum(len(each.by_itself) for each in members.members))
@@ -149,6 +158,7 @@ def main() -> int:
         ("servers", 2, "processes that serve"),
         ("concurrency", 40, "runs that a worker works on at once"),
         ("kill-every", 2.0, "seconds between two kills"),
+        ("replace-every", 5.0, "seconds between two that are told to stop, as for an upgrade"),
         ("pace", 200.0, "milliseconds that the model takes to answer"),
         ("patience", 900.0, "seconds after which what has not ended is stuck"),
         ("seed", 1, "of chance"),

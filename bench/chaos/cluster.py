@@ -51,7 +51,10 @@ class Member:
         """How it has ended when nobody had killed it."""
         self.log = folder / f"{name}.log"
         self._environment = environment
+        self.badly: list[str] = []
+        """How it has ended when it was told to stop, where that is not how it should."""
         self._killed: set[int] = set()
+        self._told_to_stop: set[int] = set()
         self._up = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
 
@@ -82,6 +85,14 @@ class Member:
             process.kill()
         return process.pid
 
+    def tell_to_stop(self) -> bool:
+        """Tell it to stop, as for an upgrade; whether it was up."""
+        if self.process is None or not self._up.is_set():
+            return False
+        self._told_to_stop.add(self.process.pid)
+        self.process.terminate()
+        return True
+
     async def _keep(self) -> None:
         while True:
             with self.log.open("a") as log:
@@ -98,9 +109,17 @@ class Member:
                 self._up.set()
             code = await self.process.wait()
             self._up.clear()
-            if self.process.pid not in self._killed:
-                self.by_itself.append(f"{self.name} ended with {code}: {_last_line(self.log)}")
+            self._take_note(self.process.pid, code)
             await asyncio.sleep(PAUSE_BEFORE_A_RESTART)
+
+    def _take_note(self, pid: int, code: int) -> None:
+        if pid in self._killed:
+            return
+        said = f"{self.name} ended with {code}: {_last_line(self.log)}"
+        if pid not in self._told_to_stop:
+            self.by_itself.append(said)
+        elif code != 0:
+            self.badly.append(said)
 
 
 class Cluster:
@@ -112,6 +131,7 @@ class Cluster:
         self.servers: list[Member] = []
         self.blows: list[Blow] = []
         self.kills: list[tuple[float, str]] = []
+        self.told_to_stop: list[tuple[float, str]] = []
         compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # who is started again need not compile again
         self._environment = {**environment, **compiled, "TREADLE_DATABASE_URL": url}
         self._folder = folder
@@ -161,6 +181,12 @@ class Cluster:
             self.kills.append((time.time(), member.name))
             if member in self.workers:
                 self._strike(member.name, pid)
+
+    def tell_one_to_stop(self, chance: Random) -> None:
+        """Tell a process to stop, whichever it is: it lets go of its runs, and others go on at once."""
+        member = chance.choice([member for member in self.members if not member.stopped])
+        if member.tell_to_stop():
+            self.told_to_stop.append((time.time(), member.name))
 
     async def stop_one(self, chance: Random, seconds: float) -> None:
         """Stop a worker for so long, and let it go on: it does not know what has happened meanwhile."""
