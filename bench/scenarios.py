@@ -67,6 +67,7 @@ CONTESTANTS = (
     TREADLE,
     FLOOR,
     *FORMATS,
+    Contestant("treadle_postgres", "Treadle on PostgreSQL"),
     Contestant("openai_sdk", "openai SDK loop", ("openai",)),
     Contestant("pydantic_ai", "pydantic-ai", ("pydantic-ai-slim[openai]",)),
     Contestant("openai_agents", "openai-agents", ("openai-agents",)),

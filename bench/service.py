@@ -38,26 +38,32 @@ IDLE_SECONDS = 10.0
 Client = aiohttp.ClientSession
 
 
+def make_home(folder: Path, model_url: str) -> Path:
+    """A home with the agents of the bars, whose tool lies in the folder as an installed package does."""
+    home = folder / "home"
+    plugin = folder / "lookup-1.0.dist-info"
+    plugin.mkdir(parents=True)
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: lookup\nVersion: 1.0\n")
+    (plugin / "entry_points.txt").write_text("[treadle.tools]\nlookup = lookup_plugin:lookup\n")
+    (folder / "lookup_plugin.py").write_text(PLUGIN)
+    for name, model, approvals in (("a", MODEL, ""), ("asking", "steps-1-tokens-4", "default: ask, via: api")):
+        (home / "agents" / name).mkdir(parents=True)
+        text = AGENT.replace("NAME", name).replace("MODEL", model)
+        told = f"approvals: {{{approvals}}}" if approvals else ""
+        (home / "agents" / name / "config.yaml").write_text(text.replace("APPROVALS", told))
+    provider = f"{{base_url: '{model_url}', api_mode: chat_completions, api_key: x}}"
+    (home / "config.yaml").write_text(f"providers: {{fake: {provider}}}\n")
+    return home
+
+
 class Server:
     """`treadle serve` over a home of its own, with the tool of the contest; it can be killed and started again."""
 
     def __init__(self, folder: Path, model_url: str) -> None:
         self._folder = folder
-        self._home = folder / "home"
+        self._home = make_home(folder, model_url)
         self.port, self.token = 0, ""
         self.process: subprocess.Popen[str] | None = None
-        plugin = folder / "lookup-1.0.dist-info"
-        plugin.mkdir(parents=True)
-        (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: lookup\nVersion: 1.0\n")
-        (plugin / "entry_points.txt").write_text("[treadle.tools]\nlookup = lookup_plugin:lookup\n")
-        (folder / "lookup_plugin.py").write_text(PLUGIN)
-        for name, model, approvals in (("a", MODEL, ""), ("asking", "steps-1-tokens-4", "default: ask, via: api")):
-            (self._home / "agents" / name).mkdir(parents=True)
-            text = AGENT.replace("NAME", name).replace("MODEL", model)
-            told = f"approvals: {{{approvals}}}" if approvals else ""
-            (self._home / "agents" / name / "config.yaml").write_text(text.replace("APPROVALS", told))
-        provider = f"{{base_url: '{model_url}', api_mode: chat_completions, api_key: x}}"
-        (self._home / "config.yaml").write_text(f"providers: {{fake: {provider}}}\n")
 
     def start(self, *command: str) -> None:
         treadle = str(Path(sys.executable).with_name("treadle"))

@@ -19,21 +19,26 @@ tool = treadle.tool(effect="read", repeatable=True)(lookup)
 async def opened(url: str, api_mode: ApiMode = "chat_completions") -> AsyncGenerator[AgentFor, None]:
     with tempfile.TemporaryDirectory() as directory:
         async with treadle.Engine(database=f"sqlite:///{directory}/treadle.db") as engine:
-            engine.add_provider("fake", base_url=url, api_mode=api_mode, api_key="x")
+            yield agents(engine, url, api_mode)
 
-            def agent_for(model: str) -> RunOnce:
-                agent = treadle.Agent(
-                    name=model,
-                    model=f"fake/{model}",
-                    persona=INSTRUCTIONS,
-                    tools=[tool],
-                    limits={"max_steps": MAX_STEPS, "context_window": ENDLESS},
-                    memory=NOT_COMPARED,
-                )
-                listens = model.startswith("tokens-")
-                return lambda message: (listen if listens else run)(engine, agent, message)
 
-            yield agent_for
+def agents(engine: treadle.Engine, url: str, api_mode: ApiMode) -> AgentFor:
+    """The agents of the contest, on whatever the engine keeps its runs in."""
+    engine.add_provider("fake", base_url=url, api_mode=api_mode, api_key="x")
+
+    def agent_for(model: str) -> RunOnce:
+        agent = treadle.Agent(
+            name=model,
+            model=f"fake/{model}",
+            persona=INSTRUCTIONS,
+            tools=[tool],
+            limits={"max_steps": MAX_STEPS, "context_window": ENDLESS},
+            memory=NOT_COMPARED,
+        )
+        listens = model.startswith("tokens-")
+        return lambda message: (listen if listens else run)(engine, agent, message)
+
+    return agent_for
 
 
 async def run(engine: treadle.Engine, agent: treadle.Agent, message: str) -> str:

