@@ -28,9 +28,11 @@ from treadle.keeping.archive import (
     unpack,
     write_archive,
 )
+from treadle.keeping.past import PastFile
 from treadle.keeping.placing import Moves
 from treadle.ports.accounts import AgentStates
 from treadle.service.access import Access
+from treadle.service.archiving import Archiving
 from treadle.service.keeping import Housekeeping
 from treadle.sqlite_assembly import database_of, owned
 from treadle.stores.sqlite.backup import check_database, check_sound, copy_database
@@ -51,6 +53,15 @@ async def own_house(home: Home) -> AsyncGenerator[Housekeeping, None]:
     """Delete what is in the database of a home. Raises StoreOwned while another process owns it."""
     async with own_stores(home, "Nothing was deleted.") as stores:
         yield Housekeeping(stores.deletions, SystemClock())
+
+
+@asynccontextmanager
+async def archiving_house(home: Home, file: PastFile) -> AsyncGenerator[Housekeeping, None]:
+    """The same, and what is pruned is written to a file before."""
+    async with own_stores(home, "Nothing was deleted.") as stores:
+        keep = Archiving(stores.sessions, stores.journal, file).keep
+        with closing(file):
+            yield Housekeeping(stores.deletions, SystemClock(), keep)
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from treadle.domain.envelope import Event
 from treadle.domain.identity import Instant, SessionId
 
 
@@ -59,6 +60,16 @@ class Deletions(Protocol):
         """Forget the answers to requests before this moment; how many. Then let nothing that was ever deleted be
         left in the files of the database: they are written anew. Raises StoreLocked where another program keeps it
         there by reading, StoreFull where there is no room."""
+        ...
+
+
+class Past(Protocol):
+    """Where events are kept that are about to be deleted."""
+
+    def add(self, events: Sequence[Event]) -> None: ...
+
+    def settle(self) -> None:
+        """What was added is safe when this returns."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Keeping house: sessions that somebody deletes, and those that nobody has touched for long."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -13,6 +13,14 @@ EVENTS_AT_ONCE = 20_000
 """So much is deleted in one transaction, so that runs under way do not wait long for theirs."""
 REQUESTS_KEPT_SECONDS = 86_400.0
 """How long the answer to a request is kept for whoever sends it again."""
+
+
+Keep = Callable[[Sequence[SessionId]], Awaitable[None]]
+"""What is done with sessions that are about to be deleted."""
+
+
+async def keep_nothing(session_ids: Sequence[SessionId]) -> None:
+    """Nobody wants them any more."""
 
 
 class Deleted(Struct, frozen=True):
@@ -35,9 +43,10 @@ class Pruned(Struct, frozen=True):
 class Housekeeping:
     """Deletes for good, in the process that owns the database."""
 
-    def __init__(self, deletions: Deletions, clock: Clock) -> None:
+    def __init__(self, deletions: Deletions, clock: Clock, keep: Keep = keep_nothing) -> None:
         self._deletions = deletions
         self._clock = clock
+        self._keep = keep
 
     async def delete_session(self, session_id: SessionId, by: str) -> Deleted:
         """Delete a session with all that came of it; a tombstone without content is left."""
@@ -58,13 +67,14 @@ class Housekeeping:
         by: str,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Pruned:
-        """Delete what has ended and was not touched for so many seconds, a part at a time. What was deleted when it
-        is broken off stays so; asked again, it goes on."""
+        """Delete what has ended and was not touched for so many seconds, a part at a time, after that part was kept
+        elsewhere. What was deleted when it is broken off stays so; asked again, it goes on."""
         before = self._clock.now() - older_than
         sessions = await self._deletions.idle(before, agent)
         buried: list[Tombstone] = []
         for part in _parts(sessions):
             progress(len(buried), len(sessions))
+            await self._keep(part)
             buried += await self._deletions.prune(part, before, by)
         requests = await self._deletions.clear(self._clock.now() - REQUESTS_KEPT_SECONDS)
         return Pruned(

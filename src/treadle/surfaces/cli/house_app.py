@@ -75,6 +75,10 @@ def prune(
             autocompletion=completing.agent_names,
         ),
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write their events to a new file before: X.jsonl or X.jsonl.gz."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: Json = False,
@@ -83,7 +87,7 @@ def prune(
     from treadle.surfaces.cli import process
     from treadle.surfaces.cli import prune as command
 
-    process.perform(partial(command.prune, older_than, agent, dry_run, yes, json))
+    process.perform(partial(command.prune, older_than, agent, archive, dry_run, yes, json))
 
 
 @house_app.command("doctor")

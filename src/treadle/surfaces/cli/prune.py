@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from treadle.domain.durations import seconds
 from treadle.domain.errors import UsageError
 from treadle.home import Home
-from treadle.keeping_assembly import look_at_house, own_house
+from treadle.keeping_assembly import PastFile, archiving_house, look_at_house, own_house
 from treadle.ports.keeping import IdleSession
 from treadle.service.upkeep import HouseKeeping
 from treadle.surfaces.cli.confirming import is_wanted
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 BY = "the command line"
 
 
-async def prune(older_than: str, agent: str | None, dry_run: bool, yes: bool, json: bool) -> int:
+async def prune(
+    older_than: str, agent: str | None, archive: Path | None, dry_run: bool, yes: bool, json: bool
+) -> int:
     span, home = _span(older_than), Home.from_environment(os.environ)
+    past = None if archive is None else PastFile(archive)
     if dry_run or not yes:
         async with look_at_house(home) as house:
             idle = await house.idle(span, agent)
@@ -37,11 +41,14 @@ async def prune(older_than: str, agent: str | None, dry_run: bool, yes: bool, js
         if idle and not await is_wanted(_question(idle), f"Deleting {_sessions(len(idle))}"):
             note("nothing was deleted")
             return 1
-    async with kept_house(home) as house:
+    async with kept_house(home) if past is None else archiving_house(home, past) as house:
         done = await house.prune(span, agent, BY, _progress)
+    kept = str(past.path) if past is not None and past.made else None
     if json:
-        _print_json(done)
+        _print_json(msgspec.structs.asdict(done) | {"archive": kept})
     else:
+        if kept is not None:
+            note(f"their events were written to {kept} before")
         what = f"{done.runs} runs, {done.events} events, {done.memories} memories"
         note(f"{_sessions(done.sessions)} deleted ({what}); {done.requests} answers to old requests forgotten")
     return 0
