@@ -1,0 +1,71 @@
+"""The files that others start Treadle with name commands and options that are there."""
+
+import configparser
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from treadle.home import ServerSettings
+from treadle.surfaces.cli.app import app
+
+DOCS = Path(__file__).parents[1] / "docs"
+UNITS = sorted((DOCS / "systemd").iterdir())
+PAGE = (DOCS / "postgres.md").read_text()
+
+
+def composed() -> dict[str, Any]:
+    return yaml.safe_load((DOCS / "compose.yaml").read_text())
+
+
+def unit(path: Path) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(path)
+    return parser
+
+
+def started() -> list[list[str]]:
+    """What follows `treadle` in the units, in the compose file and on the page."""
+    services = [each for each in composed()["services"].values() if each["image"] == "treadle"]
+    told = [service["command"] for service in services]
+    for path in UNITS:
+        command, *rest = shlex.split(unit(path)["Service"]["ExecStart"])
+        assert Path(command).name == "treadle"
+        told.append(rest)
+    shown = re.findall(r"^\$ (?:\w+=\S+ )*treadle (.*?)(?: *#.*)?$", PAGE, re.MULTILINE)
+    in_compose = re.findall(r"run --rm worker (.*)$", (DOCS / "compose.yaml").read_text(), re.MULTILINE)
+    return told + [shlex.split(line) for line in [*shown, *in_compose]]
+
+
+@pytest.mark.parametrize("words", started(), ids=" ".join)
+def test_a_command_that_is_written_down_is_there(words: list[str]) -> None:
+    command: Any = get_command(app)
+    names: list[str] = []
+    while hasattr(command, "commands"):
+        names.append(words[len(names)])
+        command = command.commands[names[-1]]
+    assert CliRunner().invoke(app, [*names, "--help"]).exit_code == 0
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known
+
+
+def test_there_are_two_servers_that_do_no_work_and_workers_that_do() -> None:
+    services = composed()["services"]
+    commands = [service["command"][0] for service in services.values() if service["image"] == "treadle"]
+    assert commands == ["serve", "serve", "worker"]
+    assert services["worker"]["deploy"]["replicas"] == 2
+
+
+def test_whoever_is_told_to_stop_has_the_time_that_it_takes() -> None:
+    """Else runs would be cut off in the middle of a step, which is then done again."""
+    needed = ServerSettings().drain_seconds + 10
+    for path in UNITS:
+        assert float(unit(path)["Service"]["TimeoutStopSec"]) >= needed
+        assert unit(path)["Service"]["KillMode"] == "mixed", "tools under way would be stopped first"
+    ours = [service for service in composed()["services"].values() if service["image"] == "treadle"]
+    assert all(float(service["stop_grace_period"].rstrip("s")) >= needed for service in ours)
