@@ -49,9 +49,10 @@ def refuse_server(database: str, what: str) -> None:
         where = shown(database)
         raise UsageError(
             f"{what} The database {where} is kept by its server. Save it with `pg_dump --format=custom "
-            f"--schema=treadle --file=treadle.dump '{where}'`, and put it back, while nothing works on it, with "
-            f"`pg_restore --clean --if-exists --dbname='{where}' treadle.dump`; copy the folder TREADLE_HOME for "
-            "the agents, the skills and the vault."
+            f"--schema=treadle --file=treadle.dump '{where}'`, and put it back into an empty database, while "
+            "nothing works on it, with `pg_restore --exit-on-error --single-transaction --no-owner "
+            f"--dbname='{where}' treadle.dump`; copy the folder TREADLE_HOME for the agents, the skills and the "
+            "vault."
         )
 
 

@@ -443,7 +443,9 @@ def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url
     run(story())
 
 
-def test_a_writer_that_was_long_silent_is_known_again(url: str) -> None:
+def test_a_writer_that_was_long_silent_is_known_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "FORGOTTEN_SECONDS", 0.0)
+
     async def story() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()

@@ -41,6 +41,9 @@ Result = TypeVar("Result")
 MOST_OPERATIONS, MOST_BYTES = 128, 4 * 2**20
 """In one batch. More wait for the next one; a single one may be larger."""
 NO_SUCH_WRITER, BEHIND = "TR001", "TR002"
+FORGOTTEN_SECONDS = 6 * 86400.0
+"""Who was silent for a week may be forgotten. Who was answered later than this, and is not known, speaks to another
+database than before: a backup of the time when it was not there yet."""
 """What `write_all` raises."""
 WATCH_SECONDS = 0.25
 
@@ -89,6 +92,7 @@ class Writer:
         """Of the last batch that was committed."""
         self._connection: Connection | None = None
         self._registered = False
+        self._answered_at = -math.inf
         self._queue: deque[Item] = deque()
         self._under_way: Sequence[Item] = ()
         self._serving: asyncio.Task[None] | None = None
@@ -211,6 +215,7 @@ class Writer:
         finally:
             self._sent_at = math.inf
         self._number += 1
+        self._answered_at = self._loop.time()
         return answers
 
     async def _look_back(self) -> str | None:
@@ -223,10 +228,10 @@ class Writer:
 
     async def _fail_alone(self, items: Sequence[Item], error: BaseException) -> None:
         """A batch was given up for something in it. Do the rest, one by one."""
-        if state_of(error) == NO_SUCH_WRITER:  # it was forgotten, as one that has long been silent
+        if state_of(error) == NO_SUCH_WRITER and self._loop.time() - self._answered_at > FORGOTTEN_SECONDS:
             self._registered = False
             return await self._commit(items)
-        if state_of(error) == BEHIND:
+        if state_of(error) in (NO_SUCH_WRITER, BEHIND):
             raise error
         if len(items) > 1:
             for item in items:

