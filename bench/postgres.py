@@ -124,8 +124,8 @@ async def store(url: str) -> AsyncGenerator[PostgresJournal, None]:
         await journal.close()
 
 
-async def advances(url: str, runs: int, seconds: float) -> float:
-    """Advances of so many runs at the same time, in one process."""
+async def advances(url: str, runs: int, seconds: float, ready: Callable[[], None] = lambda: None) -> float:
+    """Advances of so many runs at the same time, in one process; `ready` is called before the first."""
     async with store(url) as journal:
 
         async def owned() -> Callable[[], Awaitable[object]]:
@@ -141,7 +141,9 @@ async def advances(url: str, runs: int, seconds: float) -> float:
 
             return once
 
-        return await rate([await owned() for _ in range(runs)], seconds)
+        lives = [await owned() for _ in range(runs)]
+        ready()
+        return await rate(lives, seconds)
 
 
 @asynccontextmanager

@@ -45,6 +45,7 @@ WRITTEN = """
 SELECT run, sequence, event_id, timestamp, type, version, data FROM events
 WHERE run > $1 ORDER BY run, sequence
 """
+UNFINISHED = "SELECT count(*) FROM runs WHERE id > $1 AND outcome IS NULL"
 
 
 class Done(Struct, frozen=True):
@@ -94,7 +95,7 @@ async def worked(engine: Engine, home: Home, url: str, pids: Sequence[int], runs
     used, served, own = sum(map(cpu_seconds, pids)), await server_cpu(url), time.process_time()
     began = time.perf_counter()
     await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
-    while await connection.fetchval("SELECT count(*) FROM runs WHERE outcome IS NULL"):  # noqa: ASYNC110 -- it is the database that is asked
+    while await connection.fetchval(UNFINISHED, last):  # noqa: ASYNC110 -- it is the database that is asked
         await asyncio.sleep(0.02)
     seconds = time.perf_counter() - began
     done = Done(

@@ -1,0 +1,191 @@
+"""`python -m bench.scale`: what limits one PostgreSQL server under Treadle; and `python -m bench.scale simulate`:
+what several would come to, with sessions spread over them.
+
+A process writes over one connection, so connections are processes here, each with its runs. What the server spends
+on an advance says how many it could do with other cores; what the disk takes is in the rates alone."""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bench import postgres
+from bench.pgserver import database, server_cpu
+from bench.postgres_throughput import tool, worked, workers
+from bench.scale_simulation import simulate
+from bench.service import ROOT, endpoint, make_home
+from treadle.app import Engine
+from treadle.home import Home
+from treadle.keeping.past import PastFile
+from treadle.keeping_assembly import archiving_house, own_house
+from treadle.stores.postgres.connection import connect
+from treadle.stores_assembly import Share
+
+PROCESSES, RUNS, LISTENERS = (1, 2, 4), (1, 10, 100), (0, 10, 40, 80)
+COPIES = """
+WITH model AS (SELECT * FROM runs WHERE id = $1), copies AS (
+    INSERT INTO runs (run_id, session_id, agent_id, created_at, status, outcome, sequence, epoch)
+    SELECT 'run_' || $3 || number, 'ses_' || $3 || number, agent_id, 1, status, outcome, sequence, epoch
+    FROM model, generate_series(1, $2) AS number RETURNING id)
+INSERT INTO events (run, sequence, event_id, timestamp, type, version, data)
+SELECT copies.id, sequence, 'evt_' || copies.id || '_' || sequence, 1, type, version, data
+FROM copies, events WHERE run = $1
+"""
+"""Runs that ended long ago, each in a session of its own."""
+SIZE = """
+SELECT sum(pg_total_relation_size(oid)) FROM pg_class
+WHERE relnamespace = 'treadle'::regnamespace AND relkind = 'r'
+"""
+DEAD = "SELECT sum(n_dead_tup) FROM pg_stat_user_tables WHERE schemaname = 'treadle'"
+
+
+async def ask(url: str, statement: str) -> float:
+    connection = await connect(url)
+    try:
+        return float(await connection.fetchval(statement) or 0)
+    finally:
+        await connection.close()
+
+
+async def advances(url: str, processes: int, runs: int, seconds: float) -> tuple[float, float, float]:
+    """Advances a second by so many processes with so many runs each; ms of the server's CPU and KB of its log for
+    one."""
+    command = [sys.executable, "-m", "bench.scale", "write", "--url", url, "--runs", str(runs)]
+    command += ["--seconds", str(seconds)]
+    begun = [_begun(command) for _ in range(processes)]
+    cpu, log = await server_cpu(url), await ask(url, "SELECT pg_current_wal_lsn() - '0/0'")
+    for process in begun:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    rates = [json.loads(process.communicate()[0].splitlines()[-1]) for process in begun]
+    done = sum(rates) * seconds
+    cpu, log = await server_cpu(url) - cpu, await ask(url, "SELECT pg_current_wal_lsn() - '0/0'") - log
+    return sum(rates), cpu * 1000 / done, log / 1024 / done
+
+
+def _begun(command: list[str]) -> "subprocess.Popen[str]":
+    """A process that has its runs, and waits for a word."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def told_to_begin() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def _heard(*_: object) -> None:
+    """Nothing is done with it."""
+
+
+@asynccontextmanager
+async def listeners(url: str, number: int) -> AsyncGenerator[None, None]:
+    """So many other processes that listen to all news, as each server and worker does."""
+    opened = [await connect(url) for _ in range(number)]
+    for each in opened:
+        await each.add_listener("treadle", _heard)
+    try:
+        yield
+    finally:
+        for each in opened:
+            await each.close()
+
+
+async def appended(url: str, seconds: float) -> None:
+    print("advances by processes and runs of each: in a second; ms of the server's CPU, KB of its log for one")
+    for processes in PROCESSES:
+        for runs in RUNS:
+            rate, cpu, log = await advances(url, processes, runs, seconds)
+            print(f"  {processes} x {runs:3}  {rate:7.0f}/s  {cpu:5.2f} ms  {log:4.1f} KB", flush=True)
+    print("the same by 2 processes with 10 runs each, with others that listen")
+    for number in LISTENERS:
+        async with listeners(url, number):
+            rate, cpu, _ = await advances(url, 2, 10, seconds)
+        print(f"  {number:3} listeners  {rate:7.0f}/s  {cpu:5.2f} ms", flush=True)
+    rate = await postgres.runs(url, postgres.AT_A_TIME, seconds)
+    print(f"runs that are begun, claimed and ended, by one process: {rate:.0f}/s", flush=True)
+
+
+async def kept(url: str, copies: int) -> None:
+    """What a run of 10 steps takes on the disk, and what it takes to delete many."""
+    with tempfile.TemporaryDirectory() as name, endpoint() as model_url:
+        home = Home(make_home(Path(name), model_url), url)
+        async with Engine(home=home, share=Share(0)) as engine:
+            engine.add_tools(tool)
+            with workers(Path(name), url, 1, 50) as pids:
+                before = await ask(url, SIZE)
+                await worked(engine, home, url, pids, 200)
+                run = (await ask(url, SIZE) - before) / 200 / 1024
+        print(f"a run of 10 steps with 20 KB of results: {run:.0f} KB on disk")
+        archived = archiving_house(home, PastFile(Path(name, "past.jsonl.gz")))
+        for way, house in (("deleted", own_house(home)), ("archived and deleted", archived)):
+            size = await _copied(url, copies, way)
+            began = time.perf_counter()
+            async with house as keeper:
+                done = await keeper.prune(86400, None, "bench")
+            seconds = time.perf_counter() - began
+            left, dead = await ask(url, SIZE), await ask(url, DEAD)
+            print(
+                f"{done.runs} runs ({done.events} events, {size / 2**20:.0f} MB) {way}: {seconds:.1f} s; "
+                f"{dead:.0f} dead rows, {left / 2**20:.0f} MB after it",
+                flush=True,
+            )
+
+
+async def _copied(url: str, copies: int, name: str) -> float:
+    connection = await connect(url)
+    try:
+        await connection.execute("SET statement_timeout = 0")
+        model = await connection.fetchval("SELECT max(id) FROM runs WHERE outcome = 'completed'")
+        await connection.execute(COPIES, model, copies, name)
+        return await ask(url, SIZE)
+    finally:
+        await connection.close()
+
+
+async def measure(options: argparse.Namespace) -> None:
+    with database(options.url) as url:
+        async with postgres.store(url):  # which makes the tables
+            pass
+        await appended(url, options.seconds or 3.0)
+    with database(options.url) as url:  # without the runs that were left there
+        await kept(url, options.copies)
+
+
+async def write(options: argparse.Namespace) -> None:
+    """One of the processes that `advances` has begun."""
+    rate = await postgres.advances(options.url, options.runs, options.seconds, told_to_begin)
+    print(json.dumps(rate))
+
+
+async def play(options: argparse.Namespace) -> None:
+    simulate(options.service_ms / 1000, options.latency_ms / 1000, options.seconds or 20.0, options.runs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__)
+    parser.add_argument("do", nargs="?", choices=("measure", "simulate", "write"), default="measure")
+    parser.add_argument("--url", help="an empty database to use, instead of a server of its own")
+    parser.add_argument("--seconds", type=float, help="of each measurement (3), or of the simulated load (20)")
+    parser.add_argument("--copies", type=int, default=10_000, help="runs to delete")
+    parser.add_argument("--runs", type=int, default=40, help="for simulate: arriving in a second, for each server")
+    parser.add_argument(
+        "--service-ms", type=float, default=0.25, help="of a server for an advance, when it is loaded"
+    )
+    parser.add_argument("--latency-ms", type=float, default=1.5, help="of an advance on its way")
+    options = parser.parse_args()
+    asyncio.run({"measure": measure, "simulate": play, "write": write}[options.do](options))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

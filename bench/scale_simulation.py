@@ -1,0 +1,164 @@
+"""Sessions spread over several PostgreSQL servers, as a model: each server does one advance after the other.
+
+Runs arrive by chance, in sessions of which some are asked much more often than others; a session has one run at a
+time. A run is a number of advances with a model's answer between two of them. Each advance waits for its server's
+turn; what it takes is drawn anew each time. `bench.scale` measures what goes into it."""
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from operator import ne
+from statistics import median
+
+from msgspec import Struct
+
+SHARDS = range(1, 9)
+ADVANCES = 23
+"""Of a run of 10 steps: two for each step, and what begins and ends it."""
+THINKING = 0.2
+"""Seconds that a model and its tool take, on average, between two of them."""
+SESSIONS, SKEW = 50_000, 0.5
+"""The session in place n is asked as often as n to the power of minus this says."""
+ENOUGH = 0.1
+"""Seconds: as long as 99 of 100 advances take less, nobody notices."""
+DEATH, MOVE_SECONDS = (0.4, 0.5), 0.5
+"""When a server is away, as a share of the time; and how long a session that is moved stands still."""
+
+
+class Server:
+    """One PostgreSQL server. What it does while it is away waits until it is back."""
+
+    def __init__(self, service: float, away: tuple[float, float] | None = None) -> None:
+        self._service = service
+        self._away = away
+        self._free = 0.0
+        self.busy = 0.0
+
+    def advance(self, now: float, chance: random.Random) -> float:
+        """When an advance is done that is asked for now."""
+        begun, taken = max(now, self._free), chance.expovariate(1 / self._service)
+        if self._away is not None and self._away[0] <= begun < self._away[1]:
+            begun = self._away[1]
+        self._free = begun + taken
+        self.busy += taken
+        return self._free
+
+
+class Played(Struct, frozen=True):
+    """What came of a load."""
+
+    finished: float
+    """Runs that ended in a second."""
+    waits: Sequence[Sequence[float]]
+    """How long each advance took, by server; those of the first and the last tenth of the time left out."""
+    busy: Sequence[float]
+    """The share of the time that each server was at work."""
+
+    def p(self, share: float, servers: Sequence[int] | None = None) -> float:
+        chosen = self.waits if servers is None else [self.waits[server] for server in servers]
+        found = sorted(itertools.chain.from_iterable(chosen))
+        return found[int(len(found) * share)] if found else 0.0
+
+
+def home_of(session: int, servers: int) -> int:
+    """Rendezvous: each server draws a number for the session, and the highest has it. A server more takes its share
+    from all others alike, and nothing else moves."""
+    return max(range(servers), key=lambda server: blake2b(b"%d/%d" % (server, session), digest_size=8).digest())
+
+
+@lru_cache
+def homes_of(servers: int) -> Sequence[int]:
+    return [home_of(session, servers) for session in range(SESSIONS)]
+
+
+def asked(number: int, chance: random.Random) -> list[int]:
+    """So many sessions, each as often as it is asked."""
+    weights = list(itertools.accumulate(place**-SKEW for place in range(1, SESSIONS + 1)))
+    return chance.choices(range(SESSIONS), cum_weights=weights, k=number)
+
+
+def play(servers: Sequence[Server], latency: float, rate: float, seconds: float) -> Played:
+    """Runs that arrive at this rate, for so long, until the last has ended."""
+    chance = random.Random(1)
+    sessions = asked(int(rate * seconds), chance)
+    homes = homes_of(len(servers))
+    waiting: dict[int, list[float]] = {}
+    queue = [(chance.uniform(0, seconds), -1, session) for session in sessions]
+    heapq.heapify(queue)
+    waits: list[list[float]] = [[] for _ in servers]
+    ended = 0
+    while queue:
+        now, done, session = heapq.heappop(queue)
+        if done < 0:
+            if session in waiting:  # its turn comes when the one before has ended
+                waiting[session].append(now)
+                continue
+            waiting[session] = []
+            done = 0
+        home = homes[session]
+        finished = servers[home].advance(now, chance) + latency
+        if 0.1 * seconds < now < 0.9 * seconds:
+            waits[home].append(finished - now)
+        if done + 1 < ADVANCES:
+            heapq.heappush(queue, (finished + chance.expovariate(1 / THINKING), done + 1, session))
+            continue
+        ended += finished <= seconds
+        later = waiting.pop(session)
+        for each in later:
+            heapq.heappush(queue, (max(each, finished), -1, session))
+    return Played(ended / seconds, waits, [server.busy / seconds for server in servers])
+
+
+def simulate(service: float, latency: float, seconds: float, rate: int) -> None:
+    """Print what one to eight servers come to."""
+    print(f"a server does an advance in {service * 1000:.2f} ms, and {latency * 1000:.1f} ms are spent on the way")
+    print(f"{SESSIONS} sessions, the first asked {SESSIONS**SKEW:.0f} times as often as the last; {seconds:.0f} s")
+    print("servers, the most runs that arrive in a second with p99 of an advance below 0.1 s; p50, p99; busiest")
+    for number in SHARDS:
+        most, played = _most(number, service, latency, seconds)
+        times = f"{played.p(0.5) * 1000:.1f} ms, {played.p(0.99) * 1000:.1f} ms"
+        print(f"  {number}  {most:5.0f}/s  {times}  {max(played.busy):.0%} busy", flush=True)
+    _one_dies(service, latency, seconds, rate)
+    _one_comes(service, latency, seconds, rate)
+
+
+def _most(number: int, service: float, latency: float, seconds: float) -> tuple[float, Played]:
+    """The highest load of those tried, from half of what the servers can do together to all of it."""
+    found = None
+    for share in (0.5, 0.7, 0.8, 0.9, 0.95):
+        rate = share * number / service / ADVANCES
+        played = play([Server(service) for _ in range(number)], latency, rate, seconds)
+        if found is None or played.p(0.99) < ENOUGH:
+            found = rate, played
+    assert found is not None
+    return found
+
+
+def _one_dies(service: float, latency: float, seconds: float, rate: int) -> None:
+    for number in (2, 4, 8):
+        away = (DEATH[0] * seconds, DEATH[1] * seconds)
+        servers = [Server(service, away if server == 0 else None) for server in range(number)]
+        played = play(servers, latency, number * rate, seconds)
+        others = list(range(1, number))
+        print(f"one of {number} is away for {away[1] - away[0]:.0f} s at {number * rate} runs/s:")
+        own, theirs = played.p(0.99, [0]), played.p(0.99, others) * 1000
+        print(f"  p99 of an advance of its own sessions {own:.1f} s, of the others {theirs:.1f} ms")
+
+
+def _one_comes(service: float, latency: float, seconds: float, rate: int) -> None:
+    """How many sessions move when there is a server more: by rendezvous, and by the rest of a division."""
+    for number in (1, 3, 7):
+        moved = sum(map(ne, homes_of(number), homes_of(number + 1))) / SESSIONS
+        divided = sum(each % number != each % (number + 1) for each in range(SESSIONS)) / SESSIONS
+        hours = moved * SESSIONS * MOVE_SECONDS / 3600
+        print(f"{number} become {number + 1}: {moved:.0%} of the sessions move (by division {divided:.0%});")
+        print(f"  one after the other, at {MOVE_SECONDS} s each, in {hours:.1f} h")
+    shares = [count / SESSIONS * 8 for count in Counter(homes_of(8)).values()]
+    print(f"sessions of the fullest of 8: {max(shares):.2f} of the mean; of the emptiest {min(shares):.2f}")
+    played = play([Server(service) for _ in range(8)], latency, 8 * rate, seconds)
+    share = max(played.busy) / median(played.busy)
+    print(f"at {8 * rate} runs/s the busiest of 8 is at work {share:.2f} of the median")
