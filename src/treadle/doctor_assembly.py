@@ -30,6 +30,7 @@ from treadle.stores.sqlite.connection import load_migrations, open_database
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import InlineWriter
 from treadle.system import SystemClock, TimeOrderedIds
+from treadle.system_agents import ERROR_ANALYZER, QUALITY_CHECKER, SYSTEM_AGENTS
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.store import VaultStore
 from treadle.vault.vault import HomeVault
@@ -210,8 +211,20 @@ def _agents(home: Home, models: ModelRegistry) -> Iterator[Finding]:
             yield Finding(f"agent {name}", "wrong", str(error), f"Mend it: treadle agents edit {name}")
         else:
             yield _resolved(f"agent {name}", spec.model, spec.provider, models)
+            yield from _judges(spec, names)
     if DEFAULT_AGENT not in names:
         yield Finding("agent default", "note", "not there yet", "It is made when it is first used.")
+
+
+def _judges(agent: AgentSpec, names: Sequence[str]) -> Iterator[Finding]:
+    """Whoever is to look at the ends of its runs, and is not there: nobody would."""
+    named = {"quality.checker": agent.quality.checker, "errors.analyzer": agent.errors.analyzer}
+    for key, judge in named.items():
+        if judge is not None and judge not in (*names, *SYSTEM_AGENTS, DEFAULT_AGENT):
+            found = f"no agent is called `{judge}`: runs of `{agent.name}` end without anybody looking at them"
+            ours = QUALITY_CHECKER if key == "quality.checker" else ERROR_ANALYZER
+            advice = f"Name one that is there, or {ours}: treadle agents edit {agent.name}"
+            yield Finding(f"{key} of {agent.name}", "wrong", found, advice)
 
 
 def _vault(home: Home) -> Finding:

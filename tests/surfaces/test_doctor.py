@@ -189,6 +189,29 @@ def test_what_is_wrong_is_said_and_is_the_exit_code(shell: Shell) -> None:
     asyncio.run(story())
 
 
+def test_whoever_is_to_judge_and_is_not_there_is_named(shell: Shell) -> None:
+    shell.configure()
+    shell.write("agents/own/config.yaml", "name: own\nmodel: fake/m\n")
+    for name, checker, analyzer in (
+        ("lead", "qualty-checker", "nobody"),
+        ("fine", "quality-checker", "own"),
+        ("bare", "null", "error-analyzer"),
+    ):
+        judges = f"quality: {{checker: {checker}}}\nerrors: {{analyzer: {analyzer}}}\n"
+        shell.write(f"agents/{name}/config.yaml", f"name: {name}\nmodel: fake/m\n{judges}")
+
+    async def story() -> None:
+        done = await shell("doctor", "--json")
+        judged = {about: state for about, (state, *_) in found(done.json).items() if " of " in about}
+        assert judged == {"quality.checker of lead": "wrong", "errors.analyzer of lead": "wrong"}
+        assert done.code == 1
+        told = await shell("doctor")
+        assert "`qualty-checker`" in told.out
+        assert "Name one that is there, or quality-checker" in told.err
+
+    asyncio.run(story())
+
+
 def test_settings_that_cannot_be_read_leave_the_rest(shell: Shell) -> None:
     shell.write("config.yaml", "providers: 5\n")
 
