@@ -8,7 +8,8 @@ import msgspec
 from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec, Errors, Limits, Quality
 from treadle.domain.errors import UsageError
-from treadle.domain.lineage import JUDGES, Above, Lineage, Order, Role
+from treadle.domain.identity import RunId
+from treadle.domain.lineage import JUDGES, Above, Lineage, Order, Role, TreeCeiling
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
@@ -31,6 +32,21 @@ def lineage_of(parent: RunState, call_id: str, role: Role) -> Lineage:
         (0 if above is None else above.steps_before) + parent.steps_of_tree,
         (*(() if above is None else above.above), Above(parent.origin.run_id, call_id)),
     )
+
+
+def alone(lineage: Lineage, run_id: RunId) -> Lineage:
+    """What holds for a fork of a run that was under others: the same. But it is under nobody, nobody hears of it,
+    and what it uses is counted anew."""
+    return msgspec.structs.replace(lineage, root=run_id, depth=0, ceilings=(), steps_before=0, above=())
+
+
+def within(ceilings: tuple[TreeCeiling, ...], agent: AgentSpec) -> AgentSpec:
+    """The agent, which may use no more by itself than any of these let it use together with others."""
+    limits = agent.limits
+    costs = [cost for cost in (limits.cost, *(tree.cost for tree in ceilings)) if cost is not None]
+    steps = [count for count in (limits.max_steps, *(tree.steps for tree in ceilings)) if count is not None]
+    most = msgspec.structs.replace(limits, cost=min(costs, default=None), max_steps=min(steps, default=None))
+    return msgspec.structs.replace(agent, limits=most)
 
 
 def _quotas(parent: RunState) -> tuple[tuple[str, Quotas], ...]:

@@ -196,8 +196,9 @@ def _queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
 
 
 def _waiting_above(state: RunState) -> tuple[str, ...]:
-    """The agents that wait for this run, itself among them."""
-    above = () if state.lineage is None else state.lineage.agents
+    """The agents that wait for this run, itself among them. Above a fork nobody does."""
+    lineage = state.lineage
+    above = () if lineage is None else lineage.agents[len(lineage.agents) - len(lineage.above) :]
     return (*above, state.agent.name)
 
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from treadle.core.fold import fold_all
 from treadle.core.forking import standing
+from treadle.core.inheriting import alone, within
 from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import in_words
@@ -36,11 +37,14 @@ class Fork(Struct, frozen=True):
     message: str | None = None
     """At the first step in the place of what was asked; later it is said after the results."""
     agent: AgentSpec | None = None
+    """None: as the old run had it, with all that held for it because of those above it."""
     key: str | None = None
     """The same key again finds the same run."""
     asker: Asker | None = None
     token: TokenId | None = None
     token_quotas: Quotas | None = None
+    provider: str | None = None
+    """Who is asked for the model; None: whoever the agent asks."""
 
 
 class Forking:
@@ -71,23 +75,25 @@ class Forking:
         stood = await self._stood(fork)
         begun = _begun(stood, fork)
         await self._admission.check(begun.submission(fork))
+        run_id, above = RunId(self._ids("run")), stood.queued.lineage if fork.agent is None else None
         queued = RunQueued(
-            begun.agent,
+            begun.agent if above is None else within(above.ceilings, begun.agent),
             asker=fork.asker,
             token=fork.token,
             token_quotas=fork.token_quotas,
             credits_per_dollar=self._credits_per_dollar,
             before=begun.before,
             instructions=stood.queued.instructions,
+            lineage=None if above is None else alone(above, run_id),
         )
         said = ()
         if begun.message is not None:
             message, redacted = without_secrets(begun.message, self._vault.redactor)
             said = (*redacted, UserMessage(message))
-        return await self._queue((queued, begun.forked, *said), begun.agent.name, fork.key)
+        return await self._queue(run_id, (queued, begun.forked, *said), begun.agent.name, fork.key)
 
-    async def _queue(self, first: Sequence[EventData], agent: str, key: str | None) -> Ticket:
-        run_id, session_id = RunId(self._ids("run")), SessionId(self._ids("ses"))
+    async def _queue(self, run_id: RunId, first: Sequence[EventData], agent: str, key: str | None) -> Ticket:
+        session_id = SessionId(self._ids("ses"))
         origin = Origin(run_id, session_id, await self._agent_id(agent))
         drafts = tuple(self._drafts.make(data) for data in first)
         found = await self._journal.submit(origin, drafts, key)
@@ -160,10 +166,12 @@ def _begun(stood: Stood, fork: Fork) -> Begun:
 
 def _agent(old: AgentSpec, fork: Fork) -> AgentSpec:
     agent = fork.agent or old
+    if fork.model is not None and not fork.model.strip():
+        raise UsageError("The model has no name; write provider/model-id or an alias.")
+    if fork.provider is not None:
+        return msgspec.structs.replace(agent, model=fork.model or agent.model, provider=fork.provider)
     if fork.model is None:
         return agent
-    if not fork.model.strip():
-        raise UsageError("The model has no name; write provider/model-id or an alias.")
     return msgspec.structs.replace(agent, model=fork.model, provider=None, routing=None)
 
 

@@ -59,7 +59,7 @@ def _resolved(state: RunState, data: e.ModelResolved) -> None:
 @on(e.RunWaiting)
 def _waits(state: RunState, data: e.RunWaiting) -> None:
     state.status, state.waiting = "waiting", data
-    if state.lineage is not None and data.reason in FOR_PEOPLE:
+    if state.lineage is not None and state.lineage.above and data.reason in FOR_PEOPLE:
         state.asks_people = True
 
 

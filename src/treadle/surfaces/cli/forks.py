@@ -13,7 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.identity import RunId
 from treadle.home import Home
 from treadle.library import overridden
-from treadle.service import Fork, Service
+from treadle.service import Fork
 from treadle.stores_assembly import ONLY_OWN
 from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.following import Following
@@ -53,11 +53,9 @@ async def _fork(run_id: RunId, wanted: Wanted, going: Going) -> int:
             if stop.asked.is_set():
                 return stop.exit_code
             can_answer = prompt is not None or going.decision is not None
-            model = wanted.model
-            if provider is not None:
-                agent, model = await _behind(provider, agent, run_id, model, service), None
+            asker = "terminal" if can_answer else None
             ticket = await service.fork(
-                Fork(run_id, wanted.step, model, wanted.message, agent, asker="terminal" if can_answer else None)
+                Fork(run_id, wanted.step, wanted.model, wanted.message, agent, asker=asker, provider=provider)
             )
             out.note(f"{ticket.run_id} goes on from {run_id}")
             code = await following.run(ticket.run_id)
@@ -68,11 +66,3 @@ async def _fork(run_id: RunId, wanted: Wanted, going: Going) -> int:
 def _here(agent: AgentSpec) -> AgentSpec:
     """An agent that has no folder of its own works where the command was started."""
     return agent if agent.workspace is not None else overridden(agent, {"workspace": Path.cwd()})
-
-
-async def _behind(
-    provider: str, agent: AgentSpec | None, run_id: RunId, model: str | None, service: Service
-) -> AgentSpec:
-    """The agent, asked for at the endpoint that was named on the command line."""
-    found = agent or await service.agent_of(run_id)
-    return msgspec.structs.replace(found, provider=provider, model=model or found.model)

@@ -90,7 +90,7 @@ def check_born(run: Journal, family: Family) -> None:
         if child is None or child.parent != run.run_id:
             raise Violation(f"{run.run_id}: {spawn.run_id} was begun, and is not there")
     lineage = run.one(RunQueued).lineage
-    if (lineage is None) != (run.parent is None):
+    if (lineage is None or not lineage.above) != (run.parent is None):
         raise Violation(f"{run.run_id}: its parent is {run.parent}, its lineage {lineage}")
     if run.parent is None or lineage is None:
         return
