@@ -80,3 +80,19 @@ def test_a_question_from_below_is_answered_later_and_the_root_goes_on(shell: She
         unknown = await shell("runs", "tree", "run_none")
         assert unknown.code == 2
         assert "There is no run run_none" in unknown.complaint
+
+
+def test_a_tree_is_drawn_level_by_level_and_a_copy_differs_by_what_it_lacks(shell: Shell, folder: Path) -> None:
+    below = (wants("agent_spawn", message="Let it be done."), wants("agent_spawn", message="Do it."))
+
+    @against(shell, *below, says("Done."), says("It is done."), says("All is done."))
+    async def _(server: FakeEndpoint) -> None:
+        configured(shell, folder)
+        assert (await shell("run", "-a", "parent", "Go.")).code == 0
+        leaf, middle, root = [run["run_id"] for run in (await shell("runs", "list", "--json")).json]
+        _, *lines, _ = (await shell("runs", "tree", root)).out.splitlines()
+        assert [line.partition("  parent")[0].rstrip() for line in lines] == [root, f"└─ {middle}", f"   └─ {leaf}"]
+        told = (await shell("runs", "diff", root, middle)).out
+        differs, _, _ = told.partition("the agents differ:")[2].partition("\n\n")
+        assert re.findall(r"^  (\w+)$", differs, re.MULTILINE) == ["limits", "sandbox", "memory"]
+        assert re.search(r"^cost +unknown +unknown$", told, re.MULTILINE), "no price of this model is known"

@@ -120,7 +120,9 @@ def _forked(a: Sequence[Event], b: Sequence[Event]) -> tuple[str, int, int]:
 
 def _of_agents(one: AgentSpec, other: AgentSpec) -> Iterator[Differs]:
     a, b = cast("dict[str, Any]", msgspec.to_builtins(one)), cast("dict[str, Any]", msgspec.to_builtins(other))
-    yield from _fields(*((name, a.get(name), b.get(name)) for name in dict.fromkeys((*a, *b))))
+    for name in AgentSpec.__struct_fields__:
+        if getattr(one, name) != getattr(other, name):
+            yield Differs(name, a.get(name), b.get(name))
 
 
 def _fields(*pairs: tuple[str, Any, Any]) -> Iterator[Differs]:

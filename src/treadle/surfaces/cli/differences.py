@@ -13,6 +13,7 @@ from treadle.service.differing import Differs, RunDiff, diff
 from treadle.surfaces.cli.replays import COME, GONE, coloured
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.cli.tree import cost_of
 
 SHOWN = 60
 """Characters of a text in the table."""
@@ -45,7 +46,7 @@ _NAMES = ("steps", "model calls", "tool calls", "tokens in", "tokens out", "cost
 
 def _told(used: Metrics) -> tuple[str, ...]:
     numbers = (used.steps, used.model_calls, used.actions, used.input_tokens, used.output_tokens)
-    return (*map(str, numbers), f"${used.cost:.4f}", f"{used.duration_ms / 1000:.1f} s")
+    return (*map(str, numbers), cost_of(used), f"{used.duration_ms / 1000:.1f} s")
 
 
 def _lines(found: RunDiff) -> Iterator[str]:
@@ -58,7 +59,8 @@ def _lines(found: RunDiff) -> Iterator[str]:
         yield from _pairs(found.agent)
     yield ""
     if found.parting is None:
-        yield f"all {found.same_steps} steps are the same"
+        count = found.same_steps
+        yield f"all {count} steps are the same" if count != 1 else "the only step is the same"
     else:
         numbers = [
             "which has no such step" if step is None else f"step {step}"

@@ -37,10 +37,10 @@ async def show_tree(run_id: str, json: bool) -> int:
         for branch in branches:
             sys.stdout.buffer.write(msgspec.json.encode(branch) + b"\n")
         return 0
-    rows = [_row(branch, lead) for branch, lead in zip(branches, _leads(members), strict=True)]
+    rows = [_row(branch) for branch in branches]
     if len(rows) > 1:
         rows.append(_sum(branches))
-    print_table(HEAD, rows)
+    print_table(HEAD, rows, _leads(members))
     return 0
 
 
@@ -75,10 +75,10 @@ def _leads(members: list[Member]) -> list[str]:
     return leads
 
 
-def _row(branch: Branch, lead: str) -> tuple[str, ...]:
+def _row(branch: Branch) -> tuple[str, ...]:
     used = branch.metrics
     state = branch.outcome or (f"waits: {branch.waiting_for}" if branch.status == "waiting" else branch.status)
-    return (f"{lead}{branch.run_id}", branch.agent, state, f"{used.steps}", _tokens(used), _cost(used))
+    return (branch.run_id, branch.agent, state, f"{used.steps}", _tokens(used), cost_of(used))
 
 
 def _sum(branches: list[Branch]) -> tuple[str, ...]:
@@ -90,14 +90,15 @@ def _sum(branches: list[Branch]) -> tuple[str, ...]:
         cost=sum(each.cost for each in used),
         unpriced_calls=sum(each.unpriced_calls for each in used),
     )
-    return (f"{len(branches)} runs", "", "", f"{total.steps}", _tokens(total), _cost(total))
+    return (f"{len(branches)} runs", "", "", f"{total.steps}", _tokens(total), cost_of(total))
 
 
 def _tokens(used: Metrics) -> str:
     return f"{used.input_tokens + used.output_tokens}"
 
 
-def _cost(used: Metrics) -> str:
+def cost_of(used: Metrics) -> str:
+    """In dollars, as far as prices are known."""
     if used.unpriced_calls and not used.cost:
         return "unknown"
     return f"${used.cost:.4f}{' and more' if used.unpriced_calls else ''}"
