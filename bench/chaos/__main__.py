@@ -18,6 +18,10 @@ from bench.chaos.cluster import Cluster, Restart, cluster, postgres
 
 STOP_SECONDS = 15.0
 SAY_SECONDS = 5.0
+LOOK_SECONDS = 0.3
+PLACES_TAKEN = """
+SELECT count(*) FROM runs JOIN agents USING (agent_id) WHERE name = 'few' AND worker IS NOT NULL AND outcome IS NULL
+"""
 COME_UP_SECONDS = 2.0
 """For the feed to show the last events, when all runs have ended."""
 EVERY_KEY_AGAIN = 10
@@ -40,6 +44,8 @@ class Chaos:
         self._ended = 0
         self._waiting: list[tuple[float, asyncio.Event]] = []
         """What is to happen when so many runs have ended."""
+        self.most_places = 0
+        """That were ever taken of the agent that has few."""
         self.troubles: list[str] = []
         """Those that were over before the runs were."""
 
@@ -60,6 +66,7 @@ class Chaos:
                 self._clients.read_all_forever(),
                 self._kill_forever(),
                 self._replace_forever(),
+                self._look_forever(),
                 self._say_forever(),
             )
         ]
@@ -84,8 +91,8 @@ class Chaos:
 
         async def one_after_another() -> None:
             for number in waiting:
-                asked = model.message(number, self._options.steps, chance)
-                await self._clients.ask_and_follow(f"key-{number}", asked, number % EVERY_KEY_AGAIN == 0)
+                wish = model.wish(number, self._options.steps, chance)
+                await self._clients.ask_and_follow(f"key-{number}", wish, number % EVERY_KEY_AGAIN == 0)
                 self._ended += 1
                 for many, event in self._waiting:
                     if self._ended >= many:
@@ -116,6 +123,12 @@ class Chaos:
             await asyncio.sleep(self._options.replace_every)
             self._members.tell_one_to_stop(self._chance)
 
+    async def _look_forever(self) -> None:
+        while True:
+            [(taken,)] = await self._members.ask(PLACES_TAKEN)
+            self.most_places = max(self.most_places, taken)
+            await asyncio.sleep(LOOK_SECONDS)
+
     async def _say_forever(self) -> None:
         while True:
             await asyncio.sleep(SAY_SECONDS)
@@ -136,6 +149,7 @@ async def sitting(options: argparse.Namespace, folder: Path, url: str, restart: 
                 verdict = checks.judge(await checks.gather(members, asked, folder))
     verdict.note("seconds", f"{seconds:.0f}")
     verdict.none("out of time", [] if in_time else [f"{options.patience:.0f} s were not enough"])
+    verdict.at_most("places taken of an agent with few", chaos.most_places, model.PLACES)
     verdict.at_least("troubles beside kills", len(chaos.troubles), 3)
     verdict.note("processes killed", len(members.kills))
     verdict.note("processes told to stop", len(members.told_to_stop))

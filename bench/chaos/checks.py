@@ -1,6 +1,7 @@
 """What is looked at in the end: the whole journal, the effects outside, and what clients were shown."""
 
 import json
+import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,10 @@ from bench.chaos.cluster import Blow, Cluster
 from bench.chaos.model import EFFECTS, lines_in
 
 MOST_TAKEOVER_SECONDS = 15.0
-ALL_RUNS = "SELECT run_id, parent_run_id, status, outcome, worker, lease_until, wake_at, waiting_for FROM runs"
+ALL_RUNS = """
+SELECT run_id, session_id, parent_run_id, status, outcome, worker, lease_until, wake_at, waiting_for
+FROM runs ORDER BY id
+"""
 ALL_EVENTS = """
 SELECT r.run_id, e.sequence, e.timestamp, e.type, e.data FROM events AS e JOIN runs AS r ON r.id = e.run
 ORDER BY r.id, e.sequence
@@ -120,9 +124,21 @@ def _runs(found: Found, verdict: Verdict) -> None:
         if [event.sequence for event in events] != list(range(1, len(events) + 1))
     ]
     verdict.none("journals with a gap", gaps)
+    verdict.none("runs that did not wait for the one before in their session", _overlapping(found))
     decided = Counter(event.data["approval_id"] for event in found.of_type("approval_decided"))
     verdict.note("approvals decided", len(decided))
     verdict.none("approvals decided twice", [approval for approval, times in decided.items() if times > 1])
+
+
+def _overlapping(found: Found) -> list[str]:
+    last: dict[str, float] = {}
+    early = list[str]()
+    for run_id, row in found.runs.items():
+        times = {event.type: event.at for event in found.events[run_id]}
+        if times.get("run_start", math.inf) < last.get(row["session_id"], 0.0):
+            early.append(run_id)
+        last[row["session_id"]] = times.get("run_end", math.inf)
+    return early
 
 
 def _effects(found: Found, verdict: Verdict) -> None:

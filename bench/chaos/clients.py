@@ -13,6 +13,8 @@ from typing import Any
 
 import aiohttp
 
+from bench.chaos.model import Wish
+
 BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 """Before something is tried again that has not worked."""
@@ -60,11 +62,16 @@ class Clients:
         self.refusals: Counter[str] = Counter()
         """Answers that are none of those that a client has to expect."""
 
-    async def ask_and_follow(self, key: str, message: str, again: bool) -> None:
-        """Ask for a run until that is acknowledged, and read it to its end; `again`: then ask once more."""
-        run_id = self.acknowledged[key] = await self._submit(key, message)
-        await self._follow(run_id, self.seen.setdefault(run_id, Seen()))
-        if again and await self._submit(key, message) != run_id:
+    async def ask_and_follow(self, key: str, wish: Wish, again: bool) -> None:
+        """Ask for runs until that is acknowledged, and read them to their ends; `again`: then ask once more."""
+        body = {"message": wish.message}
+        first = await self._submit(key, wish.agent, body)
+        runs = [first["run_id"]]
+        if wish.then is not None:
+            following = {"message": wish.then, "session_id": first["session_id"]}
+            runs.append((await self._submit(f"{key}, then", wish.agent, following))["run_id"])
+        await asyncio.gather(*map(self._follow, runs))
+        if again and (await self._submit(key, wish.agent, body))["run_id"] != first["run_id"]:
             self.doubled.append(key)
 
     async def approve_forever(self) -> None:
@@ -89,12 +96,13 @@ class Clients:
                 pass
             await asyncio.sleep(next(pauses))
 
-    async def _submit(self, key: str, message: str) -> str:
-        told = await self._ask("POST", "/v1/agents/worker/runs", (202,), {"message": message}, key)
-        return told["run_id"]
+    async def _submit(self, key: str, agent: str, body: dict[str, str]) -> Any:
+        told = await self._ask("POST", f"/v1/agents/{agent}/runs", (202,), body, key)
+        self.acknowledged.setdefault(key, told["run_id"])
+        return told
 
-    async def _follow(self, run_id: str, seen: Seen) -> None:
-        pauses = _pauses()
+    async def _follow(self, run_id: str) -> None:
+        seen, pauses = self.seen.setdefault(run_id, Seen()), _pauses()
         while seen.outcome is None:
             seen.connections += 1
             try:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
@@ -59,6 +59,8 @@ async def look(n: int) -> str:
     await asyncio.sleep(0.02)
     return f"sight {{n}}"
 """
+PLACES = 3
+"""Of the agent `few`: so many of its runs are worked on at a time."""
 AGENT = """
 name: worker
 model: fake/m
@@ -69,16 +71,18 @@ memory: {recall: 0, remember: false}
 approvals: {default: auto, via: api, rules: [{tool: pay, do: ask}]}
 """
 PART = "do: effect look effect"
-"""What a child is asked."""
+"""What a child is asked, and whoever waits for another run of its session."""
 _ASKED = re.compile(r"do: ([a-z ]+)")
 
 
 def install(folder: Path, model_url: str) -> dict[str, str]:
     """A home with the agent, and a package with the tools; the variables that a process needs to find them."""
     home, metadata = folder / "home", folder / "package" / "chaos_tools-1.0.dist-info"
-    (home / "agents" / "worker").mkdir(parents=True)
     metadata.mkdir(parents=True)
-    (home / "agents" / "worker" / "config.yaml").write_text(AGENT)
+    few = f"{AGENT.replace('worker', 'few')}concurrency: {PLACES}\n"
+    for name, text in (("worker", AGENT), ("few", few)):
+        (home / "agents" / name).mkdir(parents=True)
+        (home / "agents" / name / "config.yaml").write_text(text)
     provider = f"{{base_url: '{model_url}', api_mode: chat_completions, api_key: x}}"
     (home / "config.yaml").write_text(f"providers: {{fake: {provider}}}\n")
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: chaos-tools\nVersion: 1.0\n")
@@ -88,13 +92,24 @@ def install(folder: Path, model_url: str) -> dict[str, str]:
     return {"TREADLE_HOME": str(home), "PYTHONPATH": str(folder / "package"), LINES: str(folder / "lines.txt")}
 
 
-def message(number: int, steps: int, chance: Random) -> str:
-    """What the run of that number is asked: now and then with an approval, or with work for a child."""
+class Wish(NamedTuple):
+    """What somebody asks for: a run of an agent, and perhaps another in its session that must wait for it."""
+
+    agent: str
+    message: str
+    then: str | None = None
+
+
+def wish(number: int, steps: int, chance: Random) -> Wish:
+    """The wish of that number: now and then with an approval, with work for a child, or of an agent that has few
+    places."""
     words: list[str] = chance.choices(("effect", "look", "both"), (4, 4, 2), k=steps)
     for word, every in (("pay", 6), ("spawn", 7)):
         if number % every == 0:
             words[chance.randrange(steps)] = word
-    return f"run {number}, do: {' '.join(words)}"
+    waits = "pay" in words or "spawn" in words  # then what is sent to its session is for itself
+    agent = "few" if number % 8 == 3 else "worker"
+    return Wish(agent, f"run {number}, do: {' '.join(words)}", PART if number % 5 == 1 and not waits else None)
 
 
 def lines_in(folder: Path) -> list[tuple[str, str]]:
@@ -135,31 +150,32 @@ async def endpoint(pace: float) -> AsyncGenerator[str, None]:
 def answer(asked: Any) -> list[bytes]:
     """What the model says to this conversation: the next step, or that there is none."""
     messages = asked["messages"]
-    said = next(str(each["content"]) for each in messages if each["role"] == "user")
-    found = _ASKED.search(said)
-    turn = sum("tool_calls" in each for each in messages)
-    words = found[1].split() if found else []
+    wanted = (
+        (at, _ASKED.search(str(each["content"]))) for at, each in enumerate(messages) if each["role"] == "user"
+    )
+    begins, words = [(at, found[1].split()) for at, found in wanted if found][-1]
+    turn = sum("tool_calls" in each for each in messages[begins:])
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}, {"content": "On "}]
     if turn == len(words):
         return _stream([*deltas, {"content": "to the next."}], "stop")
-    return _stream([*deltas, {"content": "it."}, {"tool_calls": _calls(words[turn], turn)}], "tool_calls")
+    return _stream([*deltas, {"content": "it."}, {"tool_calls": _calls(words[turn], len(messages))}], "tool_calls")
 
 
-def _calls(word: str, turn: int) -> list[dict[str, Any]]:
+def _calls(word: str, number: int) -> list[dict[str, Any]]:
     names = ("look", "effect") if word == "both" else ("agent_spawn" if word == "spawn" else word,)
     return [
         {
             "index": index,
-            "id": f"call_{turn}_{index}",
+            "id": f"call_{number}_{index}",
             "type": "function",
-            "function": {"name": name, "arguments": json.dumps(_arguments(name, turn))},
+            "function": {"name": name, "arguments": json.dumps(_arguments(name, number))},
         }
         for index, name in enumerate(names)
     ]
 
 
-def _arguments(name: str, turn: int) -> dict[str, Any]:
-    return {"message": PART} if name == "agent_spawn" else {"n": turn}
+def _arguments(name: str, number: int) -> dict[str, Any]:
+    return {"message": PART} if name == "agent_spawn" else {"n": number}
 
 
 def _stream(deltas: list[dict[str, Any]], finish: str) -> list[bytes]:

@@ -14,7 +14,7 @@ Change = Callable[[Found], Any]
 
 
 def row(outcome: str | None = "completed", parent: str | None = None) -> dict[str, str | None]:
-    return {"parent_run_id": parent, "outcome": outcome}
+    return {"session_id": "ses_2" if parent else "ses_1", "parent_run_id": parent, "outcome": outcome}
 
 
 def journal() -> list[Happened]:
@@ -46,11 +46,18 @@ def good() -> Found:
 
 FAULTS: list[tuple[str, Change]] = [
     ("acknowledged and lost", lambda found: found.acknowledged.update(other="run_3")),
-    ("runs that nobody was told of", lambda found: found.runs.update(run_3=row())),
+    ("runs that nobody was told of", lambda found: found.runs.update(run_3=row()) or found.events.update(run_3=[])),
     ("not ended", lambda found: found.runs.update({RUN: row(None)})),
     ("ended otherwise than completed", lambda found: found.runs.update({RUN: row("failed")})),
     ("quarantined", lambda found: found.events[RUN].append(Happened(RUN, 7, 15.0, "run_quarantined", {}))),
     ("journals with a gap", lambda found: found.events[RUN].pop(4)),
+    (
+        "runs that did not wait for the one before in their session",
+        lambda found: (
+            found.events["run_2"].append(Happened("run_2", 1, 14.9, "run_start", {}))
+            or found.runs.update(run_2=row())
+        ),
+    ),
     ("approvals decided twice", lambda found: found.events[RUN].append(found.events[RUN][4])),
     ("effects twice", lambda found: found.lines.update([(RUN, "call_2")])),
     ("results without their effect", lambda found: found.lines.clear()),
