@@ -54,9 +54,9 @@ class Chaos:
         troubles = [
             asyncio.create_task(self._when(share, name, work))
             for share, name, work in (
-                (0.2, "PostgreSQL restarted", lambda: self._restart("fast")),
+                (0.2, "PostgreSQL restarted", lambda: self._members.restart_database(self._restart, "fast")),
                 (0.4, "a worker stopped", lambda: self._members.stop_one(self._chance, STOP_SECONDS)),
-                (0.7, "PostgreSQL crashed", lambda: self._restart("immediate")),
+                (0.7, "PostgreSQL crashed", lambda: self._members.restart_database(self._restart, "immediate")),
             )
         ]
         beside = [

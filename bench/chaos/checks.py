@@ -47,6 +47,16 @@ class Found:
     acknowledged: dict[str, str]
     seen: dict[str, Seen]
     of_feed: dict[str, Seen]
+    changes: Sequence[tuple[float, bool]]
+    """Whether there was anybody who could take over a run, from each of these moments on."""
+
+    def with_somebody_there(self, begin: float, end: float) -> float:
+        """The seconds between the two in which somebody could have taken over."""
+        seconds, known = 0.0, (begin, True)
+        for at, there in [*sorted(change for change in self.changes if change[0] < end), (end, False)]:
+            seconds += max(0.0, at - max(begin, known[0])) if known[1] else 0.0
+            known = (at, there)
+        return seconds
 
     def of_type(self, kind: str) -> Iterable[Happened]:
         return (event for events in self.events.values() for event in events if event.type == kind)
@@ -90,7 +100,7 @@ async def gather(cluster: Cluster, clients: Clients, folder: Path) -> Found:
     for run_id, sequence, at, kind, data in await cluster.ask(ALL_EVENTS):
         events[run_id].append(Happened(run_id, sequence, at, kind, json.loads(data)))
     told = (clients.acknowledged, clients.seen, clients.of_feed)
-    return Found(runs, dict(events), Counter(lines_in(folder)), cluster.blows, *told)
+    return Found(runs, dict(events), Counter(lines_in(folder)), cluster.blows, *told, cluster.changes)
 
 
 def judge(found: Found) -> Verdict:
@@ -198,7 +208,7 @@ def _takeovers(found: Found, verdict: Verdict) -> None:
     """From each blow to the moment when somebody else had the run."""
     taken = {(event.run_id, event.data["epoch"]): event.at for event in found.of_type("run_recovered")}
     held = {(run_id, epoch): blow.at for blow in found.blows for run_id, epoch in blow.held.items()}
-    seconds, never = list[float](), list[str]()
+    seconds, free, never = list[float](), list[float](), list[str]()
     for blow in found.blows:
         for run_id, epoch in blow.held.items():
             # Who took it over and was killed before it could say so had it then, in any case.
@@ -207,10 +217,12 @@ def _takeovers(found: Found, verdict: Verdict) -> None:
                 never.append(f"{run_id}, of {blow.name}, epoch {epoch}")
             else:
                 seconds.append(at - blow.at)
+                free.append(found.with_somebody_there(blow.at, at))
     verdict.note("runs in the hands of whoever was struck", len(held))
     verdict.none("of these, never taken over", never)
     unexplained = [f"{run_id}, epoch {epoch}" for run_id, epoch in taken if (run_id, epoch - 1) not in held]
     verdict.none("taken over without a blow", unexplained)
     if seconds:
         verdict.note("takeover, median seconds", f"{statistics.median(seconds):.1f}")
-        verdict.at_most("takeover, longest seconds", max(seconds), MOST_TAKEOVER_SECONDS)
+        verdict.note("takeover, longest seconds", f"{max(seconds):.1f}")
+        verdict.at_most("of these, with worker and database there", max(free), MOST_TAKEOVER_SECONDS)

@@ -50,7 +50,8 @@ class Clients:
     """All of them, with what they were told."""
 
     def __init__(self, doors: Sequence[str], http: aiohttp.ClientSession) -> None:
-        self._doors = itertools.cycle(doors)
+        self._doors = doors
+        self._first = itertools.cycle(range(len(doors)))
         self._http = http
         self.acknowledged: dict[str, str] = {}
         """The run of each key."""
@@ -86,10 +87,10 @@ class Clients:
 
     async def read_all_forever(self) -> None:
         """Follow all runs at once, from the first event on."""
-        cursor, pauses = "0", _pauses()
+        cursor, pauses, doors = "0", _pauses(), self._in_turn()
         while True:
             try:
-                async for identity, event in self._events("/v1/events", cursor):
+                async for identity, event in self._events(next(doors) + "/v1/events", cursor):
                     cursor, pauses = identity, _pauses()
                     self.of_feed.setdefault(event["run_id"], Seen()).show(event)
             except BROKEN:
@@ -102,11 +103,11 @@ class Clients:
         return told
 
     async def _follow(self, run_id: str) -> None:
-        seen, pauses = self.seen.setdefault(run_id, Seen()), _pauses()
+        seen, pauses, doors = self.seen.setdefault(run_id, Seen()), _pauses(), self._in_turn()
         while seen.outcome is None:
             seen.connections += 1
             try:
-                async for _, event in self._events(f"/v1/runs/{run_id}/events", str(seen.last)):
+                async for _, event in self._events(f"{next(doors)}/v1/runs/{run_id}/events", str(seen.last)):
                     pauses = _pauses()
                     seen.show(event)
             except BROKEN:
@@ -114,13 +115,17 @@ class Clients:
             if seen.outcome is None:
                 await asyncio.sleep(next(pauses))
 
-    async def _events(self, path: str, after: str) -> AsyncGenerator[tuple[str, Any], None]:
+    def _in_turn(self) -> Iterator[str]:
+        """One server after the other, for a client that has begun at any of them."""
+        first = next(self._first)
+        return itertools.cycle([*self._doors[first:], *self._doors[:first]])
+
+    async def _events(self, url: str, after: str) -> AsyncGenerator[tuple[str, Any], None]:
         """The durable events of a stream, with their ids, until it breaks."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=SILENCE_SECONDS)
-        url, headers = next(self._doors) + path, {"Last-Event-ID": after}
-        async with self._http.get(url, headers=headers, timeout=timeout) as response:
+        async with self._http.get(url, headers={"Last-Event-ID": after}, timeout=timeout) as response:
             if response.status != 200:
-                self._refused("GET", path, response.status, (503,))
+                self._refused("GET", url, response.status)
                 return
             identity: str | None = None
             async for line in response.content:
@@ -138,22 +143,22 @@ class Clients:
         self, method: str, path: str, accepted: Sequence[int], body: Any = None, key: str | None = None
     ) -> Any:
         """Ask one server after the other, until one answers."""
-        headers, pauses = {} if key is None else {"Idempotency-Key": key}, _pauses()
+        headers, pauses, doors = {} if key is None else {"Idempotency-Key": key}, _pauses(), self._in_turn()
         while True:
-            url = next(self._doors) + path
+            url = next(doors) + path
             try:
                 async with self._http.request(method, url, json=body, headers=headers) as response:
                     if response.status in accepted:
                         return json.loads(await response.read())
-                    self._refused(method, path, response.status, (503,))
+                    self._refused(method, url, response.status)
             except BROKEN:
                 pass
             await asyncio.sleep(next(pauses))
 
-    def _refused(self, method: str, path: str, status: int, expected: Sequence[int]) -> None:
+    def _refused(self, method: str, url: str, status: int) -> None:
         """A server whose database is away says so with 503; nobody is to see anything else."""
-        if status not in expected:
-            self.refusals[f"{status} to {method} {path}"] += 1
+        if status != 503:
+            self.refusals[f"{status} to {method} {url}"] += 1
 
 
 def _pauses() -> Iterator[float]:

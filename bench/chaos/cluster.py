@@ -27,6 +27,9 @@ HELD = "SELECT run_id, epoch FROM runs WHERE worker LIKE $1"
 LOOKS_AFTER = (0.1, 1.0)
 """When it is looked what a process held that was killed: what it had sent then may be committed a moment later."""
 
+Restart = Callable[[str], Awaitable[None]]
+"""Restarts the database: `fast`, as an administrator does, or `immediate`, as a crash does."""
+
 
 @dataclass(slots=True)
 class Blow:
@@ -40,8 +43,17 @@ class Blow:
 class Member:
     """One process. Whatever ends it, it is started again, as by systemd."""
 
-    def __init__(self, name: str, command: list[str], environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        changed: Callable[[], None],
+    ) -> None:
         self.name = name
+        self._changed = changed
+        """Is told when it comes up or goes down."""
         self.command = command
         self.process: asyncio.subprocess.Process | None = None
         self.told: dict[str, Any] = {}
@@ -70,6 +82,10 @@ class Member:
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
+
+    @property
+    def works(self) -> bool:
+        return self._up.is_set() and not self.stopped
 
     async def is_up(self) -> None:
         """Wait until it has said that it is ready."""
@@ -107,8 +123,10 @@ class Member:
             if said := await self.process.stdout.readline():
                 self.told = self.told or json.loads(said)
                 self._up.set()
+                self._changed()
             code = await self.process.wait()
             self._up.clear()
+            self._changed()
             self._take_note(self.process.pid, code)
             await asyncio.sleep(PAUSE_BEFORE_A_RESTART)
 
@@ -132,6 +150,9 @@ class Cluster:
         self.blows: list[Blow] = []
         self.kills: list[tuple[float, str]] = []
         self.told_to_stop: list[tuple[float, str]] = []
+        self.database_away = False
+        self.changes: list[tuple[float, bool]] = []
+        """Whether there was anybody who could take over a run, from each of these moments on."""
         compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # who is started again need not compile again
         self._environment = {**environment, **compiled, "TREADLE_DATABASE_URL": url}
         self._folder = folder
@@ -194,11 +215,25 @@ class Cluster:
         await worker.is_up()
         assert worker.process is not None
         worker.stopped = True
+        self.changed()
         worker.process.send_signal(signal.SIGSTOP)
         self._strike(f"{worker.name}, stopped", worker.process.pid)
         await asyncio.sleep(seconds)
         worker.process.send_signal(signal.SIGCONT)
         worker.stopped = False
+        self.changed()
+
+    def changed(self) -> None:
+        """Take note of who is there now."""
+        there = not self.database_away and any(worker.works for worker in self.workers)
+        self.changes.append((time.time(), there))
+
+    async def restart_database(self, restart: Restart, how: str) -> None:
+        self.database_away = True
+        self.changed()
+        await restart(how)
+        self.database_away = False
+        self.changed()
 
     async def ask(self, statement: str, *values: object) -> list[Any]:
         """What the database says, as soon as it is there."""
@@ -217,7 +252,7 @@ class Cluster:
         return [line for member in self.members for line in _lines(member.log)]
 
     def _member(self, name: str, *arguments: str) -> Member:
-        return Member(name, [*self._treadle, *arguments], self._environment, self._folder)
+        return Member(name, [*self._treadle, *arguments], self._environment, self._folder, self.changed)
 
     def _strike(self, name: str, pid: int) -> None:
         blow = Blow(time.time(), name)
@@ -256,13 +291,10 @@ async def cluster(
 
 # ── The database ───────────────────────────────────────────────────────────────────────────────────
 
-Restart = Callable[[str], Awaitable[None]]
-
 
 @contextmanager
 def postgres() -> Generator[tuple[str, Restart], None, None]:
-    """A server of its own that waits for the disk; its URL, and how it is restarted: `fast`, as an administrator
-    does, or `immediate`, as a crash does."""
+    """A server of its own that waits for the disk; its URL, and how it is restarted."""
     folder = Path(tempfile.mkdtemp(prefix="chaos"))
     with warnings.catch_warnings():  # that there is no XDG_RUNTIME_DIR
         warnings.simplefilter("ignore")

@@ -41,6 +41,7 @@ def good() -> Found:
         acknowledged={"key": RUN},
         seen={RUN: Seen(last=6, outcome="completed")},
         of_feed={RUN: Seen(last=6)},
+        changes=[(0.0, True), (3.0, False), (3.5, True)],
     )
 
 
@@ -69,7 +70,7 @@ FAULTS: list[tuple[str, Change]] = [
     ("the feed: runs of which it has not all", lambda found: found.of_feed.clear()),
     ("of these, never taken over", lambda found: found.events[RUN][1].data.update(epoch=3)),
     ("taken over without a blow", lambda found: found.blows[0].held.clear()),
-    ("takeover, longest seconds", lambda found: setattr(found.blows[0], "at", -2.0)),
+    ("of these, with worker and database there", lambda found: setattr(found.blows[0], "at", -2.0)),
 ]
 
 
@@ -93,3 +94,10 @@ def test_a_reader_that_is_shown_an_event_twice_or_none_says_so() -> None:
     for sequence in (1, 2, 2, 4):
         seen.show({"run_id": RUN, "sequence": sequence, "type": "token"})
     assert [fault.partition(": ")[2] for fault in seen.faults] == ["event 2 came after 2", "event 4 came after 2"]
+
+
+def test_time_without_anybody_who_could_take_over_does_not_count() -> None:
+    found = good()
+    assert found.with_somebody_there(2.0, 14.0) == 11.5
+    assert found.with_somebody_there(3.1, 3.4) == 0.0
+    assert found.with_somebody_there(3.2, 4.5) == 1.0
