@@ -113,3 +113,8 @@ def test_the_page_tells_the_same_commands(tmp_path: Path) -> None:
         options = [word.partition("=")[0] for word in command if word.startswith("--")]
         [line] = re.findall(rf"^\$ ({command[0]} .*)$", PAGE, re.MULTILINE)
         assert [word.partition("=")[0] for word in shlex.split(line) if word.startswith("--")] == options
+
+
+def test_what_the_page_asks_the_database_is_answered(url: str) -> None:
+    [block] = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    asyncio.run(tell(url, *block.split(";")[:-1]))
