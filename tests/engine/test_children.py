@@ -209,6 +209,8 @@ def test_cancel_reaches_every_run_of_the_tree_and_names_it() -> None:
             for each in (child, grandchild):
                 assert (await engine.service.run(RunId(each))).outcome == "cancelled"
                 assert any(each in stopped for stopped in result.stopped), result.stopped
+                [end] = of(await journal(engine, each), RunEnd)
+                assert end.reason == result.reason, "why is said once, however deep"
 
     virtually(work())
 

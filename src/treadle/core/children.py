@@ -90,7 +90,7 @@ def before_the_end(state: RunState, finish: Finish, now: Instant) -> Reach | Wai
         return finish
     untold = [child for child in running if child.told != "cancel"]
     if untold:
-        return _reach(untold, "cancel", finish.outcome.reason or "The run above it has ended.")
+        return _reach(untold, "cancel", state.cancelled or finish.outcome.reason or "The run above it has ended.")
     patience = max(_patience(state, child) for child in running)
     if now >= patience:
         return finish
