@@ -5,7 +5,7 @@ from pathlib import Path
 
 from treadle.domain.errors import UsageError
 
-POSTGRES = ("postgresql:", "postgres:")
+POSTGRES = ("postgresql://", "postgres://")
 
 
 def is_postgres(database: str) -> bool:
@@ -15,7 +15,8 @@ def is_postgres(database: str) -> bool:
 
 def shown(database: str) -> str:
     """The URL as it may be shown: without a password."""
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"^(\w+://[^:@/?]*):.*@", r"\1@", database))
+    without = re.sub(r"^([^:/?]+:(?://)?[^:@/?]*):.*@", r"\1@", database)
+    return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", without)
 
 
 def path_of(database: str) -> str:

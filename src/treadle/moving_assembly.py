@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from treadle.database_url import path_of
+from treadle.database_url import path_of, shown
 from treadle.domain.errors import UsageError
 
 SOURCE, TARGETS = "sqlite:///", ("postgresql://", "postgres://")
@@ -24,7 +24,9 @@ async def move_database(source: str, target: str, progress: Callable[[str, int, 
     """Move all that the one has to the other, which must be empty. `progress` is told of a table, how many of its
     rows are there, and how many there are."""
     if not source.startswith(SOURCE):
-        raise UsageError(f"`{source}` cannot be moved; accepted: sqlite:///PATH (sqlite:////PATH from the root).")
+        raise UsageError(
+            f"`{shown(source)}` cannot be moved; accepted: sqlite:///PATH (sqlite:////PATH from the root)."
+        )
     if not target.startswith(TARGETS):
         raise UsageError("What is moved goes to a server; accepted: postgresql://USER@HOST:PORT/DATABASE.")
     try:

@@ -18,9 +18,10 @@ from treadle.stores.postgres.accounts import PostgresAccounts
 from treadle.stores.postgres.approvals import PostgresApprovals
 from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
 from treadle.stores.postgres.batching import Writer
+from treadle.stores.postgres.connection import connect
 from treadle.stores.postgres.database import Database, database_as_it_is, open_database
 from treadle.stores.postgres.deleting import PostgresDeletions
-from treadle.stores.postgres.facts import compares_with, facts_of, guards_fired, is_there
+from treadle.stores.postgres.facts import compares_with, facts_of, guards_fired, is_there, refuse_unmakeable
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.line import PostgresLine
 from treadle.stores.postgres.memory import PostgresMemories
@@ -62,11 +63,14 @@ async def reach_postgres(url: str, hub: Hub, clock: Clock) -> AsyncGenerator[Sto
 async def look_at_postgres(
     url: str, lately: int
 ) -> tuple[DatabaseFacts | None, int, Sequence[tuple[str, int]], str]:
-    """What it holds, without bringing it up to date."""
+    """What it holds, without bringing it up to date. Raises StoreError, or UsageError for a URL that is none: at
+    once, where others would wait for a server."""
     known = len(load_migrations())
+    await (await connect(url)).close()
     database = await database_as_it_is(url)
     try:
         if not await is_there(database):
+            await refuse_unmakeable(database)
             return None, known, (), ""
         return await facts_of(database), known, await guards_fired(database, lately), await compares_with(database)
     finally:

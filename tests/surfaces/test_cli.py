@@ -321,6 +321,11 @@ def test_a_database_of_another_kind(shell: Shell) -> None:
     done = asyncio.run(shell("runs", "list"))
     assert done.code == 2
     assert "`mysql://me@host/db` is not a database URL that can be used here" in done.complaint
+    shell.environment["TREADLE_DATABASE_URL"] = "postgresql+asyncpg://me:canary@host/db"
+    done = asyncio.run(shell("doctor"))
+    assert done.code == 1
+    assert "`postgresql+asyncpg://me@host/db` is not a database URL that can be used here" in done.out
+    assert "canary" not in done.out + done.err
 
 
 def test_a_server_that_is_not_there(shell: Shell) -> None:

@@ -15,6 +15,7 @@ from treadle.stores.postgres.connection import explain, restored, shown, storabl
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.driver import connected
 from treadle.stores.postgres.migrating import load_functions, load_migrations, migrate
+from treadle.stores_assembly import look_at_server
 
 
 async def ask(url: str, statement: str) -> Any:
@@ -87,10 +88,16 @@ def test_a_user_without_rights_is_told_what_it_needs(bare: str) -> None:
     asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_guest", "CREATE ROLE treadle_guest LOGIN"))
     guest = urlsplit(bare)._replace(netloc="treadle_guest@").geturl()
     try:
-        with pytest.raises(StoreError, match="Make it the owner"):
-            asyncio.run(opened(guest))
+        for story in (opened(guest), look_at_server(guest, 1)):
+            with pytest.raises(StoreError, match=r"Make it the owner of the database, or of the schema treadle"):
+                asyncio.run(story)
+        asyncio.run(tell(bare, "CREATE SCHEMA treadle AUTHORIZATION treadle_guest"))
+        assert asyncio.run(look_at_server(guest, 1))[0] is None
+        asyncio.run(opened(guest))
+        facts, *_ = asyncio.run(look_at_server(guest, 1))
+        assert facts is not None
     finally:
-        asyncio.run(tell(bare, "DROP ROLE treadle_guest"))
+        asyncio.run(tell(bare, "DROP OWNED BY treadle_guest", "DROP ROLE treadle_guest"))
 
 
 def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +110,15 @@ def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_no_url_is_told_so(url: str) -> None:
     with pytest.raises(UsageError, match="accepted: postgresql://"):
         asyncio.run(opened(url))
+
+
+@pytest.mark.parametrize("sign", ["/", "?", "#"])
+def test_a_password_with_a_sign_that_must_not_stand_in_one_is_not_shown(sign: str) -> None:
+    url = f"postgresql://ada:canary{sign}canary@host/x"
+    for story in (opened(url), look_at_server(url, 1)):
+        with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` is not a database URL.* %2F") as told:
+            asyncio.run(story)
+        assert "canary" not in str(told.value)
 
 
 def test_a_commit_is_waited_for_whatever_the_server_is_set_to(url: str) -> None:
@@ -126,6 +142,7 @@ def test_a_password_is_never_shown() -> None:
     )
     assert shown("postgresql:///x?host=/tmp") == "postgresql:///x?host=/tmp"
     assert shown("postgresql://host/x?password=p%40ss&a=b") == "postgresql://host/x?password=***&a=b"
+    assert shown("postgresql://host/x?sslpassword=p%40ss") == "postgresql://host/x?sslpassword=***"
     assert "p%40ss" not in str(explain(OSError("no route"), "postgresql://ada:p%40ss@host/x"))
 
 

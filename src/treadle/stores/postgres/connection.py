@@ -58,7 +58,7 @@ SQL = load_statements()
 
 def shown(url: str) -> str:
     """The URL as it may be shown: without the password."""
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"^(\w+://[^:@/?]*):.*@", r"\1@", url))
+    return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", re.sub(r"^(\w+:(?://)?[^:@/?]*):.*@", r"\1@", url))
 
 
 async def connect(url: str, schema: str = SCHEMA) -> Connection:
@@ -67,9 +67,7 @@ async def connect(url: str, schema: str = SCHEMA) -> Connection:
         settings = {**SETTINGS, "search_path": f"{schema}, public"}
         connection = await connected(url, CONNECT_SECONDS, settings)
     except ValueError as error:  # asyncpg's own for a URL that it cannot read is one
-        raise UsageError(
-            f"`{shown(url)}` is not a database URL ({error}); accepted: postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
-        ) from error
+        raise unreadable(error, url) from error
     except FAILURES as error:
         raise explain(error, url) from error
     version = connection.get_server_version()
@@ -88,6 +86,16 @@ async def connect(url: str, schema: str = SCHEMA) -> Connection:
         connection.terminate()
         raise
     return connection
+
+
+def unreadable(error: ValueError, url: str) -> UsageError:
+    """What a URL that is none is called. Python's own words for it would show the part of a password behind a sign
+    that must not stand in one; those of the driver do not."""
+    why = f" ({error})" if isinstance(error, InterfaceError) else ""
+    return UsageError(
+        f"`{shown(url)}` is not a database URL{why}; accepted: postgresql://USER:PASSWORD@HOST:PORT/DATABASE. In a "
+        "password write / as %2F, ? as %3F, # as %23 and @ as %40, or set PGPASSWORD."
+    )
 
 
 def state_of(error: BaseException) -> str:
@@ -120,10 +128,7 @@ def explain(error: BaseException, url: str) -> StoreError:
             f"There is no such database: {where}. Make it with: createdb {url.partition('?')[0].rpartition('/')[2]}"
         )
     if state == "42501":
-        return StoreError(
-            f"The user of {where} may not do this: {error}. Make it the owner of the database, or of the "
-            f"schema {SCHEMA} in it."
-        )
+        return no_rights(str(error), url)
     if is_gone(error):
         return StoreAway(
             f"The PostgreSQL server at {where} cannot be reached: {_said(error)}. Start it, or check "
@@ -137,6 +142,13 @@ def explain(error: BaseException, url: str) -> StoreError:
             "pg_stat_activity, and try again."
         )
     return StoreError(f"The database {where} failed: {type(error).__name__}: {error}")
+
+
+def no_rights(why: str, url: str) -> StoreError:
+    return StoreError(
+        f"The user of {shown(url)} may not do this: {why.rstrip('.')}. Make it the owner of the database, or of "
+        f"the schema {SCHEMA} in it."
+    )
 
 
 def newer(url: str, found: int, known: int) -> StoreNewer:

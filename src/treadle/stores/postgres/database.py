@@ -63,7 +63,7 @@ class Database:
                 if not is_passing(error) or not (patient or loop.time() + pause < until):
                     raise explain(error, self.url) from error
                 if pause == FIRST_PAUSE:
-                    logger.warning("%s; trying again", explain(error, self.url))
+                    logger.warning("%s It is tried again.", explain(error, self.url))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 

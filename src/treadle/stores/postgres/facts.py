@@ -1,6 +1,7 @@
 """What a PostgreSQL database holds, for whoever looks after it."""
 
 from treadle.ports.keeping import DatabaseFacts
+from treadle.stores.postgres.connection import no_rights
 from treadle.stores.postgres.database import Database
 
 
@@ -8,6 +9,13 @@ async def is_there(database: Database) -> bool:
     """Whether it has anything of ours."""
     found = await database.row("is_there")
     return found is not None and bool(found[0])
+
+
+async def refuse_unmakeable(database: Database) -> None:
+    """Raise StoreError where there is nothing of ours, and our user may not change that."""
+    found = await database.row("may_make_schema")
+    if found is None or not found[0]:
+        raise no_rights("it may make no schema", database.url)
 
 
 async def facts_of(database: Database) -> DatabaseFacts:

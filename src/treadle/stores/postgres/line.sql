@@ -9,3 +9,7 @@ SELECT 1;
 
 -- name: is_there
 SELECT to_regclass('treadle.schema_versions') IS NOT NULL;
+
+-- name: may_make_schema
+SELECT has_database_privilege(current_database(), 'CREATE')
+    OR coalesce(has_schema_privilege(to_regnamespace('treadle')::OID, 'CREATE'), false);

@@ -56,7 +56,10 @@ async def _is_current(connection: Connection, url: str, schema: str) -> bool:
 async def _migrate(connection: Connection, url: str, schema: str) -> None:
     await connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'; SET LOCAL statement_timeout = 0")
     await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-    await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    if (
+        await connection.fetchval("SELECT to_regnamespace($1)", schema) is None
+    ):  # to make it takes a right of its own
+        await connection.execute(f"CREATE SCHEMA {schema}")
     await connection.execute(
         f"CREATE TABLE IF NOT EXISTS {schema}.schema_versions "
         "(version INTEGER PRIMARY KEY, functions TEXT NOT NULL)"
