@@ -40,7 +40,7 @@ def request_of(run_id: RunId, step: int | None, events: list[Event]) -> Event:
     if found:
         return found[-1]
     if not asked:
-        raise UsageError(f"{run_id} has asked no model.")
+        raise UsageError(f"{run_id} has asked no model: it has no step. `treadle runs show {run_id}` says why.")
     raise UsageError(f"{run_id} has no step {step}; its steps are 1 to {asked[-1][1].step}.")
 
 
