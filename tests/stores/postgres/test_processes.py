@@ -76,6 +76,26 @@ def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
+def test_whoever_is_started_while_the_database_is_away_waits_for_it(url: str, tmp_path: Path) -> None:
+    async def story(folder: Path) -> None:
+        async with wire(url, folder) as (address, between):
+            between.down = True
+            shell = Shell(tmp_path / "home").configure()
+            shell.environment |= {"TREADLE_DATABASE_URL": address}
+            worker, serving = shell.start("worker", "--json"), shell.start("serve", "--json", "--port", "0")
+            for process in (worker, serving):
+                assert process.stderr is not None
+                assert b"It is waited for" in await asyncio.to_thread(process.stderr.readline)
+            await stopped(serving)
+            between.down = False
+            assert (await first_line(worker))["database"]
+            await stopped(worker)
+
+    with TemporaryDirectory(prefix="wire") as short:
+        asyncio.run(in_time(story(Path(short))))
+
+
+@pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
 def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from treadle.domain.identity import Instant
 from treadle.home import Home
 from treadle.service.access import Access, NewToken
 from treadle.stores_assembly import ALL, Share
+from treadle.surfaces.cli.opening import open_engine
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import Stop, settle
 from treadle.surfaces.http.doorway import attachable
@@ -52,7 +53,8 @@ async def serve(wanted: Wanted) -> int:
     engine.models.local.notice = note
     with Stop() as stop:
         async with AsyncExitStack() as opened:
-            await opened.enter_async_context(engine)
+            if not await open_engine(engine, stop, opened):
+                return 0
             token = await _first_token(engine.front.access, host, engine.clock.now())
             make_room()
             try:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import AsyncExitStack
 from typing import Literal
 
 import msgspec
@@ -12,6 +13,7 @@ from treadle.database_url import is_postgres, shown
 from treadle.domain.errors import UsageError
 from treadle.home import Home
 from treadle.stores_assembly import Share
+from treadle.surfaces.cli.opening import open_engine
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import Stop, settle
 from treadle.telemetry_assembly import Telemetry
@@ -30,7 +32,9 @@ async def work(concurrency: int, log_format: Literal["text", "json"], json: bool
     engine = Engine(home=home, telemetry=telemetry, share=Share(concurrency))
     engine.models.local.notice = note
     with Stop() as stop:
-        async with engine:
+        async with AsyncExitStack() as opened:
+            if not await open_engine(engine, stop, opened):
+                return 0
             settle()
             _announce(home, concurrency, json)
             await stop.asked.wait()
