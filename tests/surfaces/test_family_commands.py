@@ -62,6 +62,7 @@ def test_a_question_from_below_is_answered_later_and_the_root_goes_on(shell: She
         child, approval = found[1], found[2]
         runs = (await shell("runs", "list", "--json")).json
         [root] = [run["run_id"] for run in runs if run["run_id"] != child]
+        assert {run["run_id"]: run["parent_run_id"] for run in runs} == {root: None, child: root}
         shown = await shell("runs", "show", root)
         assert f"treadle approvals approve {approval}" in shown.out
         tree = await shell("runs", "tree", root)

@@ -61,6 +61,7 @@ class RunView(Struct, frozen=True):
     waiting_for: str | None
     created_at: datetime
     events: int
+    parent_run_id: str | None = None
 
 
 # ── Looking ──
@@ -142,6 +143,7 @@ async def view_of(service: Service, record: RunRecord) -> RunView:
         record.waiting_for,
         datetime.fromtimestamp(record.created_at, UTC),
         record.sequence,
+        record.origin.parent_run_id,
     )
 
 
