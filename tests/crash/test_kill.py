@@ -69,7 +69,7 @@ def assert_paired(messages: list[dict[str, Any]]) -> None:
     assert not open_calls, f"calls without a result: {open_calls}"
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_effect_is_lost_or_repeated_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     shell = Shell(tmp_path / "home")
