@@ -12,8 +12,7 @@ from msgspec import Meta, Struct
 from treadle.domain.identity import EventId, RunId, SessionId
 from treadle.domain.schedules import ScheduleId
 from treadle.domain.webhooks import HookId, WebhookId
-from treadle.service.shapes import Said
-from treadle.service.submissions import Ticket
+from treadle.service.submissions import Said, Ticket
 
 LONGEST_NAME = 100
 AgentName = Annotated[str, Meta(min_length=1, max_length=64)]

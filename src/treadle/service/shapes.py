@@ -14,10 +14,9 @@ from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
-from treadle.service.submissions import MESSAGE_LIMIT
+from treadle.service.submissions import Said
 
 Item = TypeVar("Item")
-Said = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
 MOST_ATTACHMENTS = 20
 LONGEST_WAIT = 600
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from treadle.core.context import most_expensive
 from treadle.core.permissions import check_examples
@@ -24,6 +25,9 @@ from treadle.ports.model import Models
 from treadle.ports.tool import InvalidArguments, Toolbox
 from treadle.ports.vault import Redactor
 from treadle.service.usage import Books, refuse_spent, refuse_unless_running
+
+Said = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
+"""What can be said over HTTP."""
 
 
 class Submission(Struct, frozen=True):
