@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +196,8 @@ def test_one_wrong_line_and_nothing_is_imported(shell: Shell, line: str, words: 
     assert done.code == 2
     assert words in done.complaint
     assert "Nothing was " in done.complaint
-    assert listed(shell) == []
+    with closing(sqlite3.connect(shell.home / "treadle.db")) as db:
+        assert db.execute("SELECT count(*) FROM memories").fetchone() == (0,)
 
 
 def test_one_wrong_line_and_no_agent_is_made(shell: Shell) -> None:

@@ -16,7 +16,7 @@ from treadle.testing.simulation.__main__ import run_block, schedule_of
 from treadle.testing.simulation.scenario import Report, Schedule, simulate
 
 BLOCK = 100
-BLOCKS = 6
+BLOCKS = 4
 ONE_IN_ORDER = """
 import logging
 from treadle.testing.simulation.__main__ import schedule_of
