@@ -83,10 +83,12 @@ class _OneLine(logging.Formatter):
 
 def settle() -> None:
     """What has been made by now stays for as long as the process does: the collector need not look at it again, and
-    may look at the rest less often."""
+    may look at the rest less often, when most of it is gone. Threads change less often too: where there is more to
+    do than one core can, the loop and the writer would only take it from each other."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
+    gc.set_threshold(50_000, 20, 50)
+    sys.setswitchinterval(0.02)
 
 
 class Stop:
