@@ -15,6 +15,9 @@ def places_taken(db: Database, row: RunRow) -> int:
 
 
 def next_of_agent(db: Database, row: RunRow, now: Instant) -> Wakes:
-    """The runs of its agent for which there is a place, now that it was let go of."""
+    """The runs of its agent for which there is a place, now that it was let go of. One without a limit asks for
+    nobody: where its agent has one since, the sweep finds who waits."""
+    if row.places is None:
+        return ()
     found = db.execute(SQL["next_of_agent"], (row.origin.agent_id, now, row.places or 1)).fetchall()
     return tuple([(RunId(str(run_id)), now) for (run_id,) in found])
