@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from aiohttp import ClientResponse
 
 from tests.fake_endpoint import DONE, Answer, FakeEndpoint, Request, delta
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import Key, Keys
 from treadle.models.http.posting import MOST_AT_ONCE, Poster
+from treadle.models.http.receiving import Answer as HttpAnswer
 from treadle.models.http.transport import Call, CallFailed, Connections, Post
 
 SMALL, LARGE = b"x" * MOST_AT_ONCE, b"x" * (MOST_AT_ONCE + 1)
@@ -40,7 +40,7 @@ def posted(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     bodies: list[bytes] = []
     post = Poster.post
 
-    async def noted(self: Poster, body: bytes) -> ClientResponse:
+    async def noted(self: Poster, body: bytes) -> HttpAnswer:
         bodies.append(body)
         return await post(self, body)
 

@@ -11,9 +11,11 @@ from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, delta
 from tests.models.chat import HELLO
 from treadle.domain.providers import Timeouts
 from treadle.models.formats.chat_completions import FORMAT
+from treadle.models.http import posting
 from treadle.models.http.client import Client
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.transport import Call, Connections, Post, Protocol
+from treadle.models.http.receiving import Receiver, Stream
+from treadle.models.http.transport import Call, Connections, Post
 from treadle.ports.model import Completed
 
 PIECES = [b"%07d\n" % number * 64 for number in range(8000)]
@@ -38,18 +40,31 @@ async def no_pause() -> None:
     pass
 
 
+@pytest.fixture(params=["here", "by aiohttp"])
+def taken_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where replies are: as always, and as with a version of aiohttp that was not tried."""
+    if request.param == "by aiohttp":
+        monkeypatch.setattr(posting, "TRIED", ())
+
+
+@pytest.mark.usefixtures("taken_apart")
 @pytest.mark.parametrize("slow", [False, True])
 def test_a_slow_reader_gets_every_byte(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """4 MB are more than the buffer holds, so that the connection is paused and resumed."""
     paused = 0
-    pause_reading = Protocol.pause_reading
 
-    def count(self: Protocol) -> None:
-        nonlocal paused
-        paused += 1
-        pause_reading(self)
+    def count(of: type, name: str) -> None:
+        original = getattr(of, name)
 
-    monkeypatch.setattr(Protocol, "pause_reading", count)
+        def counted(self: object) -> None:
+            nonlocal paused
+            paused += 1
+            original(self)
+
+        monkeypatch.setattr(of, name, counted)
+
+    count(Receiver, "pause_reading")
+    count(Stream, "_pause")
     naps = iter([0.5])  # long enough, also on a busy machine, for more to come than the buffer holds
 
     async def run() -> None:
@@ -62,16 +77,17 @@ def test_a_slow_reader_gets_every_byte(slow: bool, monkeypatch: pytest.MonkeyPat
 
 
 def test_pieces_that_were_read_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """aiohttp runs its parser over nothing for each piece that is read; see `Protocol`."""
+    """aiohttp runs its parser over nothing for each piece that is read; see `Receiver`."""
+    monkeypatch.setattr(posting, "TRIED", ())
     empty = 0
-    data_received = Protocol.data_received
+    data_received = Receiver.data_received
 
-    def count(self: Protocol, data: bytes) -> None:
+    def count(self: Receiver, data: bytes) -> None:
         nonlocal empty
         empty += not data
         data_received(self, data)
 
-    monkeypatch.setattr(Protocol, "data_received", count)
+    monkeypatch.setattr(Receiver, "data_received", count)
 
     async def run() -> None:
         async with FakeEndpoint(Answer([b"x" * 20] * 500)) as server:

@@ -8,17 +8,21 @@ import asyncio
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
 from aiohttp.helpers import TimerNoop
 from aiohttp.http_writer import StreamWriter
 from yarl import URL
 
-MOST_AT_ONCE = 60 * 1024
-"""Bytes of a body that a transport takes, with its head, and asks nobody to wait."""
-READ_BUFFER = 256 * 1024
+from treadle.models.http.receiving import Answer, Other, Receiver
+
+MOST_AT_ONCE = 1024 * 1024
+"""Bytes of a body that are handed over at once: what the network does not take yet is kept twice meanwhile."""
 NO_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=None)
 """Whoever calls keeps the time."""
 TRIED = ("3.14.",)
 """Versions of aiohttp whose insides are known here: what is used of them is promised by nobody."""
+FACTORY = "_factory"
+"""Where a connector of aiohttp keeps what makes its protocols; it has no public place for it."""
 UNUSUAL = ("content-length", "transfer-encoding", "content-encoding", "expect", "connection", "cookie")
 """Headers that change how a request is sent."""
 
@@ -39,21 +43,28 @@ class Poster:
         head = [f"POST {url.raw_path_qs} HTTP/1.1", *said, "Content-Length: "]
         self._head = "\r\n".join(head).encode()
 
-    async def post(self, body: bytes) -> aiohttp.ClientResponse:
+    async def post(self, body: bytes) -> Answer:
         """The answer, as soon as its head has come."""
         connection = await self._connector.connect(self._where, [], NO_LIMITS)
         protocol = connection.protocol
-        assert protocol is not None
-        response = self._response(protocol)
+        assert isinstance(protocol, Receiver)
         try:
-            protocol.set_response_params(timer=self._timer, read_until_eof=True, read_bufsize=READ_BUFFER)
             if protocol.transport is None or protocol.transport.is_closing():
                 raise aiohttp.ServerDisconnectedError
+            begun = protocol.expect(connection)
             protocol.transport.write(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
+            return await begun or Other(await self._started(connection, protocol))
+        except BaseException:
+            connection.close()
+            raise
+
+    async def _started(self, connection: Connection, protocol: Receiver) -> aiohttp.ClientResponse:
+        """An answer that has begun, and that aiohttp takes apart."""
+        response = self._response(protocol)
+        try:
             await response.start(connection)
         except BaseException:
             response.close()
-            connection.close()
             raise
         return response
 
@@ -75,7 +86,7 @@ class Poster:
 def is_plain(url: URL, session: aiohttp.ClientSession) -> bool:
     """Whether requests to that address can be posted so. The others are left to aiohttp, with its errors; and all
     of them where its insides may be others than those that were tried."""
-    if not aiohttp.__version__.startswith(TRIED):
+    if not aiohttp.__version__.startswith(TRIED) or not hasattr(session.connector, FACTORY):
         return False
     sound = all(
         (name + value).isprintable() and name.lower() not in UNUSUAL for name, value in session.headers.items()

@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import io
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -20,17 +19,16 @@ from treadle.models.http import failures
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.failures import Limit
 from treadle.models.http.keys import Key
-from treadle.models.http.posting import MOST_AT_ONCE, NO_LIMITS, READ_BUFFER, Poster, is_plain
+from treadle.models.http.posting import FACTORY, MOST_AT_ONCE, NO_LIMITS, Poster, is_plain
+from treadle.models.http.receiving import READ_BUFFER, Answer, KeptAndLost, Other, Receiver
 from treadle.ports.model import Failed
 from treadle.timers import Timers
 
-_SMALL_BODY = 1024 * 1024  # aiohttp wants larger ones as a file, which it sends without holding up the loop
 _ERROR_BODY = 64 * 1024
 _LINGER_SECONDS = 0.1
 _LOOK_SECONDS = 5.0
 _STREAM = "text/event-stream"
 _JSON = "application/json"
-_LOST = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 
 class CallFailed(Exception):
@@ -74,61 +72,11 @@ class Connections:
             self._connector = None
 
 
-class _KeptAndLost(aiohttp.ServerDisconnectedError):
-    """A connection that was kept from an earlier call has ended before any byte of an answer came."""
-
-
-class Protocol(ResponseHandler):
-    """aiohttp's own, but for three things.
-
-    Each piece that is read asks for reading to be resumed, and each time the parser is run over nothing, also when
-    reading was never paused. A reply has as many pieces as it has tokens.
-
-    Reading is resumed in a turn of its own: a few bytes that were compressed may unpack to so many that the reader
-    would never have to wait, and nobody else had a turn.
-
-    And a connection that was lost while it was kept is told from one that was lost on a call."""
-
-    _held = False
-    _calls = 0
-    _answered = True
-
-    def set_response_params(self, **params: Any) -> None:
-        """A call begins."""
-        super().set_response_params(**params)
-        self._calls += 1
-        self._answered = False
-        self.data_received = self._first_received
-
-    def _first_received(self, data: bytes) -> None:
-        """Stands in for `data_received` once in each call, so that the other pieces cost nothing more."""
-        self._answered = True
-        del self.data_received
-        self.data_received(data)
-
-    def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
-        if self._calls > 1 and not self._answered and isinstance(exc, _LOST):
-            super().set_exception(_KeptAndLost(), exc)
-        elif exc_cause is None:
-            super().set_exception(exc)
-        else:
-            super().set_exception(exc, exc_cause)
-
-    def pause_reading(self) -> None:
-        self._held = True
-        super().pause_reading()
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        if self._held:
-            self._held = False
-            self._loop.call_soon(super().resume_reading, resume_parser)
-
-
 def _connector() -> aiohttp.TCPConnector:
     connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300)
-    protocol: partial[ResponseHandler] = partial(Protocol, loop=asyncio.get_running_loop())
-    # aiohttp has no public place for it; where it goes by another name, calls cost more and still work.
-    connector._factory = protocol  # pyright: ignore[reportPrivateUsage] -- aiohttp has no other door
+    ours: partial[ResponseHandler] = partial(Receiver, loop=asyncio.get_running_loop())
+    if hasattr(connector, FACTORY):  # else calls cost more and still work
+        setattr(connector, FACTORY, ours)
     return connector
 
 
@@ -167,18 +115,19 @@ class Post:
         self._sessions: dict[Key | None, aiohttp.ClientSession] = {}
         self._posters: dict[Key | None, Poster] = {}
 
-    def __call__(self, body: bytes, key: Key | None) -> Awaitable[aiohttp.ClientResponse]:
+    async def __call__(self, body: bytes, key: Key | None) -> Answer:
         """Send a body with this key. Headers that a session has cost less than those that a call brings."""
         session = self._sessions.get(key)
         if session is None or session.closed:
             session = self._open(key)
         if len(body) <= MOST_AT_ONCE and (poster := self._posters.get(key)) is not None:
-            return poster.post(body)
-        return session.post(
+            return await poster.post(body)
+        sent = await session.post(
             self.url,
-            data=aiohttp.BytesPayload(body) if len(body) <= _SMALL_BODY else io.BytesIO(body),
+            data=aiohttp.BytesPayload(body) if len(body) <= MOST_AT_ONCE else io.BytesIO(body),
             allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
         )
+        return Other(sent)
 
     def _open(self, key: Key | None) -> aiohttp.ClientSession:
         session = self._sessions[key] = self.connections.session(self._headers[key])
@@ -194,25 +143,23 @@ class Call:
         self._post = post
         self._model = model
         self._key = key
-        self._response: aiohttp.ClientResponse | None = None
+        self._answer: Answer | None = None
         self._watch: _Watch | None = None
 
     @property
     def accepted(self) -> bool:
         """Whether the provider took the request, so that it may charge for it."""
-        return self._response is not None and self._response.status == 200
+        return self._answer is not None and self._answer.status == 200
 
     @property
     def is_json(self) -> bool:
         """Whether the reply is said to be one JSON document: not every server streams when it is asked to."""
-        if self._response is None:
-            return False
-        return self._response.headers.get("Content-Type", "").lower().startswith(_JSON)
+        return self._answer is not None and self._answer.kind.startswith(_JSON)
 
     @property
     def unexpected_type(self) -> str:
         """Words about what the reply is, if it is not the stream that was asked for."""
-        kind = self._response.content_type if self._response is not None else _STREAM
+        kind = self._answer.kind if self._answer is not None else _STREAM
         return "" if kind == _STREAM else f"; it came as {kind} and not as {_STREAM}: check base_url"
 
     async def open(self, body: bytes) -> None:
@@ -221,27 +168,27 @@ class Call:
         watch = self._watch = _Watch(self._post.connections.timers, endpoint.timeouts)
         try:
             try:
-                self._response = await self._post(body, self._key)
-            except _KeptAndLost:  # the server was letting it go as the request went out
-                self._response = await self._post(body, self._key)
+                self._answer = await self._post(body, self._key)
+            except KeptAndLost:  # the server was letting it go as the request went out
+                self._answer = await self._post(body, self._key)
         except asyncio.CancelledError:
             if (passed := watch.take_back()) is not None:
                 raise CallFailed(failures.timed_out(endpoint, *passed)) from None
             raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise CallFailed(failures.from_error(endpoint, error)) from error
-        watch.response = self._response
-        if self._response.status != 200:
-            raise CallFailed(await self._refusal(self._response))
+        watch.answer = self._answer
+        if isinstance(self._answer, Other) and self._answer.status != 200:
+            raise CallFailed(await self._refusal(self._answer.response))
 
     async def read(self) -> bytes:
         """The next piece of the reply; nothing when it has ended as it should."""
-        response, watch = self._response, self._watch
-        assert response is not None
+        answer, watch = self._answer, self._watch
+        assert answer is not None
         assert watch is not None
         watch.waiting_since = watch.time()
         try:
-            piece = await response.content.readany()
+            piece = await answer.read()
         except _TimedOut as timeout:
             raise CallFailed(failures.timed_out(self._post.endpoint, timeout.limit, timeout.seconds)) from None
         except (aiohttp.ClientError, OSError) as error:
@@ -253,9 +200,9 @@ class Call:
     async def finish(self) -> None:
         """The reply is whole. Wait a moment for the server to end the body as well: only then can the
         connection serve the next call."""
-        response = self._response
-        assert response is not None
-        if not response.content.is_eof():
+        answer = self._answer
+        assert answer is not None
+        if not answer.is_whole:
             with contextlib.suppress(TimeoutError, CallFailed):
                 async with asyncio.timeout(_LINGER_SECONDS):
                     while await self.read():
@@ -265,8 +212,8 @@ class Call:
         """Let go of the connection: for reuse if the reply was read to its end, else it is cut."""
         if self._watch is not None:
             self._watch.cancel()
-        if self._response is not None:
-            self._response.release()
+        if self._answer is not None:
+            self._answer.release()
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> Failed:
         body = bytearray()
@@ -293,7 +240,7 @@ class _Watch:
     def __init__(self, timers: Timers, timeouts: Timeouts) -> None:
         loop = asyncio.get_running_loop()
         self.time = loop.time
-        self.response: aiohttp.ClientResponse | None = None
+        self.answer: Answer | None = None
         self.waiting_since = 0.0
         self.begun = False
         self._timers = timers
@@ -314,16 +261,16 @@ class _Watch:
 
     def ring(self) -> None:
         """Stop the call if a limit has passed or the connection is lost, else look again in time."""
-        now, response = self.time(), self.response
-        if response is not None and response.content.is_eof():
+        now, answer = self.time(), self.answer
+        if answer is not None and answer.is_whole:
             return
         at, limit, seconds = min(self._limits(), default=(math.inf, "whole_call", math.inf))
-        if response is not None and _is_lost(response):
-            response.content.set_exception(aiohttp.ClientPayloadError("the body cannot be parsed"))
+        if answer is not None and answer.is_lost:
+            answer.fail(aiohttp.ClientPayloadError("the body cannot be parsed"))
         elif at > now:
             self._timers.set(self, min(at, now + _first_look(self._timeouts, _LOOK_SECONDS)))
-        elif response is not None:
-            response.content.set_exception(_TimedOut(limit, seconds))
+        elif answer is not None:
+            answer.fail(_TimedOut(limit, seconds))
         elif self._task is not None:
             self._passed = (limit, seconds)
             self._task.cancel()
@@ -345,10 +292,3 @@ def _first_look(timeouts: Timeouts, at_most: float) -> float:
     """Seconds within which no limit can have passed unnoticed."""
     limits = (timeouts.first_byte, timeouts.between_bytes, timeouts.whole_call)
     return min([at_most, *(limit for limit in limits if limit is not None)])
-
-
-def _is_lost(response: aiohttp.ClientResponse) -> bool:
-    """aiohttp gives a connection up when the framing of a body is broken, and does not tell its reader."""
-    connection = response.connection
-    protocol = connection.protocol if connection is not None else None
-    return protocol is not None and protocol.exception() is not None

@@ -1,0 +1,174 @@
+"""Good replies in chunks are taken apart here and the others by aiohttp, and nobody can tell which it was."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from treadle.models.http import posting
+from treadle.models.http.endpoint import Endpoint
+from treadle.models.http.receiving import Other, Receiver, Stream
+from treadle.models.http.transport import Call, CallFailed, Connections, Post
+
+Script = Sequence[Sequence[bytes]]
+"""What is written in answer to each request, piece by piece."""
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKS = b"6\r\ndata: \r\n1\r\na\r\nA;ext=1\r\n\n\ndata: bc\r\n0\r\n\r\n"
+BODY = b"data: a\n\ndata: bc"
+GOOD = HEAD + CHUNKS
+
+
+class Talk:
+    """Requests to a server that keeps to a script."""
+
+    def __init__(self, script: Script, reads: int = -1) -> None:
+        self.connections = 0
+        self.bodies: list[bytes] = []
+        self.answers: list[type] = []
+        self._script = iter(script)
+        self._reads = reads
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.partition(b"Content-Length: ")[2].split(b"\r\n")[0])
+                await reader.readexactly(length if self._reads < 0 else min(length, self._reads))
+                for piece in next(self._script):
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0.001)
+                if self._reads >= 0:
+                    await asyncio.Event().wait()  # it reads no more, and hangs up on nobody
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def ask(self, requests: int, body: bytes = b"{}") -> None:
+        connections = Connections()
+        tasks = set[asyncio.Task[None]]()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            tasks.add(asyncio.ensure_future(self._serve(reader, writer)))
+
+        listening = socket.create_server(("127.0.0.1", 0))
+        if self._reads >= 0:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        server = await asyncio.start_server(accept, sock=listening, limit=4096)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        post = Post(Endpoint(provider="fake", url=url), connections)
+        try:
+            for _ in range(requests):
+                await self._one(Call(post, "m"), body)
+        finally:
+            await connections.close()
+            server.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _one(self, call: Call, body: bytes) -> None:
+        try:
+            await call.open(body)
+            self.answers.append(type(call._answer))  # pyright: ignore[reportPrivateUsage] -- whose it is, is hidden
+            read = bytearray()
+            while piece := await call.read():
+                read += piece
+            self.bodies.append(bytes(read))
+        finally:
+            call.close()
+        await asyncio.sleep(0.01)  # what the server still says arrives before the next request
+
+
+def talk(script: Script, body: bytes = b"{}", reads: int = -1) -> Talk:
+    """The whole conversation, a request for each line of the script."""
+    talk = Talk(script, reads)
+    asyncio.run(asyncio.wait_for(talk.ask(len(script), body), 10))
+    return talk
+
+
+def test_a_reply_is_the_same_wherever_it_is_cut() -> None:
+    cuts = range(1, len(GOOD))
+    whole = talk([(GOOD[:at], GOOD[at:]) for at in cuts])
+    assert set(whole.bodies) == {BODY}
+    assert whole.connections == 1
+    assert whole.answers == [Stream if at >= len(HEAD) else Other for at in cuts]
+
+
+def test_a_reply_is_the_same_as_aiohttp_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = talk([(GOOD,), (HEAD, CHUNKS)])
+    monkeypatch.setattr(posting, "TRIED", ())
+    theirs = talk([(GOOD,), (HEAD, CHUNKS)])
+    assert (ours.answers, theirs.answers) == ([Stream] * 2, [Other] * 2)
+    assert ours.bodies == theirs.bodies == [BODY] * 2
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD.replace(b"Encoding: chunked", b"Encoding: identity, chunked"),
+        HEAD.replace(b"Content-Type", b"Content-Encoding: identity\r\nContent-Type"),
+        HEAD.replace(b"Transfer-Encoding: chunked", b"Content-Length: %d" % len(BODY)),
+    ],
+)
+def test_what_is_not_plain_is_left_to_aiohttp(head: bytes) -> None:
+    answered = talk([(head + (BODY if b"Length" in head else CHUNKS),)])
+    assert (answered.answers, answered.bodies) == ([Other], [BODY])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (GOOD + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",),
+        (GOOD + b"H",),
+        (GOOD + b"nonsense",),
+        (GOOD, b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"),
+        (GOOD.replace(b"Transfer", b"Connection: close\r\nTransfer"),),
+    ],
+    ids=["another answer", "the start of one", "nonsense", "one that comes later", "the last one"],
+)
+def test_a_connection_on_which_more_was_said_is_not_used_again(answer: Sequence[bytes]) -> None:
+    talked = talk([answer, (GOOD,)])
+    assert talked.bodies == [BODY, BODY]
+    assert talked.connections == 2
+
+
+def test_trailers_are_passed_over() -> None:
+    with_trailers = GOOD[:-2] + b"X-Checksum: 1\r\n\r\n"
+    talked = talk([(with_trailers,), (GOOD,)])
+    assert talked.bodies == [BODY, BODY]
+    assert talked.connections == 1
+
+
+@pytest.mark.parametrize("broken", [b"zz\r\n", b"3\r\nabcdef", b"-1\r\n", b"5\r\nab"])
+def test_chunks_that_are_none_are_a_failure(broken: bytes) -> None:
+    async def run() -> None:
+        talk = Talk([(HEAD + b"1\r\na\r\n", broken)])
+        with pytest.raises(CallFailed, match="broke off"):
+            async with asyncio.timeout(30):
+                await talk.ask(1)
+
+    if broken.startswith(b"5"):  # nothing is wrong with it but that no more comes
+        with pytest.raises(TimeoutError):
+            asyncio.run(asyncio.wait_for(Talk([(HEAD + broken,)]).ask(1), 0.2))
+    else:
+        asyncio.run(run())
+
+
+def test_a_connection_on_which_the_request_is_still_going_out_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server has answered before it had read everything."""
+    connection_made = Receiver.connection_made
+
+    def narrow(self: Receiver, transport: asyncio.BaseTransport) -> None:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        connection_made(self, transport)
+
+    monkeypatch.setattr(Receiver, "connection_made", narrow)
+    talked = talk([(GOOD,), (GOOD,)], body=b"x" * posting.MOST_AT_ONCE, reads=1000)
+    assert talked.bodies == [BODY, BODY]
+    assert talked.connections == 2
