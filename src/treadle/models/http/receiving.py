@@ -217,11 +217,14 @@ class Receiver(ResponseHandler):
 
     And a connection that was lost while it was kept is told from one that was lost on a call."""
 
-    _held = False
-    _calls = 0
-    _answered = True
-    _expected: "tuple[Connection, asyncio.Future[Stream | None]] | None" = None
-    _stream: Stream | None = None
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._take = super().data_received
+        self._held = False
+        self._calls = 0
+        self._answered = True
+        self._expected: tuple[Connection, asyncio.Future[Stream | None]] | None = None
+        self._stream: Stream | None = None
 
     def expect(self, connection: Connection) -> "asyncio.Future[Stream | None]":
         """A call begins: its answer, as soon as that has begun; None if it is aiohttp's to take apart."""
@@ -229,35 +232,37 @@ class Receiver(ResponseHandler):
         self._expected, self._stream = (connection, begun), None
         self._calls += 1
         self._answered = False
-        self.data_received = self._expected_received
+        self._take = self._first_of_expected
         return begun
 
-    def _expected_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
+        """Event loops ask for this once and keep it, so that it cannot be another for each call."""
+        self._take(data)
+
+    def _first_of_expected(self, data: bytes) -> None:
         assert self._expected is not None
         (connection, begun), self._expected = self._expected, None
         self._answered = True
         stream = self._stream = _stream(data, connection, self._loop)
-        if stream is not None:
-            self.data_received = stream.feed
-        else:
-            del self.data_received
+        if stream is None:
             super().set_response_params(timer=TimerNoop(), read_until_eof=True, read_bufsize=READ_BUFFER)
-        self.data_received(data)
+        self._take = super().data_received if stream is None else stream.feed
+        self._take(data)
         if not begun.done():
             begun.set_result(stream)
 
     def set_response_params(self, **params: Any) -> None:
         """A call begins that aiohttp makes."""
-        super().set_response_params(**params)
         self._calls += 1
         self._answered = False
-        self.data_received = self._first_received
+        self._take = self._first_of_other
+        super().set_response_params(**params)
 
-    def _first_received(self, data: bytes) -> None:
-        """Stands in for `data_received` once in each call, so that the other pieces cost nothing more."""
+    def _first_of_other(self, data: bytes) -> None:
+        """Once in each call, so that the other pieces cost nothing more."""
         self._answered = True
-        del self.data_received
-        self.data_received(data)
+        self._take = super().data_received
+        self._take(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
