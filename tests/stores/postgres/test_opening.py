@@ -77,6 +77,17 @@ def test_a_database_that_is_not_there_is_named(url: str) -> None:
         asyncio.run(opened(of_database(url, "nowhere")))
 
 
+def test_without_a_name_the_database_is_that_of_the_user_and_the_password_is_not_shown(bare: str) -> None:
+    asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_lost", "CREATE ROLE treadle_lost LOGIN"))
+    lost = urlsplit(bare)._replace(netloc="treadle_lost:canary@", path="").geturl()
+    try:
+        with pytest.raises(StoreError, match="createdb treadle_lost") as refused:
+            asyncio.run(opened(lost))
+        assert "canary" not in str(refused.value)
+    finally:
+        asyncio.run(tell(bare, "DROP ROLE treadle_lost"))
+
+
 def test_a_user_that_is_not_let_in_is_told_so(url: str) -> None:
     nobody = urlsplit(url)._replace(netloc="nobody:secret@").geturl()
     with pytest.raises(StoreError, match="does not let us in") as refused:
@@ -106,13 +117,15 @@ def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> 
         asyncio.run(opened(url))
 
 
-@pytest.mark.parametrize("url", ["postgresql://host:port/x", "postgresql://[::1/x"])
+@pytest.mark.parametrize(
+    "url", ["postgresql://host:port/x", "postgresql://127.0.0.1:99999/x", "postgresql://[::1/x"]
+)
 def test_what_is_no_url_is_told_so(url: str) -> None:
     with pytest.raises(UsageError, match="accepted: postgresql://"):
         asyncio.run(opened(url))
 
 
-@pytest.mark.parametrize("sign", ["/", "?", "#"])
+@pytest.mark.parametrize("sign", ["/", "?", "#", "@"])
 def test_a_password_with_a_sign_that_must_not_stand_in_one_is_not_shown(sign: str) -> None:
     url = f"postgresql://ada:canary{sign}canary@host/x"
     for story in (opened(url), look_at_server(url, 1)):

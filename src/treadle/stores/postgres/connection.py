@@ -63,10 +63,12 @@ def shown(url: str) -> str:
 
 async def connect(url: str, schema: str = SCHEMA) -> Connection:
     """A connection to a server that is fit to be used, or a StoreError that says why not and what to do."""
+    if re.match(r"\w+://[^/?#]*@[^/?#]*@", url):  # the driver would take the rest of a password for a host
+        raise unreadable(None, url)
     try:
         settings = {**SETTINGS, "search_path": f"{schema}, public"}
         connection = await connected(url, CONNECT_SECONDS, settings)
-    except ValueError as error:  # asyncpg's own for a URL that it cannot read is one
+    except (ValueError, OverflowError) as error:  # asyncpg's own for a URL that it cannot read; a port too high
         raise unreadable(error, url) from error
     except FAILURES as error:
         raise explain(error, url) from error
@@ -88,7 +90,7 @@ async def connect(url: str, schema: str = SCHEMA) -> Connection:
     return connection
 
 
-def unreadable(error: ValueError, url: str) -> UsageError:
+def unreadable(error: Exception | None, url: str) -> UsageError:
     """What a URL that is none is called. Python's own words for it would show the part of a password behind a sign
     that must not stand in one; those of the driver do not."""
     why = f" ({error})" if isinstance(error, InterfaceError) else ""
@@ -124,9 +126,8 @@ def explain(error: BaseException, url: str) -> StoreError:
             f"{where} does not let us in: {error}. Check the user and the password in TREADLE_DATABASE_URL."
         )
     if state == "3D000":
-        return StoreError(
-            f"There is no such database: {where}. Make it with: createdb {url.partition('?')[0].rpartition('/')[2]}"
-        )
+        name = re.search(r'"([^"]+)"', str(error))  # where the URL names none, it is that of the user
+        return StoreError(f"There is no such database: {where}. Make it with: createdb {name[1] if name else ''}")
     if state == "42501":
         return no_rights(str(error), url)
     if is_gone(error):
