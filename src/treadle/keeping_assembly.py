@@ -278,7 +278,14 @@ def _there(home: Path, database: Path) -> list[Path]:
 
 
 def _asides(home: Path, database: Path) -> dict[Path, Path]:
-    """Where to move what lies in a folder."""
+    """Where to move what lies in a folder: where nothing is yet, also if this second has seen a restore before."""
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    aside = {home: home / f"replaced-{stamp}"}
-    return {database.parent: Path(f"{database}.replaced-{stamp}"), **aside}
+    aside, again = _aside_at(home, database, stamp), 1
+    while any(map(os.path.lexists, aside.values())):
+        again += 1
+        aside = _aside_at(home, database, f"{stamp}-{again}")
+    return aside
+
+
+def _aside_at(home: Path, database: Path, stamp: str) -> dict[Path, Path]:
+    return {database.parent: Path(f"{database}.replaced-{stamp}"), home: home / f"replaced-{stamp}"}

@@ -138,6 +138,14 @@ def test_what_is_there_is_refused_or_moved_aside_and_never_deleted(tmp_path: Pat
     assert (home.path / "vault.key").exists(), "it belongs to no backup, and stays where it is"
 
 
+def test_what_one_restore_moved_aside_is_safe_from_the_next(tmp_path: Path) -> None:
+    home = filled(tmp_path / "home")
+    back_up(home, tmp_path / "b.tar", replace=False)
+    aside = [restore(home, tmp_path / "b.tar", replace=True).moved_to for _ in range(3)]  # in the same second
+    assert [facts_of(f"{folder}/treadle.db").runs for (folder,) in aside] == [1, 1, 1]
+    assert len(set(aside)) == 3
+
+
 def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
     home = filled(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
