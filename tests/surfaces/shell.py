@@ -1,20 +1,32 @@
-"""The real `treadle` command, run in its own process with a home of its own."""
+"""The real `treadle` command, run in its own process with a home of its own. Python is started for a command the
+first time that a suite runs it; after that it is forked from a process that has imported Treadle."""
 
 import asyncio
+import fcntl
 import json
 import os
+import re
 import sys
+import termios
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, NamedTuple
 
-from treadle.home import Home
+import typer
 
-Process = Popen[bytes]
+from tests.surfaces import forked
+from treadle.home import Home
+from treadle.surfaces.cli.app import app
+
+Process = Popen[bytes] | forked.Forked
 
 COMMAND = Path(sys.executable).with_name("treadle")
+TREADLE = typer.main.get_command(app)
 PATIENCE = 30
 """Seconds after which a command that should have ended is a failure."""
+
+READ_AS_PYTHON_STARTS = re.compile(r"LANG|LC_|PYTHON(?!PATH$)")
+"""The variables that come too late for a process that is forked."""
 
 READY_AT_ONCE = "retry: {attempts: 0}"
 
@@ -37,6 +49,37 @@ class Done(NamedTuple):
     @property
     def json(self) -> list[Any]:
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Commands:
+    """Which commands Python has been started for in this suite; all workers of pytest share a folder of theirs."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+
+    def is_new(self, command: str) -> bool:
+        if self.folder is None:
+            return True
+        self.folder.mkdir(exist_ok=True)
+        try:
+            (self.folder / command).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+commands = Commands()
+
+
+def command_of(arguments: tuple[str, ...]) -> str:
+    """The names that these arguments begin with: `runs list`, or `treadle` where they are no command."""
+    found, names = TREADLE, ["treadle"]
+    for word in arguments:
+        if word not in (known := getattr(found, "commands", {})):
+            break
+        found = known[word]
+        names.append(word)
+    return " ".join(names)
 
 
 class Shell:
@@ -73,9 +116,32 @@ class Shell:
         return path
 
     def start(self, *arguments: str | bytes) -> Process:
+        words = [str(COMMAND), *map(os.fsdecode, arguments)]
+        if self.is_new(*words[1:]):
+            return Popen(words, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.environment, cwd=self.cwd)
+        return forked.start(words, self.environment, str(self.cwd or Path.cwd()))
+
+    def start_at(self, terminal: int, folder: Path, *arguments: str) -> Process:
+        """Start a command at a terminal, which becomes the one that Ctrl-C is typed at."""
+        words = [str(COMMAND), *arguments]
+        if not self.is_new(*arguments):
+            return forked.start_at(terminal, words, self.environment, str(folder))
         return Popen(
-            [COMMAND, *arguments], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.environment, cwd=self.cwd
+            words,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env=self.environment,
+            cwd=folder,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
+
+    def is_new(self, *arguments: str) -> bool:
+        """Whether Python is to be started for this: no test has had this command yet, or it cannot be forked."""
+        if sys.platform != "linux" or any(map(READ_AS_PYTHON_STARTS.match, self.environment)):
+            return True
+        return commands.is_new(command_of(arguments))
 
     def start_pipe(self, arguments: str, reader: str) -> Process:
         """The command with its standard output read by another."""
@@ -90,7 +156,7 @@ async def finish(process: Process, stdin: bytes = b"") -> Done:
     """Wait for the end of a command, while the endpoint it speaks to goes on in this thread."""
     out, err = await asyncio.to_thread(process.communicate, stdin, PATIENCE)
     assert b"Traceback" not in err, err.decode()
-    return Done(process.returncode, out.decode(), err.decode())
+    return Done(process.wait(), out.decode(), err.decode())
 
 
 async def until_token(process: Process) -> Any:

@@ -9,10 +9,11 @@ import struct
 import termios
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Self
 
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, fragment
-from tests.surfaces.shell import COMMAND, Shell
+from tests.surfaces.shell import Shell
 
 PATIENCE = 20.0
 CTRL_C, CTRL_D = "\x03", "\x04"
@@ -60,26 +61,16 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, self._size)
         self._changed = asyncio.Event()
         asyncio.get_running_loop().add_reader(self._ours, self._read)
-        self.process = await asyncio.create_subprocess_exec(
-            COMMAND,
-            *self._arguments,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=self._shell.environment,
-            cwd=self._folder,
-            start_new_session=True,
-            preexec_fn=_take_the_terminal,
-        )
+        self.process = self._shell.start_at(theirs, self._folder, *self._arguments)
         os.close(theirs)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         asyncio.get_running_loop().remove_reader(self._ours)
         os.close(self._ours)
-        if self.process.returncode is None:
+        if self.process.poll() is None:
             self.process.kill()
-            await self.process.wait()
+            await asyncio.to_thread(self.process.wait)
 
     def _read(self) -> None:
         try:
@@ -107,12 +98,6 @@ class Terminal:
 
     async def ends(self) -> int:
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await self.process.wait()
-        except TimeoutError:
+            return await asyncio.to_thread(self.process.wait, PATIENCE)
+        except TimeoutExpired:
             raise AssertionError(f"it does not end: {self.screen}") from None
-
-
-def _take_the_terminal() -> None:
-    """Make the terminal the one that Ctrl-C is typed at."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
