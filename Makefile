@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 UV     := uv==0.13.7
 CORES  := $(shell nproc 2>/dev/null || echo 2)
+# Whoever forbids Python to keep what it has compiled has it compile all of it again for every process.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test lint bench simulate peers phoenix clean
 

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 
 import pytest
@@ -12,3 +13,10 @@ def _commands_that_were_started(tmp_path_factory: pytest.TempPathFactory) -> Non
     """Keep, where every worker of this suite finds it, which commands have been started."""
     own = tmp_path_factory.getbasetemp()
     commands.folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "commands"
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays to the end: the collector of garbage need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20)
