@@ -20,6 +20,10 @@ def do(shell: Shell, *arguments: str, stdin: str = "") -> Done:
     return asyncio.run(shell("memory", *arguments, stdin=stdin.encode()))
 
 
+async def at_once(shell: Shell, *commands: tuple[str, ...]) -> list[Done]:
+    return await asyncio.gather(*(shell("memory", *command) for command in commands))
+
+
 def listed(shell: Shell, *arguments: str) -> list[Any]:
     return do(shell, "list", "--json", *arguments).json
 
@@ -273,8 +277,8 @@ def test_a_database_that_is_owned_can_be_looked_at_and_not_changed(shell: Shell)
     try:
         assert [item["text"] for item in listed(shell)] == [FACT]
         (item,) = listed(shell)
-        for command in (("add", "x"), ("forget", item["memory_id"]), ("pin", item["memory_id"]), ("import", "-")):
-            done = do(shell, *command)
+        commands = ("add", "x"), ("forget", item["memory_id"]), ("pin", item["memory_id"]), ("import", "-")
+        for done in asyncio.run(at_once(shell, *commands)):  # each waits a while for the owner to go
             assert done.code == 1
             assert (
                 f"Nothing was changed. The database {shell.home}/treadle.db is owned by process" in done.complaint
