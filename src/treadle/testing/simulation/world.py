@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar, copy_context
-from functools import partial
+from functools import cache, partial
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -26,7 +26,8 @@ from treadle.ports.tool import InvalidArguments, Subjects, Tool, ToolContext
 from treadle.service import LocalService
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
-from treadle.stores.sqlite.connection import Database, open_database
+from treadle.stores.sqlite.backup import ALL_PAGES
+from treadle.stores.sqlite.connection import Database, connect, open_database, prepare
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
@@ -41,6 +42,20 @@ PROFILE = Profile(prices=Prices(input=1.0, output=10.0))
 PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
 
 
+@cache
+def _model_disk() -> Database:
+    return open_database(":memory:")
+
+
+def empty_disk() -> Database:
+    """A database with all its tables and nothing in them: a copy, which takes a tenth of the time to make."""
+    disk = connect(":memory:")
+    with cast(Any, disk).backup("main", _model_disk(), "main") as backup:
+        backup.step(ALL_PAGES)
+    prepare(disk)
+    return disk
+
+
 class Violation(AssertionError):
     """An invariant does not hold."""
 
@@ -51,7 +66,7 @@ class World:
     def __init__(self, chance: Random, policy: Callable[[ModelRequest, "World"], ScriptStep]) -> None:
         self.chance = chance
         self.policy = policy
-        self.disk: Database = open_database(":memory:")
+        self.disk: Database = empty_disk()
         self.clock = LoopClock()
         self.ids = CountingIds()
         self.processes: list[Process] = []
