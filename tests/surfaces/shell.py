@@ -72,7 +72,7 @@ commands = Commands()
 
 
 def command_of(arguments: tuple[str, ...]) -> str:
-    """The names that these arguments begin with: `runs list`, or `treadle` where they are no command."""
+    """The names that these arguments begin with: `treadle runs list`, or `treadle` where they are no command."""
     found, names = TREADLE, ["treadle"]
     for word in arguments:
         if word not in (known := getattr(found, "commands", {})):
