@@ -19,4 +19,3 @@ def pytest_collection_finish() -> None:
     """What is there by now stays to the end: the collector of garbage need not look through it again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20)
