@@ -21,6 +21,7 @@ from treadle.domain.errors import StoreError, StoreFull, StoreLost, TreadleError
 from treadle.domain.identity import Instant
 from treadle.stores.postgres.connection import (
     AGAIN_STATES,
+    BY_KEY,
     FAILURES,
     STATEMENT_SECONDS,
     explain,
@@ -198,7 +199,7 @@ class Writer:
     async def _connected(self) -> Connection:
         connection = self._connection
         if connection is None or connection.is_closed():
-            connection = self._connection = await self._database.connect()
+            connection = self._connection = await self._database.connect(BY_KEY)
         return connection
 
     async def _send(self, items: Sequence[Item]) -> str:

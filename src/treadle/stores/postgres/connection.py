@@ -1,6 +1,7 @@
 """Connecting to a PostgreSQL server, with a clear word when that cannot be done, or something fails there."""
 
 import re
+from collections.abc import Mapping
 from importlib import resources
 
 from treadle.domain.errors import StoreAway, StoreError, StoreFull, StoreLocked, StoreNewer, UsageError
@@ -27,6 +28,14 @@ SETTINGS = {
     "idle_in_transaction_session_timeout": f"{STATEMENT_SECONDS:.0f}s",
     "jit": "off",  # no statement here takes as long as its compilation
 }
+BY_KEY = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+"""For a writer, which asks for rows by their keys, with the same few statements again and again: none is planned
+twice, and no plan from when a table was small reads all of it when it is large."""
 DURABLE = """
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
 """
@@ -61,12 +70,12 @@ def shown(url: str) -> str:
     return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", re.sub(r"^(\w+:(?://)?[^:@/?]*):.*@", r"\1@", url))
 
 
-async def connect(url: str, schema: str = SCHEMA) -> Connection:
+async def connect(url: str, schema: str = SCHEMA, more: Mapping[str, str] | None = None) -> Connection:
     """A connection to a server that is fit to be used, or a StoreError that says why not and what to do."""
     if re.match(r"\w+://[^/?#]*@[^/?#]*@", url):  # the driver would take the rest of a password for a host
         raise unreadable(None, url)
     try:
-        settings = {**SETTINGS, "search_path": f"{schema}, public"}
+        settings = {**SETTINGS, "search_path": f"{schema}, public", **(more or {})}
         connection = await connected(url, CONNECT_SECONDS, settings)
     except (ValueError, OverflowError) as error:  # asyncpg's own for a URL that it cannot read; a port too high
         raise unreadable(error, url) from error

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from treadle.domain.errors import StoreError
@@ -72,9 +72,9 @@ class Database:
         found = await self.rows(statement, *values, patient=patient)
         return found[0] if found else None
 
-    async def connect(self) -> Connection:
-        """A connection for somebody who keeps it."""
-        return await connect(self.url)
+    async def connect(self, more: Mapping[str, str] | None = None) -> Connection:
+        """A connection for somebody who keeps it, with further settings of the server."""
+        return await connect(self.url, more=more)
 
     async def close(self) -> None:
         if not self._closed:
