@@ -33,7 +33,7 @@ from treadle.stores.postgres.connection import (
 from treadle.stores.postgres.connection import SQL as STATEMENTS
 from treadle.stores.postgres.database import FIRST_PAUSE, LONGEST_PAUSE, PATIENCE, Database
 from treadle.stores.postgres.driver import Connection
-from treadle.stores.postgres.operations import Answer, Operation, arguments, decode_answers
+from treadle.stores.postgres.operations import Answer, Operation, answers_to, arguments, in_order
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +171,9 @@ class Writer:
                 in_doubt = False
                 if answers is None:  # whoever was told that it takes too long shall not be surprised later
                     items = [item for item in items if item.patient or not item.future.done()]
-                    answers = await self._send(items) if items else "[]"
+                    order, plain = in_order([item.operation for item in items])
+                    items = [items[at] for at in order]
+                    answers = await self._send(items, plain) if items else "[]"
             except StoreError as error:  # there is no connection to be had
                 self._worry(error)
             except FAILURES as error:
@@ -193,7 +195,7 @@ class Writer:
 
     def _settle(self, items: Sequence[Item], answers: str) -> None:
         self._trouble = None
-        for item, answer in zip(items, decode_answers(answers), strict=True):
+        for item, answer in zip(items, answers_to([item.operation for item in items], answers), strict=True):
             item.settle(answer)
 
     async def _connected(self) -> Connection:
@@ -202,9 +204,10 @@ class Writer:
             connection = self._connection = await self._database.connect(BY_KEY)
         return connection
 
-    async def _send(self, items: Sequence[Item]) -> str:
-        """The answers to a batch."""
-        connection, prepared = await self._connected(), arguments([item.operation for item in items], self.now())
+    async def _send(self, items: Sequence[Item], plain: int) -> str:
+        """The answers to a batch, so many of which, at its beginning, are plain."""
+        connection = await self._connected()
+        prepared = arguments([item.operation for item in items], plain, self.now())
         self._sent_at = self._loop.time()
         self._watch()
         if not self._registered:

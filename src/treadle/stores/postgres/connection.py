@@ -33,9 +33,11 @@ BY_KEY = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
 }
 """For a writer, which asks for rows by their keys, with the same few statements again and again: none is planned
-twice, and no plan from when a table was small reads all of it when it is large."""
+twice, no plan from when a table was small reads all of it when it is large, and rows are come to in the order of
+their keys."""
 DURABLE = """
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
 """

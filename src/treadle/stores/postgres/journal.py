@@ -32,6 +32,7 @@ from treadle.stores.postgres.operations import (
     Answer,
     Op,
     Operation,
+    Plain,
     encoded,
     gone,
     origin_of,
@@ -91,8 +92,8 @@ class PostgresJournal(PostgresRuns):
         assert answer.origin is not None
         origin = origin_of(answer.origin)
         found = await self._database.rows("events_of_run", run_id, 0, ALL, patient=True)
-        events = [tuple(row)[5:] for row in found]
-        self._held[run_id] = Held(origin, payer_of(events, answer.counted))
+        events = [tuple(row)[6:] for row in found]
+        self._held[run_id] = Held(origin, answer.id, payer_of(events, answer.counted))
         facts = None
         if answer.last is not None:
             facts = await self._database.row("session_facts", origin.session_id, answer.last, patient=True)
@@ -110,8 +111,8 @@ class PostgresJournal(PostgresRuns):
         if not found:
             raise await self._unknown(run_id)
         rows = [tuple(row) for row in found]
-        events = [row[5:] for row in rows if row[5] is not None]
-        held = self._held[run_id] = Held(Origin(*rows[0][:4]), payer_of(events, rows[0][4]))
+        events = [row[6:] for row in rows if row[6] is not None]
+        held = self._held[run_id] = Held(Origin(*rows[0][:4]), rows[0][5], payer_of(events, rows[0][4]))
         return held
 
     # ── Advancing ──
@@ -130,7 +131,7 @@ class PostgresJournal(PostgresRuns):
         if answer.before > advance.seen:
             limit = answer.before - advance.seen
             found = await self._database.rows("events_of_run", advance.run_id, advance.seen, limit, patient=True)
-            delivered = tuple([event_of(Origin(*tuple(row)[:4]), tuple(row)[5:]) for row in found])
+            delivered = tuple([event_of(Origin(*tuple(row)[:4]), tuple(row)[6:]) for row in found])
         return Advanced(
             answer.accepted,
             delivered,
@@ -203,7 +204,7 @@ class PostgresJournal(PostgresRuns):
         if not found:
             raise await self._unknown(run_id)
         origin = Origin(*found[0][:4])
-        return [event_of(origin, row[5:]) for row in found if row[5] is not None]
+        return [event_of(origin, row[6:]) for row in found if row[6] is not None]
 
     # ── Wakes ──
 
@@ -264,16 +265,7 @@ def _delivers(tell: Tell) -> Op:
 
 def _advances(advance: Advance, held: Held | None) -> Operation:
     run_id, release, reserve = advance.run_id, advance.release, advance.reserve
-    facts, intents = len(advance.facts), len(advance.intents)
-    header: Op = {
-        "do": "advance",
-        "run": run_id,
-        "epoch": advance.epoch,
-        "seen": advance.seen,
-        "facts": facts,
-        "intents": intents,
-        "events": facts + intents,
-    }
+    header: Op = {}
     operation = Operation(b"", advance.facts + advance.intents, runs=(run_id,))
     if held is None:
         header["whose"] = True
@@ -303,7 +295,13 @@ def _advances(advance: Advance, held: Held | None) -> Operation:
         operation.runs = (run_id, *(tell.run_id for tell in advance.tell))
         more = [new.events for new in advance.begin] + [(tell.event,) for tell in advance.tell]
         operation.drafts = [*operation.drafts, *(made for events in more for made in events)]
-    operation.header = encoded(header)
+    plain = Plain(
+        run_id, held.number if held else 0, advance.epoch, advance.seen, len(advance.facts), len(advance.intents)
+    )
+    if header or not operation.drafts or advance.seen > ALL - plain.events:
+        operation.header = encoded({**plain.header(), **header})
+    else:
+        operation.plain = plain
     return operation
 
 

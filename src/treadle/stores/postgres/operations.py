@@ -1,5 +1,6 @@
 """What is asked of the database in one batch, and what it answers: what goes to `write_all` and comes back."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,34 @@ Op = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 
 
+class Plain(Struct, frozen=True, gc=False):
+    """An advance that adds events and asks for nothing else: most are. All of a batch are done at once."""
+
+    run_id: str
+    number: int
+    """Of the run, in the database."""
+    epoch: int
+    seen: int
+    facts: int
+    intents: int
+
+    @property
+    def events(self) -> int:
+        return self.facts + self.intents
+
+    def header(self) -> Op:
+        """The same as one of the others, for what asks for more, or is not the only one of its run in a batch."""
+        names = ("epoch", "seen", "facts", "intents", "events")
+        return {"do": "advance", "run": self.run_id, **{name: getattr(self, name) for name in names}}
+
+
 @dataclass(slots=True)
 class Operation:
     """One verb on its way: its header, the events that go with it, and what must be locked for it."""
 
     header: bytes
     drafts: Sequence[Draft]
+    plain: Plain | None = None
     said: bytes | None = None
     """What a run that ends adds to its session."""
     runs: Sequence[str] = ()
@@ -54,17 +77,35 @@ def encoded(header: Op) -> bytes:
 _LOCKED = ("runs", "turns", "ends", "places", "sessions", "agents", "keys", "accounts", "settling")
 
 
-def arguments(operations: Sequence[Operation], now: Instant | None) -> tuple[Any, ...]:
-    """What `write_all` is called with, from the third on."""
+def in_order(operations: Sequence[Operation]) -> tuple[list[int], int]:
+    """The places of the operations as they are sent, and how many of them, at the beginning, are plain. Those are
+    in the order in which runs are locked. What touches the same run as another is done in its turn."""
+    runs = Counter([run for operation in operations for run in operation.runs])
+    plains = [(at, each.plain) for at, each in enumerate(operations) if each.plain is not None]
+    first = [at for _, at in sorted([(each.number, at) for at, each in plains if runs[each.run_id] == 1])]
+    return [*first, *sorted(set(range(len(operations))).difference(first))], len(first)
+
+
+def arguments(operations: Sequence[Operation], plain: int, now: Instant | None) -> tuple[Any, ...]:
+    """What `write_all` is called with, from the third on; so many of them at the beginning are plain."""
     drafts = [made for operation in operations for made in operation.drafts]
     said = [operation.said for operation in operations if operation.said is not None]
+    plains = [operation.plain for operation in operations[:plain] if operation.plain is not None]
     return (
-        _joined(operations),
-        _locks(operations),
+        [each.run_id for each in plains],
+        [each.number for each in plains],
+        [each.epoch for each in plains],
+        [each.seen for each in plains],
+        [each.facts for each in plains],
+        [each.intents for each in plains],
+        _joined(operations[plain:]),
+        _locks(operations[plain:], plain),
         [made.event_id for made in drafts],
         [made.timestamp for made in drafts],
         [made.type for made in drafts],
         [made.raw for made in drafts],
+        [each.number for each in plains for _ in range(each.events)],
+        [each.seen + number for each in plains for number in range(1, each.events + 1)],
         said,
         VERSION,
         now,
@@ -74,7 +115,9 @@ def arguments(operations: Sequence[Operation], now: Instant | None) -> tuple[Any
 def _joined(operations: Sequence[Operation]) -> str:
     parts, said = list[bytes](), 0
     for operation in operations:
-        if operation.said is None:
+        if operation.plain is not None:
+            parts.append(encoded(operation.plain.header()))
+        elif operation.said is None:
             parts.append(operation.header)
         else:  # which of all that is said is this one's
             said += 1
@@ -82,8 +125,10 @@ def _joined(operations: Sequence[Operation]) -> str:
     return f"[{b','.join(parts).decode()}]"
 
 
-def _locks(operations: Sequence[Operation]) -> str:
-    if len(operations) == 1 and not any(getattr(operations[0], name) for name in _LOCKED[1:]):
+def _locks(operations: Sequence[Operation], plain: int) -> str:
+    if not operations:
+        return "{}"  # what is plain is locked as it is done
+    if not plain and len(operations) == 1 and not any(getattr(operations[0], name) for name in _LOCKED[1:]):
         return "{}"  # it locks its run by itself
     wanted: dict[str, list[str]] = {}
     for name in _LOCKED:
@@ -163,7 +208,21 @@ class Answer(Struct, frozen=True):
     """The number of the run before this one that has added to the conversation."""
 
 
-decode_answers = msgspec.json.Decoder(tuple[Answer, ...]).decode
+_decode = msgspec.json.Decoder(tuple[Answer | bool, ...]).decode
+
+
+def answers_to(operations: Sequence[Operation], written: str) -> list[Answer]:
+    """What `write_all` has answered. To what is plain and was done it says only that."""
+    decoded = _decode(written)
+    return [
+        answer if isinstance(answer, Answer) else _moved(operation.plain)
+        for operation, answer in zip(operations, decoded, strict=True)
+    ]
+
+
+def _moved(plain: Plain | None) -> Answer:
+    assert plain is not None
+    return Answer(accepted=True, sequence=plain.seen + plain.events, before=plain.seen)
 
 
 def origin_of(whose: Whose) -> Origin:

@@ -20,6 +20,8 @@ class Held:
     """A run that is owned here."""
 
     origin: Origin
+    number: int
+    """Of the run, in the database."""
     payer: Payer
 
     def count(self, drafts: Sequence[Draft]) -> Beside:

@@ -1,5 +1,5 @@
 -- name: write_all
-SELECT write_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+SELECT write_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19);
 
 -- name: look_back
 SELECT look_back($1, $2);
@@ -13,7 +13,7 @@ ON CONFLICT (writer) DO NOTHING;
 DELETE FROM writers WHERE writer = $1;
 
 -- name: events_of_run
-SELECT r.run_id, r.session_id, r.agent_id, r.parent_run_id, r.counted,
+SELECT r.run_id, r.session_id, r.agent_id, r.parent_run_id, r.counted, r.id,
        e.sequence, e.event_id, e.timestamp, e.type, e.version, e.data
 FROM runs AS r LEFT JOIN LATERAL (
     SELECT * FROM events WHERE run = r.id AND sequence > $2 ORDER BY sequence LIMIT $3

@@ -169,8 +169,8 @@ BEGIN
         waiting_for = found.waiting_for, lease_until = found.lease_until, wake_at = found.wake_at,
         counted = found.counted
     WHERE id = found.id;
-    IF accepted AND op ? 'release' THEN
-        following := next_of_agent(found.agent_id, coalesce(found.places, 1), now_);
+    IF accepted AND op ? 'release' AND found.places IS NOT NULL THEN
+        following := next_of_agent(found.agent_id, found.places, now_);
         IF following <> '{}' THEN
             answer := answer || jsonb_build_object('following', following);
         END IF;

@@ -5,30 +5,36 @@
 
 -- Lock all that a batch will touch: `sessions` by name and those of the runs in `turns`, `agents` by their ids and those
 -- of the runs in `turns` and `places`, where they have a number of places, submission `keys`, `runs` and, for those in
--- `ends`, whoever comes next in their sessions.
-CREATE OR REPLACE FUNCTION lock_runs(locks JSONB) RETURNS VOID LANGUAGE plpgsql AS $$
+-- `ends`, whoever comes next in their sessions; and the runs with these numbers. Whatever is in `turns`, `places` and
+-- `ends` is in `runs` as well.
+CREATE OR REPLACE FUNCTION lock_runs(locks JSONB, numbers BIGINT[]) RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
-    turns   TEXT[] := ARRAY(SELECT jsonb_array_elements_text(locks->'turns'));
-    placed  TEXT[] := turns || ARRAY(SELECT jsonb_array_elements_text(locks->'places'));
-    touched BIGINT[];
+    wanted RECORD;
+    found  RECORD;
 BEGIN
-    PERFORM pg_advisory_xact_lock(wanted.lock) FROM (
-        SELECT hashtextextended(session_id, 0) AS lock FROM jsonb_array_elements_text(locks->'sessions') AS session_id
-        UNION SELECT hashtextextended(session_id, 0) FROM runs WHERE run_id = ANY(turns)
-        UNION SELECT hashtextextended(agent_id, 3) FROM jsonb_array_elements_text(locks->'agents') AS agent_id
-        UNION SELECT hashtextextended(agent_id, 3) FROM runs WHERE run_id = ANY(placed) AND places IS NOT NULL
-        UNION SELECT hashtextextended(key, 2) FROM jsonb_array_elements_text(locks->'keys') AS key
+    SELECT * INTO wanted FROM jsonb_to_record(locks) AS w (
+        sessions TEXT[], turns TEXT[], agents TEXT[], places TEXT[], keys TEXT[], runs TEXT[], ends TEXT[]);
+    SELECT array_agg(id) AS numbers,
+           array_agg(hashtextextended(session_id, 0)) FILTER (WHERE run_id = ANY(wanted.turns)) AS sessions,
+           array_agg(hashtextextended(agent_id, 3)) FILTER (
+               WHERE places IS NOT NULL AND run_id = ANY(wanted.turns || wanted.places)) AS agents,
+           array_agg(id) FILTER (WHERE run_id = ANY(wanted.ends)) AS ends
+    INTO found FROM runs WHERE run_id = ANY(wanted.runs);
+    PERFORM pg_advisory_xact_lock(each.lock) FROM (
+        SELECT lock FROM unnest(found.sessions || found.agents) AS lock
+        UNION SELECT hashtextextended(session_id, 0) FROM unnest(wanted.sessions) AS session_id
+        UNION SELECT hashtextextended(agent_id, 3) FROM unnest(wanted.agents) AS agent_id
+        UNION SELECT hashtextextended(key, 2) FROM unnest(wanted.keys) AS key
         ORDER BY lock
-    ) AS wanted;
-    touched := ARRAY(
-        SELECT id FROM runs WHERE run_id = ANY(ARRAY(SELECT jsonb_array_elements_text(locks->'runs')))
-        UNION
-        SELECT (SELECT later.id FROM runs AS later
-                WHERE later.session_id = ending.session_id AND later.outcome IS NULL AND later.id > ending.id
-                ORDER BY later.id LIMIT 1)
-        FROM runs AS ending WHERE ending.run_id = ANY(ARRAY(SELECT jsonb_array_elements_text(locks->'ends')))
-    );
-    PERFORM 1 FROM runs WHERE id = ANY(touched) ORDER BY id FOR NO KEY UPDATE;
+    ) AS each;
+    IF found.ends IS NOT NULL THEN
+        found.numbers := found.numbers || ARRAY(
+            SELECT (SELECT later.id FROM runs AS later
+                    WHERE later.session_id = ending.session_id AND later.outcome IS NULL AND later.id > ending.id
+                    ORDER BY later.id LIMIT 1)
+            FROM runs AS ending WHERE ending.id = ANY(found.ends));
+    END IF;
+    PERFORM 1 FROM runs WHERE id = ANY(numbers || found.numbers) ORDER BY id FOR NO KEY UPDATE;
 END $$;
 
 -- Lock the accounts that are reserved from, and those that the runs in `settling` have something reserved from.
@@ -51,10 +57,13 @@ $$;
 
 -- Tell every process that listens on the channel `treadle`, once this is committed: who has written, and the notes of
 -- the runs that it has written to. One message takes at most 8000 bytes.
-CREATE OR REPLACE FUNCTION tell_all(writer_ TEXT, news TEXT[]) RETURNS VOID LANGUAGE sql AS $$
-    SELECT pg_notify('treadle', '{"by":"' || writer_ || '","runs":[' || string_agg(note, ',') || ']}')
-    FROM (SELECT note, (row_number() OVER () - 1) / 60 AS part FROM unnest(news) AS note) AS parts GROUP BY part
-$$;
+CREATE OR REPLACE FUNCTION tell_all(writer_ TEXT, news TEXT[]) RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+    FOR at_ IN 1 .. cardinality(news) BY 60 LOOP
+        PERFORM pg_notify('treadle', concat(
+            '{"by":"', writer_, '","runs":[', array_to_string(news[at_:at_ + 59], ','), ']}'));
+    END LOOP;
+END $$;
 
 -- What was answered to a batch of which nobody knows whether it was done. NULL: it was not; and its number is taken now,
 -- so that it cannot be done any more, wherever it is on its way. Whoever is at it just now is waited for.
@@ -73,12 +82,35 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Do all of this in one transaction, each by itself: one that is refused leaves nothing. `ops` are the verbs, `ids` and
--- what follows their events in order, `said_` what runs that end have said. A batch that comes twice is answered as it
--- was.
+-- Advances that add events and ask for nothing else, each of another run, in the order of their numbers: those whose
+-- owner has the run still and has seen all of it are done, at once. `moved` says which. (A join would be planned in
+-- whatever order; and a CASE cannot make the planner read an index of all that are owned, or unfinished.)
+CREATE OR REPLACE FUNCTION advance_many(
+    numbers BIGINT[], epochs INTEGER[], seen INTEGER[], facts INTEGER[], intents INTEGER[],
+    OUT moved BIGINT[], OUT news TEXT[]
+) LANGUAGE plpgsql AS $$
+BEGIN
+    WITH done AS (
+        UPDATE runs
+        SET sequence = sequence + facts[array_position(numbers, id)] + intents[array_position(numbers, id)]
+        WHERE id = ANY(numbers) AND CASE WHEN outcome IS NULL AND worker IS NOT NULL
+            THEN epoch = epochs[array_position(numbers, id)] AND sequence = seen[array_position(numbers, id)]
+                 AND (status = 'running' OR intents[array_position(numbers, id)] = 0)
+            ELSE FALSE END
+        RETURNING id, run_id, sequence
+    )
+    SELECT coalesce(array_agg(id), '{}'), coalesce(array_agg(concat('["', run_id, '",', sequence, ',false]')), '{}')
+    INTO moved, news FROM done;
+END $$;
+
+-- Do all of this in one transaction, each by itself: one that is refused leaves nothing. `numbers` and its like are
+-- advances that add events and ask for nothing else, `ops` the other verbs; `ids` and its like are their events in that
+-- order, `owners` and `places` where those of the former will stand, and `said_` what runs that end have said. A batch
+-- that comes twice is answered as it was.
 CREATE OR REPLACE FUNCTION write_all(
-    writer_ TEXT, batch_ BIGINT, ops JSONB, locks JSONB, ids TEXT[], stamps FLOAT8[], types TEXT[], datas BYTEA[],
-    said_ BYTEA[], version_ INTEGER, now_ FLOAT8
+    writer_ TEXT, batch_ BIGINT, run_ids TEXT[], numbers BIGINT[], epochs INTEGER[], seen INTEGER[], facts INTEGER[],
+    intents INTEGER[], ops JSONB, locks JSONB, ids TEXT[], stamps FLOAT8[], types TEXT[], datas BYTEA[],
+    owners BIGINT[], places INTEGER[], said_ BYTEA[], version_ INTEGER, now_ FLOAT8
 ) RETURNS TEXT LANGUAGE plpgsql AS $$
 DECLARE
     known   writers;
@@ -89,10 +121,12 @@ DECLARE
     begun   RECORD;
     at_     INTEGER := 0;
     told    JSONB;
-    answers TEXT[] := '{}';
-    runs_   BIGINT[] := array_fill(NULL::BIGINT, ARRAY[cardinality(ids)]);
-    places  INTEGER[] := array_fill(NULL::INTEGER, ARRAY[cardinality(ids)]);
     usage_  JSONB := '[]';
+    plain   INTEGER := cardinality(numbers);
+    answers TEXT[] := array_fill('true'::TEXT, ARRAY[plain]);
+    next_   INTEGER := 1;
+    events_ INTEGER;
+    moved   BIGINT[] := '{}';
     news    TEXT[] := '{}';
     woken   TEXT[] := '{}';
     heard   TEXT[] := '{}';
@@ -109,13 +143,38 @@ BEGIN
             USING ERRCODE = 'TR002';
     END IF;
     IF locks ? 'runs' THEN
-        PERFORM lock_runs(locks);
+        PERFORM lock_runs(locks, numbers);
     END IF;
     IF locks ? 'accounts' THEN
         PERFORM lock_accounts(locks);
     END IF;
-    FOR number IN 0 .. jsonb_array_length(ops) - 1 LOOP
-        op := ops->number; told := NULL;
+    IF numbers <> '{}' THEN
+        SELECT m.moved, m.news INTO moved, news
+        FROM advance_many(numbers, epochs, seen, facts, intents) AS m;
+    END IF;
+    IF cardinality(moved) = plain THEN
+        at_ := cardinality(owners); next_ := plain + 1;
+    END IF;
+    IF cardinality(owners) < cardinality(ids) THEN
+        owners := owners || array_fill(NULL::BIGINT, ARRAY[cardinality(ids) - cardinality(owners)]);
+        places := places || array_fill(NULL::INTEGER, ARRAY[cardinality(ids) - cardinality(places)]);
+    END IF;
+    FOR number IN next_ .. plain + jsonb_array_length(ops) LOOP
+        told := NULL;
+        IF number > plain THEN
+            op := ops->(number - plain - 1);
+        ELSE
+            events_ := facts[number] + intents[number];
+            IF numbers[number] = ANY(moved) THEN
+                at_ := at_ + events_;
+                CONTINUE;
+            END IF;
+            FOR i IN 1 .. events_ LOOP
+                owners[at_ + i] := NULL;
+            END LOOP;
+            op := jsonb_build_object('do', 'advance', 'run', run_ids[number], 'epoch', epochs[number], 'seen', seen[number],
+                                     'facts', facts[number], 'intents', intents[number], 'events', events_);
+        END IF;
         CASE op->>'do'
         WHEN 'advance' THEN
             done := advance_one(op, said_[(op->'said')::INTEGER], moment);
@@ -125,13 +184,13 @@ BEGIN
             done := deliver_one(op, moment);
         WHEN 'claim' THEN
             claims := claims || claim_one(op, moment, ARRAY(
-                SELECT run FROM unnest(runs_, types) AS e (run, type) WHERE run IS NOT NULL AND type = 'cancel_requested'
+                SELECT run FROM unnest(owners, types) AS e (run, type) WHERE run IS NOT NULL AND type = 'cancel_requested'
             ));
-            answers := answers || claims[cardinality(claims)]::TEXT;
+            answers[number] := claims[cardinality(claims)];
             CONTINUE;
         END CASE;
         FOR i IN 1 .. coalesce(done.events, 0) LOOP
-            runs_[at_ + i] := done.run;
+            owners[at_ + i] := done.run;
             places[at_ + i] := done.first + i - 1;
         END LOOP;
         IF done.events > 0 THEN
@@ -165,7 +224,7 @@ BEGIN
                         told := coalesce(told, '[]') || jsonb_build_array(begun.answer);
                     END IF;
                     FOR i IN 1 .. coalesce(begun.events, 0) LOOP
-                        runs_[at_ + i] := begun.run;
+                        owners[at_ + i] := begun.run;
                         places[at_ + i] := begun.first + i - 1;
                     END LOOP;
                     IF begun.events > 0 THEN
@@ -175,14 +234,14 @@ BEGIN
                 at_ := at_ + (part->'events')::INTEGER;
             END LOOP;
         END IF;
-        answers := answers || (CASE WHEN told IS NULL THEN done.answer
-                                    ELSE done.answer || jsonb_build_object('told', told) END)::TEXT;
+        answers[number] := CASE WHEN told IS NULL THEN done.answer
+                                ELSE done.answer || jsonb_build_object('told', told) END;
     END LOOP;
     IF at_ > 0 THEN
         PERFORM hold_feed();
         INSERT INTO events (run, sequence, event_id, timestamp, type, version, data)
         SELECT run, place, id, stamp, type, version_, data
-        FROM unnest(runs_, places, ids, stamps, types, datas) AS e (run, place, id, stamp, type, data)
+        FROM unnest(owners, places, ids, stamps, types, datas) AS e (run, place, id, stamp, type, data)
         WHERE run IS NOT NULL;
     END IF;
     IF usage_ <> '[]' THEN
