@@ -105,6 +105,7 @@ class Observing:
         opened.push_async_callback(watch.close)
         hub.observers.append(watch)
         hub.forgetting.append(watch.forget)
+        hub.taking.append(watch.take)
 
     def around(self, work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
         """The work of a dispatcher, with log lines that say which run it is."""

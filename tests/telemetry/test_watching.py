@@ -85,6 +85,33 @@ def test_what_was_committed_before_is_read_first_and_nothing_overtakes_it() -> N
     asyncio.run(story())
 
 
+def test_a_run_that_is_taken_up_here_is_not_read_again() -> None:
+    async def story() -> None:
+        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1))
+        watch = Watch([notebook], kept.read)
+        watch.take(kept.events)
+        watch.take(kept.events)
+        watch(ORIGIN, 3, told(END))
+        await watch.close()
+        assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 run_end"]
+        assert kept.reads == 0
+
+    asyncio.run(story())
+
+
+def test_a_run_that_is_being_read_is_not_told_of_twice() -> None:
+    async def story() -> None:
+        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested())
+        watch = Watch([notebook], kept.read)
+        watch(ORIGIN, 3, told(ResumeRequested()))
+        watch.take(kept.events)
+        kept.open.set()
+        await watch.close()
+        assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 resume_requested"]
+
+    asyncio.run(story())
+
+
 def test_a_run_that_begins_here_is_never_read() -> None:
     async def story() -> None:
         notebook, kept = Notebook(), Kept()

@@ -74,6 +74,8 @@ class Hub:
         self.observers: list[Observer] = []
         self.forgetting: list[Callable[[RunId], None]] = []
         """Told of runs that another process goes on with: what it commits they do not hear of."""
+        self.taking: list[Callable[[Sequence[Event]], None]] = []
+        """Told what is on record of a run when it is taken up here, so that they need not read it."""
         self._waiting: set[asyncio.Event] = set()
         self.others: Others | None = None
         """None: no other process can work on this database."""
@@ -225,6 +227,11 @@ class Hub:
     def on_delivery(self, run_id: RunId, tell: Callable[[], None]) -> None:
         """Have the owner of a run told whenever something is delivered to it."""
         self._owners[run_id] = tell
+
+    def taken(self, events: Sequence[Event]) -> None:
+        """A run is worked on here from now on, and this is all that is on record of it."""
+        for take in self.taking:
+            take(events)
 
     def let_go(self, run_id: RunId, tell: Callable[[], None]) -> None:
         """The owner that was to be told so is one no more."""

@@ -298,6 +298,7 @@ async def own(run_id: RunId, deps: Deps) -> AsyncGenerator[Log, None]:
         with suppress(Fenced):
             await deps.journal.advance(Advance(run_id, claim.epoch, ANY, release=later))
         raise
+    deps.hub.taken(claim.events)
     try:
         try:
             yield log

@@ -1,7 +1,7 @@
 """Whoever wants to know all that is committed, with what went before it.
 
-A run that another process began, or this one before it was restarted, is read from the journal first: so what is
-said of it does not depend on who was there."""
+What is on record of a run that another process began, or this one before it was restarted, is heard of when it is
+taken up here, or read from the journal: so what is said of it does not depend on who was there."""
 
 import asyncio
 import logging
@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 Earlier = Callable[[RunId, int], Awaitable[Sequence[Event]]]
 """Reads the events of a run after a sequence, a page at a time; the last page is empty."""
+
+UNREAD = "the beginning of %s could not be read; what is said of it is not whole"
 
 
 class Watcher(Protocol):
@@ -56,6 +58,15 @@ class Watch:
             self._known.add(run_id)
         self._show(origin, first, drafts)
 
+    def take(self, events: Sequence[Event]) -> None:
+        """This is all that is on record of a run that is worked on here from now on."""
+        if events and (run_id := events[0].run_id) not in self._known and run_id not in self._behind:
+            self._known.add(run_id)
+            try:
+                self._remember(events)
+            except Exception:
+                logger.exception(UNREAD, run_id)
+
     def forget(self, run_id: RunId) -> None:
         """Another process goes on with it."""
         if run_id in self._behind:
@@ -93,9 +104,9 @@ class Watch:
 
     async def _read(self, run_id: RunId, first: int) -> None:
         try:
-            await self._remember(run_id, first)
+            await self._read_up_to(run_id, first)
         except Exception:
-            logger.exception("the beginning of %s could not be read; what is said of it is not whole", run_id)
+            logger.exception(UNREAD, run_id)
         self._known.add(run_id)
         for commit in self._behind.pop(run_id):
             self._show(*commit)
@@ -103,12 +114,16 @@ class Watch:
             self._left.discard(run_id)
             self.forget(run_id)
 
-    async def _remember(self, run_id: RunId, first: int) -> None:
+    async def _read_up_to(self, run_id: RunId, first: int) -> None:
         last = 0
         while page := await self._earlier(run_id, last):
-            for event in page:
-                if event.sequence >= first:
-                    return
-                for watcher in self._watchers:
-                    watcher.remember(event)
+            before = [event for event in page if event.sequence < first]
+            self._remember(before)
+            if len(before) < len(page):
+                return
             last = page[-1].sequence
+
+    def _remember(self, events: Sequence[Event]) -> None:
+        for event in events:
+            for watcher in self._watchers:
+                watcher.remember(event)

@@ -241,7 +241,8 @@ BEGIN
         PERFORM hold_feed();
         INSERT INTO events (run, sequence, event_id, timestamp, type, version, data)
         SELECT run, place, id, stamp, type, version_, data
-        FROM unnest(owners, places, ids, stamps, types, datas) AS e (run, place, id, stamp, type, data)
+        FROM (SELECT unnest(owners) AS run, unnest(places) AS place, unnest(ids) AS id, unnest(stamps) AS stamp,
+                     unnest(types) AS type, unnest(datas) AS data) AS made  -- in FROM, they would be gathered first
         WHERE run IS NOT NULL;
     END IF;
     IF usage_ <> '[]' THEN
