@@ -1,5 +1,5 @@
 """One writer for all runs of a process: whatever is ready is committed together, in one transaction and one round
-trip, and the next batch is sent as soon as the one before is committed.
+trip. The next batch is sent when the one before is committed and whoever was answered has had a turn.
 
 An operation that is refused fails alone; the rest of its batch commits. When the server is away, or keeps us
 waiting, work under way waits and new work is refused after a while. Where nobody knows whether a batch was
@@ -41,11 +41,14 @@ Result = TypeVar("Result")
 
 MOST_OPERATIONS, MOST_BYTES = 128, 4 * 2**20
 """In one batch. More wait for the next one; a single one may be larger."""
+MOST_ROUNDS = 3
+"""How often others have their turn between two batches. What they have ready then goes with the next one: a batch
+costs as much as several operations."""
 NO_SUCH_WRITER, BEHIND = "TR001", "TR002"
+"""What `write_all` raises."""
 FORGOTTEN_SECONDS = 6 * 86400.0
 """Who was silent for a week may be forgotten. Who was answered later than this, and is not known, speaks to another
 database than before: a backup of the time when it was not there yet."""
-"""What `write_all` raises."""
 WATCH_SECONDS = 0.25
 
 
@@ -142,7 +145,10 @@ class Writer:
             while self._queue:
                 self._under_way = self._take()
                 await self._commit(self._under_way)
+                rounds = min(len(self._under_way), MOST_ROUNDS)
                 self._under_way = ()
+                for _ in range(rounds):
+                    await asyncio.sleep(0)
         except BaseException as error:
             self._lose(error)
             if not isinstance(error, Exception):
