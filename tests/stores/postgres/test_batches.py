@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from tests.stores.postgres.harness import opened
 from tests.stores.postgres.servers import tell
 from treadle.domain.errors import Fenced, UnknownRun
-from treadle.domain.events import MessageSteered
+from treadle.domain.events import MessageSteered, UserMessage
 from treadle.domain.messages import user
 from treadle.ports.journal import Advanced, Claim
 from treadle.stores.postgres.batching import Writer
@@ -77,5 +77,27 @@ def test_two_advances_of_one_run_are_done_one_after_the_other(url: str) -> None:
             assert [each.sequence for each in found] == [3, 3, 4, 5]
             assert all(each.accepted for each in found)
             assert len(await process.types(claim.origin.run_id)) == 5
+
+    asyncio.run(story())
+
+
+def test_whoever_claims_a_run_has_all_that_is_on_record_of_it(url: str) -> None:
+    """What it begins with comes with the answer; what is long, or told to it by the very same batch, is read."""
+
+    async def story() -> None:
+        async with process_on(url) as (process, writer):
+            texts = ("short, with a NUL: \x00, and déjà vu", "long " * 2000)
+            for text in texts:
+                opening = (process.opening()[0], process.draft(UserMessage(user(text))))
+                run_id = await process.store.submit(process.origin(), opening)
+                claim = await process.claim(run_id)
+                assert [event.raw for event in claim.events] == [made.raw for made in opening]
+                assert [event.timestamp for event in claim.events] == [made.timestamp for made in opening]
+                assert list(claim.events) == list(await process.store.read(run_id))
+            run_id, before = await process.submit(), batches(writer)
+            steered = process.draft(MessageSteered(user("stop"), "queue"))
+            _, claim = await asyncio.gather(process.store.deliver(run_id, steered, "key"), process.claim(run_id))
+            assert batches(writer) == before + 1
+            assert [event.type for event in claim.events] == [*OPENING, "message_steered"]
 
     asyncio.run(story())

@@ -91,8 +91,11 @@ class PostgresJournal(PostgresRuns):
         answer = await self._writer.write(operation, partial(_claimed, run_id), patient=True)
         assert answer.origin is not None
         origin = origin_of(answer.origin)
-        found = await self._database.rows("events_of_run", run_id, 0, ALL, patient=True)
-        events = [tuple(row)[6:] for row in found]
+        if answer.opening is not None:
+            events = [(*record, bytes.fromhex(raw)) for *record, raw in answer.opening]
+        else:
+            found = await self._database.rows("events_of_run", run_id, 0, ALL, patient=True)
+            events = [tuple(row)[6:] for row in found]
         self._held[run_id] = Held(origin, answer.id, payer_of(events, answer.counted))
         facts = None
         if answer.last is not None:

@@ -206,6 +206,8 @@ class Answer(Struct, frozen=True):
     id: int = 0
     last: int | None = None
     """The number of the run before this one that has added to the conversation."""
+    opening: tuple[tuple[int, str, float, str, int, str], ...] | None = None
+    """The events of a run that has only begun, as `event_of` takes them, the last field in hexadecimal."""
 
 
 _decode = msgspec.json.Decoder(tuple[Answer | bool, ...]).decode

@@ -177,6 +177,13 @@ BEGIN
     END IF;
 END $$;
 
+-- The events of a run that has only begun, so that whoever claims it need not ask for them: null where they are large, or
+-- where some of them are written by this very batch.
+CREATE OR REPLACE FUNCTION opening(run_ BIGINT, sequence_ INTEGER) RETURNS JSONB LANGUAGE sql STABLE AS $$
+    SELECT jsonb_agg(jsonb_build_array(sequence, event_id, timestamp, type, version, encode(data, 'hex')) ORDER BY sequence)
+    FROM events WHERE run = run_ HAVING count(*) = sequence_ AND sum(length(data)) <= 8192
+$$;
+
 CREATE OR REPLACE FUNCTION claim_one(op JSONB, now_ FLOAT8, cancelled BIGINT[]) RETURNS JSONB LANGUAGE plpgsql AS $$
 DECLARE
     found     runs;
@@ -214,5 +221,6 @@ BEGIN
     RETURN jsonb_build_object(
         'origin', jsonb_build_array(found.run_id, found.session_id, found.agent_id, found.parent_run_id),
         'epoch', found.epoch + 1, 'recovering', found.worker IS NOT NULL, 'counted', found.counted,
-        'id', found.id, 'last', (SELECT max(run) FROM said WHERE session_id = found.session_id AND run < found.id));
+        'id', found.id, 'last', (SELECT max(run) FROM said WHERE session_id = found.session_id AND run < found.id),
+        'opening', CASE WHEN found.sequence <= 4 THEN opening(found.id, found.sequence) END);
 END $$;
