@@ -37,7 +37,7 @@ TIDY_SECONDS = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 ANSWER_SECONDS, CLOSE_SECONDS = 30.0, 2.0
 AT_LEISURE = "SET synchronous_commit = off; SET plan_cache_mode = force_generic_plan"
-"""A job that comes back after a crash is a look in vain; and to plan how one is taken takes longer than to take it."""
+"""A job that comes back after a crash is a look in vain; and to plan how one is taken takes longer than taking."""
 
 Connect = Callable[[], Awaitable[Any]]
 """Opens a connection of asyncpg, with our schema on its search path."""
