@@ -12,7 +12,7 @@ BACKLOG = 10_000
 """How many events a reader may be behind before it is cut off."""
 BUSY_SECONDS = 0.004
 """A process whose readers are woken later than that, on the whole, has more to do than it can."""
-LATEST_SHARE, PAUSES, LONGEST_PAUSE = 0.05, 16.0, 0.25
+LATEST_SHARE, PAUSES, LONGEST_PAUSE = 0.05, 32.0, 0.25
 
 
 class Pace:
