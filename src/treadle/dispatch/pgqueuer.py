@@ -146,6 +146,13 @@ class PgQueuerDispatcher:
 
     async def _take_jobs(self) -> None:
         connection = await self._connect()
+        try:
+            await self._take_jobs_over(connection)
+        finally:  # before anything is waited for, which whoever is told to stop for good does not do
+            self._manager = None
+            connection.terminate()
+
+    async def _take_jobs_over(self, connection: Any) -> None:
         driver = _Driver(connection)
         jobs = _Jobs(driver, self._here)
         manager = self._manager = QueueManager(jobs, Channel(NAMES["channel"]))
@@ -170,10 +177,8 @@ class PgQueuerDispatcher:
             if not self._stopping:
                 raise ConnectionError("the connection was closed")
         finally:
-            self._manager = None
             tidying.cancel()
             await asyncio.gather(tidying, return_exceptions=True)
-            connection.terminate()
 
 
 async def _tidy(jobs: Queries) -> None:
