@@ -103,6 +103,7 @@ class EventStream(Generic[Piece]):
         self._beats: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self._headers})  # before it can be cut
         self._pumping = asyncio.create_task(self._pump(send))
         leaving = asyncio.create_task(_left(receive))
         self._streams.add(self)
@@ -138,7 +139,6 @@ class EventStream(Generic[Piece]):
     async def _pump(self, send: Send) -> None:
         written = self._written
         async with aclosing(self._pieces) as pieces:
-            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             self._send = send
             async for piece in pieces:
                 await send({"type": "http.response.body", "body": written(piece), "more_body": True})
