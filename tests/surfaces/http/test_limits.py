@@ -8,12 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from litestar.types import Receive, Scope, Send
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, delta
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.test_access import in_time
 from treadle.surfaces.http import server as serving
 from treadle.surfaces.http.application import MOST_BYTES
+from treadle.surfaces.http.gate import OwnersGate
 
 Bytes = bytes
 Quick = Callable[[str, float], None]
@@ -179,6 +181,62 @@ def test_too_many_connections_are_told_to_come_again(tmp_path: Path, monkeypatch
                 writer.close()
             await asyncio.sleep(0.1)
             assert (await server.ask("GET", "/v1/agents")).status == 200
+
+    in_time(perform())
+
+
+def test_who_waits_for_an_end_is_answered_when_the_server_stops(tmp_path: Path) -> None:
+    """At once, and with the run: whoever is told of an error would ask for it again."""
+
+    async def perform() -> None:
+        async with offered(tmp_path, wants_a_file()) as server:
+            posted = asyncio.ensure_future(
+                server.ask("POST", "/v1/agents/asking/runs?wait=600", {"message": "Go."}),
+            )
+            while not (waiting := (await server.ask("GET", "/v1/runs?status=waiting")).json["items"]):
+                pass
+            run_id = waiting[0]["run_id"]
+            asked = asyncio.ensure_future(server.ask("GET", f"/v1/runs/{run_id}?wait=600"))
+            await asyncio.sleep(0.1)
+            assert not posted.done()
+            assert not asked.done()
+            await server.app.streams.close()
+            async with asyncio.timeout(2):
+                accepted, shown = await asyncio.gather(posted, asked)
+            assert (accepted.status, accepted.json["run_id"]) == (202, run_id)
+            assert (shown.status, shown.json["status"]) == (200, "waiting")
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_a_server_that_stops_does_not_wait_for_is_told_so(quick: Quick, begun: bool) -> None:
+    """Not that something failed. An answer that has begun breaks off, as when the server dies."""
+    quick("GRACE_SECONDS", 0.1)
+    started = asyncio.Event()
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        if begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"so far", "more_body": True})
+        started.set()
+        await asyncio.Event().wait()
+
+    async def perform() -> None:
+        listener = serving.bound("127.0.0.1", 0)
+        async with serving.listening(OwnersGate(endless), [listener]):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await started.wait()
+        answer = await reader.read()
+        writer.close()
+        if begun:
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert answer.endswith(b"so far\r\n")
+        else:
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after: " in answer
+            assert problem(answer) == "Stopping"
 
     in_time(perform())
 

@@ -173,6 +173,40 @@ def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
     in_time(perform())
 
 
+def test_a_stream_that_begins_as_the_server_stops_ends_as_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has begun and ended, which is no error: a browser that is told 200 comes again, after a 500 it never does.
+    The moment is the one in which nothing was sent yet."""
+    added = streams.Streams.add
+
+    def add_and_cut(self: streams.Streams, stream: streams.EventStream[Any]) -> None:
+        added(self, stream)
+        stream.cut()
+
+    async def perform() -> None:
+        async with offered(tmp_path, wants_a_file()) as server:
+            run_id = await server.begin("asking")
+            await server.until(run_id, "waiting")
+            paths = (f"/v1/runs/{run_id}/events", "/v1/events")
+            with monkeypatch.context() as as_it_begins:
+                as_it_begins.setattr(streams.Streams, "add", add_and_cut)
+                for path in paths:
+                    await begins_and_ends(server, path)
+            await server.app.streams.close()  # and no stream begins from now on
+            for path in paths:
+                await begins_and_ends(server, path)
+
+    in_time(perform())
+
+
+async def begins_and_ends(server: Offered, path: str) -> None:
+    wire = await Wire.open(server.port, path, server.token)
+    async with asyncio.timeout(2):
+        assert (wire.status, await drain(wire)) == (200, [])
+    await wire.close()
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_revoked_token_loses_its_streams(tmp_path: Path, elsewhere: bool) -> None:
     """At once; and within five seconds where another process has revoked it."""

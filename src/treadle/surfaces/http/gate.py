@@ -3,6 +3,7 @@
 A page in the user's browser may send requests here, and its name may be made to point here: so a request must name
 a host that is ours, and come from no other site. A token is taken from the Authorization header alone."""
 
+import asyncio
 import re
 from collections.abc import Collection
 from typing import Any, cast
@@ -37,8 +38,10 @@ class Gate:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
+        if scope["type"] == "http":
+            await unless_given_up(self._let_in, scope, receive, send)
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._judge(scope)
         except Exception as error:
@@ -89,7 +92,19 @@ class OwnersGate:
         if scope["type"] == "http":
             state = state_of(scope)
             state["principal"], state["secret"] = OWNER, ""
-            await self._app(scope, receive, send)
+            await unless_given_up(self._app, scope, receive, send)
+
+
+async def unless_given_up(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Have a request answered. A server that stops waits for it for a while, and then gives it up: whoever asked is
+    told so, where nothing was said yet."""
+    try:
+        await app(scope, receive, send)
+    except asyncio.CancelledError as given_up:
+        try:
+            await refuse(Refusal(503, "Stopping", "This server is about to stop; ask again."), scope, send)
+        except RuntimeError:  # an answer had begun
+            raise given_up from None
 
 
 async def allowed(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:

@@ -84,15 +84,16 @@ async def submit(
 
 
 async def _end_within(seconds: float, run_id: RunId, request: Asked) -> RunEnd | None:
-    """How a run ends; None: it has not, when that time is over or whoever asked has gone."""
+    """How a run ends; None: it has not, when that time is over, whoever asked has gone or the server stops."""
     ending = asyncio.ensure_future(served_of(request).service.wait(run_id))
     leaving = asyncio.ensure_future(_left(request))
+    closing = asyncio.ensure_future(request.app.state.streams.closed.wait())
     try:
-        await asyncio.wait((ending, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((ending, leaving, closing), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         return ending.result()[1] if ending.done() else None
     finally:
-        ending.cancel()
-        leaving.cancel()
+        for task in (ending, leaving, closing):
+            task.cancel()
 
 
 async def _left(request: Asked) -> None:

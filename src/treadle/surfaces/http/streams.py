@@ -55,13 +55,17 @@ class Streams:
     def __init__(self) -> None:
         self._open: set[EventStream[Any]] = set()
         self._beating: asyncio.Task[None] | None = None
+        self.closed = asyncio.Event()
+        """Set when the server stops."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def add(self, stream: "EventStream[Any]") -> None:
         self._open.add(stream)
-        if self._beating is None:
+        if self.closed.is_set():  # it was asked for before the server had stopped to listen
+            stream.cut()
+        elif self._beating is None:
             self._beating = asyncio.create_task(self._beat(), name="treadle-heartbeats")
 
     def remove(self, stream: "EventStream[Any]") -> None:
@@ -69,6 +73,7 @@ class Streams:
 
     async def close(self) -> None:
         """End all of them: their readers come again, and go on where they were."""
+        self.closed.set()
         if self._beating is not None:
             self._beating.cancel()
         for stream in tuple(self._open):
