@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -247,9 +247,9 @@ class Cluster:
             except (StoreError, *FAILURES):
                 await asyncio.sleep(0.1)
 
-    def complaints(self) -> list[str]:
-        """What the processes have logged."""
-        return [line for member in self.members for line in _lines(member.log)]
+    def tracebacks(self) -> list[str]:
+        """What the processes have logged of errors that nobody has foreseen: how each ends."""
+        return [f"{member.name}: {error}" for member in self.members for error in _errors(_lines(member.log))]
 
     def _member(self, name: str, *arguments: str) -> Member:
         return Member(name, [*self._treadle, *arguments], self._environment, self._folder, self.changed)
@@ -271,6 +271,12 @@ class Cluster:
 
 def _lines(log: Path) -> list[str]:
     return log.read_text(errors="replace").splitlines() if log.exists() else []
+
+
+def _errors(lines: Sequence[str]) -> list[str]:
+    """The error of each traceback: the first line after it that is not indented."""
+    begins = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    return [next((line for line in lines[begin + 1 :] if not line.startswith(" ")), "") for begin in begins]
 
 
 def _last_line(log: Path) -> str:
