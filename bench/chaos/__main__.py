@@ -181,12 +181,13 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=type(value), default=value, help=f"{told} ({value})")
     parser.add_argument("--keep", action="store_true", help="leave the logs behind, though the bar is met")
     options = parser.parse_args()
-    folder, verdict = Path(tempfile.mkdtemp(prefix="chaos")), None
+    folder, keep = Path(tempfile.mkdtemp(prefix="chaos")), True
     try:
         with postgres() as (url, restart):
             verdict = asyncio.run(sitting(options, folder, url, restart))
+        keep = options.keep or not verdict.met
     finally:
-        if options.keep or verdict is None or not verdict.met:
+        if keep:
             say(f"the logs are in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)

@@ -35,6 +35,11 @@ def of_database(url: str, name: str) -> str:
     return urlsplit(url)._replace(path=f"/{name}").geturl()
 
 
+def of_user(url: str, name: str, password: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"{name}:{password}@{parts.netloc.rpartition('@')[2]}").geturl()
+
+
 async def tell(url: str, *statements: str) -> None:
     connection = await connected(url, 30, {})
     try:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from tests.stores.postgres.servers import of_database, tell
+from tests.stores.postgres.servers import of_database, of_user, tell
 from treadle.domain.errors import StoreAway, StoreError, StoreNewer, UsageError
 from treadle.stores.postgres import connection as connecting
 from treadle.stores.postgres.connection import explain, restored, shown, storable, storable_json
@@ -52,6 +52,35 @@ def test_a_migration_that_fails_leaves_nothing(bare: str, monkeypatch: pytest.Mo
     assert asyncio.run(ask(bare, "SELECT count(*) FROM pg_namespace WHERE nspname = 'treadle'")) == 0
 
 
+MADE = """
+SELECT string_agg(what, E'\\n' ORDER BY what) FROM (
+    SELECT format('%s.%s %s %s %s', table_name, column_name, data_type, is_nullable, column_default)
+    FROM information_schema.columns WHERE table_schema = 'treadle'
+    UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'treadle'
+    UNION ALL SELECT oid::REGPROCEDURE::TEXT FROM pg_proc WHERE pronamespace = 'treadle'::REGNAMESPACE
+) AS all_of_it (what)
+"""
+WITH_OTHER_PARAMETERS = "CREATE FUNCTION lock_runs(runs JSONB) RETURNS INTEGER LANGUAGE sql AS 'SELECT 1';"
+"""As it was up to format 3."""
+
+
+@pytest.mark.parametrize("version", range(1, len(load_migrations())))
+def test_every_earlier_format_is_brought_up(
+    bare: str, url: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To what a new database has, and nothing else."""
+    wanted, migrations = asyncio.run(ask(url, MADE)), load_migrations()
+    assert "lock_runs" in wanted
+    with monkeypatch.context() as earlier:
+        earlier.setattr("treadle.stores.postgres.migrating.load_migrations", lambda: migrations[:version])
+        earlier.setattr("treadle.stores.postgres.migrating.load_functions", lambda: WITH_OTHER_PARAMETERS)
+        asyncio.run(migrate(bare))
+    assert asyncio.run(ask(bare, MADE)) != wanted
+    asyncio.run(opened(bare))
+    assert asyncio.run(ask(bare, "SELECT max(version) FROM schema_versions")) == len(migrations)
+    assert asyncio.run(ask(bare, MADE)) == wanted
+
+
 def test_a_later_version_is_refused(url: str) -> None:
     asyncio.run(tell(url, "INSERT INTO treadle.schema_versions VALUES (99, '')"))
     with pytest.raises(StoreNewer, match="format 99"):
@@ -78,8 +107,8 @@ def test_a_database_that_is_not_there_is_named(url: str) -> None:
 
 
 def test_without_a_name_the_database_is_that_of_the_user_and_the_password_is_not_shown(bare: str) -> None:
-    asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_lost", "CREATE ROLE treadle_lost LOGIN"))
-    lost = urlsplit(bare)._replace(netloc="treadle_lost:canary@", path="").geturl()
+    asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_lost", "CREATE ROLE treadle_lost LOGIN PASSWORD 'canary'"))
+    lost = of_user(urlsplit(bare)._replace(path="").geturl(), "treadle_lost", "canary")
     try:
         with pytest.raises(StoreError, match="createdb treadle_lost") as refused:
             asyncio.run(opened(lost))
@@ -89,15 +118,15 @@ def test_without_a_name_the_database_is_that_of_the_user_and_the_password_is_not
 
 
 def test_a_user_that_is_not_let_in_is_told_so(url: str) -> None:
-    nobody = urlsplit(url)._replace(netloc="nobody:secret@").geturl()
+    nobody = of_user(url, "nobody", "secret")
     with pytest.raises(StoreError, match="does not let us in") as refused:
         asyncio.run(opened(nobody))
     assert "secret" not in str(refused.value)
 
 
 def test_a_user_without_rights_is_told_what_it_needs(bare: str) -> None:
-    asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_guest", "CREATE ROLE treadle_guest LOGIN"))
-    guest = urlsplit(bare)._replace(netloc="treadle_guest@").geturl()
+    asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_guest", "CREATE ROLE treadle_guest LOGIN PASSWORD 'x'"))
+    guest = of_user(bare, "treadle_guest", "x")
     try:
         for story in (opened(guest), look_at_server(guest, 1)):
             with pytest.raises(StoreError, match=r"Make it the owner of the database, or of the schema treadle"):
