@@ -47,9 +47,9 @@ def test_what_is_committed_is_shown_at_once_and_what_is_live_waits_for_more() ->
         with of.subscribe(ORIGIN.run_id, patience=0.05) as reader:
             waiting = asyncio.create_task(taken(reader))
             await asyncio.sleep(0)
-            reader.offer(event(of, 1, Token(1, 1, 0, "a")), urgent=False)
-            reader.offer(event(of, 2))
-            reader.offer(event(of, 3))
+            reader.show(event(of, 1, Token(1, 1, 0, "a")))
+            reader.offer([event(of, 2)])
+            reader.offer([event(of, 3)])
             assert await asyncio.wait_for(waiting, 0.04) == [1, 2, 3]
 
     asyncio.run(work())
@@ -66,9 +66,9 @@ def test_a_process_that_is_behind_wakes_patient_readers_less_often(
         with of.subscribe(ORIGIN.run_id, patience=patience) as reader:
             waiting = asyncio.create_task(taken(reader))
             await asyncio.sleep(0)
-            reader.offer(event(of, 1))
+            reader.offer([event(of, 1)])
             await asyncio.sleep(0.005)
-            reader.offer(event(of, 2))
+            reader.offer([event(of, 2)])
             assert await waiting == ([1, 2] if patience else [1])
 
     asyncio.run(work())
@@ -82,10 +82,10 @@ def test_an_end_is_not_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
         with of.subscribe(ORIGIN.run_id, patience=0.02) as reader:
             waiting = asyncio.create_task(taken(reader))
             await asyncio.sleep(0)
-            reader.offer(event(of, 1))
+            reader.offer([event(of, 1)])
             await asyncio.sleep(0.005)
             began = time.monotonic()
-            reader.offer(event(of, 2, END))
+            reader.offer([event(of, 2, END)])
             assert await waiting == [1, 2]
             assert time.monotonic() - began < LONGEST_PAUSE / 2
 

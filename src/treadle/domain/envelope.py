@@ -17,6 +17,7 @@ from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
 VERSION = 1
 """The version of the event data that this code writes."""
 
+_LIVE = frozenset(name for name, kind in VOCABULARY.items() if not kind.durable)
 _encode = msgspec.json.Encoder().encode
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {
     name: msgspec.json.Decoder(kind.data) for name, kind in VOCABULARY.items()
@@ -74,8 +75,7 @@ class Event(Struct, frozen=True, gc=False):
 
     @property
     def durable(self) -> bool:
-        kind = VOCABULARY.get(self.type)
-        return kind is None or kind.durable  # what a later version stored is durable, or it would not be here
+        return self.type not in _LIVE  # what a later version stored is durable, or it would not be here
 
 
 class _Wire(Struct, frozen=True):

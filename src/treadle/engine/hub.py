@@ -91,11 +91,13 @@ class Hub:
             except Exception:
                 logger.exception("an observer of events failed; the run goes on")
         readers = self._readers.get(origin.run_id)
-        if readers:
-            for offset, made in enumerate(drafts):
-                event = Event(made.event_id, made.timestamp, origin, first + offset, made.type, made.data, made.raw)
-                for reader in tuple(readers):
-                    reader.offer(event)
+        if readers and drafts:
+            events = [
+                Event(made.event_id, made.timestamp, origin, sequence, made.type, made.data, made.raw)
+                for sequence, made in enumerate(drafts, first)
+            ]
+            for reader in tuple(readers):
+                reader.offer(events)
         if origin.run_id in self._owners:
             self._placed[origin.run_id] = first + len(drafts) - 1
         if first == 1:
@@ -141,9 +143,9 @@ class Hub:
         for reader in tuple(self._readers.get(run_id, ())):
             if reader.catching_up and run_id in self._owners:
                 continue  # what is said here has its place among what is committed here: the next look finds it
-            for event in events:
-                if event.sequence > (known if reader.catching_up else reader.last):
-                    reader.offer(event)
+            after = known if reader.catching_up else reader.last
+            if lacking := [event for event in events if event.sequence > after]:
+                reader.offer(lacking)
         if isinstance(end := events[-1].data, RunEnd):
             self._ended(events[-1].origin, end)
 
@@ -162,7 +164,7 @@ class Hub:
     def overheard(self, event: Event) -> None:
         """A live event of a run that is worked on elsewhere."""
         for reader in tuple(self._readers.get(event.run_id, ())):
-            reader.offer(event, urgent=False)
+            reader.show(event)
 
     def watched(self) -> set[RunId]:
         """The runs that somebody here reads, or waits for the end of."""

@@ -33,7 +33,7 @@ class Subscription:
     def __init__(self, leave: Callable[["Subscription"], None], pace: Pace, backlog: int, patience: float) -> None:
         self.last = 0
         """The last durable event that the reader has, or was offered; those before it that it lacks it reads."""
-        self._offered = 0
+        self._offered: int = 0
         """The last durable event that it was offered, whatever it has read by itself."""
         self.catching_up = True
         """It still reads what was there before it came. What is committed meanwhile it is offered as well, once
@@ -56,23 +56,33 @@ class Subscription:
     def __exit__(self, *_: object) -> None:
         self._leave(self)
 
-    def offer(self, event: Event, urgent: bool = True) -> None:
-        """What is not urgent, as nothing live is, waits a moment for more, where the reader is patient."""
-        if urgent:
-            if event.sequence <= self._offered:
-                return  # it was heard of from elsewhere before, or the other way round
-            self._offered = event.sequence
-            self.last = max(self.last, event.sequence)
+    def offer(self, events: Sequence[Event]) -> None:
+        """Durable events, in their order."""
+        offered = self._offered
+        if events[0].sequence <= offered:  # heard of from elsewhere before, or the other way round
+            events = [event for event in events if event.sequence > offered]
+            if not events:
+                return
+        last = events[-1]
+        self._offered = last.sequence
+        self.last = max(self.last, last.sequence)
+        self._add(events, not self._resting or isinstance(last.data, RunEnd))
+
+    def show(self, event: Event) -> None:
+        """A live event, which waits a moment for more, where the reader is patient."""
+        self._add((event,), False)
+
+    def _add(self, events: Sequence[Event], urgent: bool) -> None:
         if self._cut:
             return
-        if len(self._events) >= self._backlog:
+        if len(self._events) + len(events) > self._backlog:
             self._cut = True
             self._events.clear()
         else:
-            self._events.append(event)
+            self._events += events
         if self._waiting is None:
             return  # the reader is busy, and looks by itself
-        if not self._patience or (urgent and not self._resting) or isinstance(event.data, RunEnd):
+        if urgent or not self._patience:
             self._ring()
         elif self._later is None:
             self._ring_in(self._patience)

@@ -177,6 +177,12 @@ class PrivateFile(RotatingFileHandler):
             self._latest = (record, super().format(record))
         return self._latest[1]
 
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        """As it is, with one look at the file instead of three."""
+        if self.stream is None:  # pyright: ignore[reportUnnecessaryComparison] -- it is, between two files
+            return False
+        return os.fstat(self.stream.fileno()).st_size + len(self.format(record)) >= self.maxBytes
+
     def handleError(self, record: logging.LogRecord) -> None:
         """Say it once: where a disk is full, every line fails."""
         if not self._has_complained:

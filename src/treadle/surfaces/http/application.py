@@ -26,7 +26,7 @@ from treadle.surfaces.http import (
 )
 from treadle.surfaces.http.compatible import chat, models, responses
 from treadle.surfaces.http.describing import Description
-from treadle.surfaces.http.gate import allowed
+from treadle.surfaces.http.gate import refuse_what_is_not_allowed
 from treadle.surfaces.http.once import Once
 from treadle.surfaces.http.problems import answer
 from treadle.surfaces.http.served import Served
@@ -49,7 +49,7 @@ class Application:
         self.access = served.access
         self.litestar = Litestar(
             route_handlers=[room.ROUTES for room in ROOMS],
-            guards=[allowed],
+            before_request=refuse_what_is_not_allowed,
             exception_handlers={Exception: answer},
             request_max_body_size=MOST_BYTES,
             state=State({"served": served, "streams": self.streams, "now": clock.now}),

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from litestar import Request
 from litestar.connection import ASGIConnection
-from litestar.handlers import BaseRouteHandler
 from litestar.params import QueryParameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 
@@ -107,26 +107,27 @@ async def unless_given_up(app: ASGIApp, scope: Scope, receive: Receive, send: Se
             raise given_up from None
 
 
-async def allowed(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """For Litestar, which would have a thread look otherwise: whether whoever asks may ask that, and so."""
-    wanted: AccessScope | None = handler.opt.get("scope")
+async def refuse_what_is_not_allowed(request: Request[Any, Any, Any]) -> None:
+    """Before anything of a request is read: whether whoever asks may ask that, and so. A guard of Litestar's would
+    be given a copy of its route each time."""
+    wanted: AccessScope | None = request.route_handler.opt.get("scope")
     if wanted is None:
         return
-    principal = principal_of(connection)
+    principal = principal_of(request)
     if not principal.may(wanted):
         raise Refusal(403, "Forbidden", f"The token `{principal.name}` has not the scope `{wanted}`.")
-    if connection.scope["query_string"] and connection.scope["type"] == "http":
-        _refuse_misspelt(connection, handler)
+    if request.scope["query_string"]:
+        _refuse_misspelt(request)
 
 
-def _refuse_misspelt(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+def _refuse_misspelt(request: Request[Any, Any, Any]) -> None:
     """A filter that nobody knows would show what it was meant to leave out."""
     known = {
         field.kwarg_definition.name or name
-        for name, field in handler.parsed_fn_signature.parameters.items()
+        for name, field in request.route_handler.parsed_fn_signature.parameters.items()
         if isinstance(field.kwarg_definition, QueryParameter)
     }
-    for name in connection.query_params:
+    for name in request.query_params:
         if name not in known:
             accepted = f"accepted: {', '.join(sorted(known))}" if known else "none is accepted"
             raise Refusal(400, "UnknownParameter", f"There is no parameter `{name[:100]}` here; {accepted}.")
