@@ -10,7 +10,7 @@ from treadle.domain.events import EventData, RunEnd, StepStart, Token
 from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics
 from treadle.engine.hub import Hub
-from treadle.engine.subscription import LONGEST_PAUSE, Pace, Subscription
+from treadle.engine.subscription import LONGEST_PAUSE, MEMORY_SECONDS, Pace, Subscription
 from treadle.testing.time import CountingIds, FakeClock
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
@@ -34,11 +34,11 @@ async def taken(reader: Subscription) -> list[int]:
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let it seem as if readers had been woken late for a while."""
 
-    def late(self: Pace, seconds: float) -> float:
-        del self, seconds
+    def pause(self: Pace, now: float) -> float:
+        del self, now
         return LONGEST_PAUSE
 
-    monkeypatch.setattr(Pace, "late", late)
+    monkeypatch.setattr(Pace, "pause", pause)
 
 
 def test_what_is_committed_is_shown_at_once_and_what_is_live_waits_for_more() -> None:
@@ -92,12 +92,34 @@ def test_an_end_is_not_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(work())
 
 
+def told(pace: Pace, begin: float, times: int, late: float) -> float:
+    """So many readers were woken late, one every five milliseconds; when that was over."""
+    for number in range(times):
+        now = begin + number * 0.005
+        pace.tell(now - late, now)
+    return begin + times * 0.005
+
+
 def test_a_process_that_has_caught_up_shows_everything_at_once_again() -> None:
     pace = Pace()
-    assert pace.late(0.02) == 0.0, "once is no reason"
-    for _ in range(200):
-        pace.late(0.05)
-    assert pace.late(0.05) == LONGEST_PAUSE
-    for _ in range(200):
-        pace.late(0.0)
-    assert pace.late(0.0) == 0.0
+    now = told(pace, 1.0, 400, 0.05)
+    assert pace.pause(now) == LONGEST_PAUSE
+    now = told(pace, now, 400, 0.0)
+    assert pace.pause(now) == 0.0
+
+
+def test_a_process_that_is_held_up_once_is_not_busy() -> None:
+    pace = Pace()
+    now = told(pace, 1.0, 200, 0.0) + 0.1
+    for _ in range(50):  # so many readers have waited for it
+        pace.tell(now - 0.1, now)
+    assert pace.pause(now) == 0.0
+
+
+def test_what_was_long_ago_keeps_nothing_back() -> None:
+    pace = Pace()
+    now = told(pace, 1.0, 400, 0.05)
+    assert pace.pause(now + MEMORY_SECONDS / 2) == LONGEST_PAUSE
+    assert pace.pause(now + MEMORY_SECONDS) == 0.0
+    pace.tell(now, now + MEMORY_SECONDS)
+    assert pace.pause(now + MEMORY_SECONDS) == 0.0, "and it is forgotten for good"

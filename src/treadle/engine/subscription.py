@@ -12,7 +12,13 @@ BACKLOG = 10_000
 """How many events a reader may be behind before it is cut off."""
 BUSY_SECONDS = 0.004
 """A process whose readers are woken later than that, on the whole, has more to do than it can."""
-LATEST_SHARE, PAUSES, LONGEST_PAUSE = 0.05, 32.0, 0.25
+PAUSES, LONGEST_PAUSE = 32.0, 0.25
+LOOK_SECONDS = 0.005
+"""Between two looks at how late the latest was: readers are woken many at a time."""
+MEMORY_SECONDS = 0.5
+"""What was before that is forgotten."""
+MOST_OF_ONE_LOOK = 0.02
+"""A process that was held up once is not busy."""
 
 
 class Pace:
@@ -20,11 +26,28 @@ class Pace:
 
     def __init__(self) -> None:
         self._late = 0.0
+        self._latest = 0.0
+        self._looked_at = 0.0
 
-    def late(self, seconds: float) -> float:
-        """A reader was woken so much later than it was called; for how many seconds it should let things gather."""
-        self._late += LATEST_SHARE * (seconds - self._late)
-        return min(LONGEST_PAUSE, PAUSES * self._late) if self._late > BUSY_SECONDS else 0.0
+    def tell(self, due: float, now: float) -> None:
+        """A reader was to be woken then, and is woken now."""
+        self._latest = max(self._latest, now - due)
+        since = now - self._looked_at
+        if since < LOOK_SECONDS:
+            return
+        share = since / MEMORY_SECONDS
+        if share >= 1.0:
+            self._late = 0.0
+        else:
+            more = self._latest - self._late
+            self._late += more * (share if more < 0 else min(share, MOST_OF_ONE_LOOK))
+        self._latest, self._looked_at = 0.0, now
+
+    def pause(self, now: float) -> float:
+        """For how many seconds readers should let things gather."""
+        if self._late <= BUSY_SECONDS or now - self._looked_at >= MEMORY_SECONDS:
+            return 0.0
+        return min(LONGEST_PAUSE, PAUSES * self._late)
 
 
 class Subscription:
@@ -44,8 +67,8 @@ class Subscription:
         self._patience = patience
         self._later: asyncio.TimerHandle | None = None
         self._events: list[Event] = []
-        self._rung_at = 0.0
-        self._resting = False
+        self._due = 0.0
+        """When it was to be woken."""
         self._waiting: asyncio.Future[None] | None = None
         self._cut = False
         self._error: StoreError | None = None
@@ -66,13 +89,18 @@ class Subscription:
         last = events[-1]
         self._offered = last.sequence
         self.last = max(self.last, last.sequence)
-        self._add(events, not self._resting or isinstance(last.data, RunEnd))
+        self._add(events)
+        now = monotonic()
+        at_once = not self._patience or isinstance(last.data, RunEnd)  # no end is kept from those who wait for it
+        self._call(now, 0.0 if at_once else self._pace.pause(now))
 
     def show(self, event: Event) -> None:
         """A live event, which waits a moment for more, where the reader is patient."""
-        self._add((event,), False)
+        self._add((event,))
+        now = monotonic()
+        self._call(now, self._patience and max(self._patience, self._pace.pause(now)))
 
-    def _add(self, events: Sequence[Event], urgent: bool) -> None:
+    def _add(self, events: Sequence[Event]) -> None:
         if self._cut:
             return
         if len(self._events) + len(events) > self._backlog:
@@ -80,36 +108,33 @@ class Subscription:
             self._events.clear()
         else:
             self._events += events
+
+    def _call(self, now: float, seconds: float) -> None:
+        """Wake the reader, in so many seconds: one that is woken less often is given more at a time."""
         if self._waiting is None:
             return  # the reader is busy, and looks by itself
-        if urgent or not self._patience:
-            self._ring()
+        if not seconds:
+            self._ring(now)
         elif self._later is None:
-            self._ring_in(self._patience)
+            self._later = asyncio.get_running_loop().call_later(seconds, self._ring, now + seconds)
 
-    def _ring(self) -> None:
+    def _ring(self, due: float) -> None:
         if self._waiting is not None and not self._waiting.done():
-            self._rung_at = monotonic()
+            self._due = due
             self._waiting.set_result(None)
-
-    def _ring_in(self, seconds: float) -> None:
-        self._later = asyncio.get_running_loop().call_later(seconds, self._ring)
 
     def fail(self, error: StoreError) -> None:
         self._error = error
-        self._ring()
+        self._ring(monotonic())
 
     async def take(self) -> Sequence[Event] | None:
-        """All that has come, as soon as anything has; None, and nothing more, when the reader was cut off. Where
-        the process is behind with its work a patient reader waits for more: it is woken less often for the same."""
+        """All that has come, as soon as anything has; None, and nothing more, when the reader was cut off."""
         while not self._events:
             if self._error is not None:
                 raise self._error
             if self._cut:
                 return None
             await self._wait()
-            if self._patience and (pause := self._pace.late(monotonic() - self._rung_at)):
-                await self._rest(pause)
         events, self._events = self._events, []
         return events
 
@@ -122,13 +147,5 @@ class Subscription:
             if self._later is not None:
                 self._later.cancel()
                 self._later = None
-
-    async def _rest(self, seconds: float) -> None:
-        """Let more come; but an end is not kept from those who wait for it."""
-        if self._events and not isinstance(self._events[-1].data, RunEnd):
-            self._resting = True
-            self._ring_in(seconds)
-            try:
-                await self._wait()
-            finally:
-                self._resting = False
+        if self._patience:
+            self._pace.tell(self._due, monotonic())

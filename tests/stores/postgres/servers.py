@@ -29,6 +29,11 @@ max_connections = 200
 max_wal_size = 256MB
 """
 """A process that dies loses nothing by this; only a machine would."""
+CUT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity LEFT JOIN pg_locks USING (pid)
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND
+"""
+"""Cuts those connections to a database of which the rest is true: what others do on the same server goes on."""
 
 
 def of_database(url: str, name: str) -> str:

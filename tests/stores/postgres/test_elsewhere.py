@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from tests.stores.postgres.servers import tell
+from tests.stores.postgres.servers import CUT, tell
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.events import LlmRequest, LlmResponse, StepStart, Token
 from treadle.domain.identity import AgentId, RunId, SessionId
@@ -253,10 +253,7 @@ def test_a_line_that_is_cut_while_it_is_spoken_on_is_mended_each_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line, "FIRST_PAUSE", 0.01)
-    cut = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_notify%'"
-    )
+    cut = CUT + "(query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_notify%')"
 
     async def story() -> None:
         async with two(url) as (here, there):
@@ -294,7 +291,7 @@ def test_a_line_that_was_cut_is_mended_and_nothing_is_missing(url: str, monkeypa
             run_id = claim.origin.run_id
             reading = asyncio.create_task(_sequences(here, run_id))
             seen = (await there.process.advance(claim, 2, facts=[StepStart(1)])).sequence
-            await tell(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+            await tell(url, CUT + "query LIKE 'LISTEN%'")
             seen = (await there.process.advance(claim, seen, facts=[StepStart(2)])).sequence
             await there.process.end(claim, seen)
             assert await reading == [1, 2, 3, 4, 5]

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from tests.stores.postgres.servers import tell
+from tests.stores.postgres.servers import CUT, tell
 from treadle.stores.postgres import turns
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.turns import Turns
@@ -51,7 +51,7 @@ def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch:
             await begun.wait()
             assert at_work == ["second"]
             begun.clear()
-            await tell(url, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+            await tell(url, CUT + "locktype = 'advisory'")
             await begun.wait()
             assert at_work == ["second"], "it has stopped, and begun anew with another connection"
 
