@@ -347,6 +347,13 @@ def test_workers_share_no_sqlite_database(shell: Shell) -> None:
     assert "Leave --no-workers out, or keep runs on PostgreSQL" in done.complaint
 
 
+def test_a_worker_that_does_not_listen_has_no_address(shell: Shell) -> None:
+    shell.configure().environment["TREADLE_DATABASE_URL"] = "postgresql://me@127.0.0.1:1/db"
+    done = asyncio.run(shell("worker", "--host", "0.0.0.0"))
+    assert done.code == 2
+    assert "Nothing listens on 0.0.0.0 without a port: add --port PORT" in done.complaint
+
+
 def test_a_damaged_database_is_left_as_it_is(shell: Shell) -> None:
     shell.configure()
     database = shell.home / "treadle.db"

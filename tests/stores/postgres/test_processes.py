@@ -40,6 +40,25 @@ async def stopped(process: Process) -> str:
     return said.decode()
 
 
+async def tells_how_it_is(worker: str, token: str) -> None:
+    """A worker with a port: to anybody that it is there, to who has a token what it does, and nothing else."""
+    async with aiohttp.ClientSession(worker) as http:
+        for path, said, status in (
+            ("/healthz", "", 200),
+            ("/readyz", "", 200),
+            ("/metrics", "", 401),
+            ("/metrics", token, 200),
+            ("/v1/runs", token, 404),
+            ("/v1/agents", token, 404),
+        ):
+            async with http.get(path, headers={"Authorization": f"Bearer {said}"} if said else {}) as response:
+                assert response.status == status, path
+                if status == 200 and said:
+                    assert (
+                        'treadle_runs_total{agent="default",outcome="completed"} 1' in await response.text()
+                    )
+
+
 def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -> None:
     answer = Answer([delta(content="Hello, "), PAUSE, delta(content="world."), delta(finish="stop"), DONE])
 
@@ -49,8 +68,9 @@ def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -
             shell.environment |= {"TREADLE_DATABASE_URL": url, "OPENAI_API_KEY": "x"}
             serving = shell.start("serve", "--no-workers", "--json", "--port", "0")
             served = await first_line(serving)
-            worker = shell.start("worker", "--concurrency", "3", "--json")
-            assert (await first_line(worker))["concurrency"] == 3
+            worker = shell.start("worker", "--concurrency", "3", "--port", "0", "--json")
+            told = await first_line(worker)
+            assert told["concurrency"] == 3
             port, token = int(served["url"].rpartition(":")[2]), served["token"]
             async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
                 path = f"{served['url']}/v1/agents/default/runs"
@@ -69,6 +89,7 @@ def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -
             assert sent[-1].data["data"]["text"] == "Hello, world."
             done = await shell("run", "And?")
             assert (done.code, done.out) == (0, "Hello again.\n")
+            await tells_how_it_is(told["url"], token)
             assert "goes on elsewhere" in await stopped(worker)
             await stopped(serving)
 

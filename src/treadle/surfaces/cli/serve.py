@@ -3,7 +3,6 @@
 import os
 import sys
 from contextlib import AsyncExitStack
-from ipaddress import ip_address
 from typing import Literal
 
 import msgspec
@@ -18,12 +17,12 @@ from treadle.domain.identity import Instant
 from treadle.home import Home
 from treadle.service.access import Access, NewToken
 from treadle.stores_assembly import ALL, Share
+from treadle.surfaces.cli.listening import is_loopback, listen
 from treadle.surfaces.cli.opening import open_engine
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import Stop, settle
 from treadle.surfaces.http.doorway import attachable
-from treadle.surfaces.http.server import bound, make_room
-from treadle.surfaces.http.serving import application, to_anyone
+from treadle.surfaces.http.serving import application
 from treadle.telemetry_assembly import Telemetry
 
 FIRST_TOKEN = "first start"
@@ -56,20 +55,12 @@ async def serve(wanted: Wanted) -> int:
             if not await open_engine(engine, stop, opened):
                 return 0
             token = await _first_token(engine.front.access, host, engine.clock.now())
-            make_room()
-            try:
-                listener = bound(host, port)
-            except OSError as error:
-                what = f"{host} port {port} cannot be listened on: {error.strerror or error}."
-                raise UsageError(f"{what} Choose another with --port.") from None
-            opened.callback(listener.close)
             app = application(engine, home)
-            hosts = settings.hosts if _is_any(host) else (*settings.hosts, _in_url(host))
-            await opened.enter_async_context(to_anyone(app, listener, hosts, settings.origins))
+            url = await listen(app, host, port, settings, opened)
             await opened.enter_async_context(attachable(engine, home, app))
             await opened.enter_async_context(engine.front.automation().at_work())
             settle()
-            _announce(f"http://{_in_url(host)}:{listener.getsockname()[1]}", token, home, wanted.json)
+            _announce(url, token, home, wanted.json)
             await stop.asked.wait()
             if is_postgres(home.database_url):
                 note("stopping: what is under way is let go of at the next safe point, and goes on elsewhere")
@@ -98,26 +89,6 @@ async def _first_token(access: Access, host: str, now: Instant) -> str | None:
             "first: treadle tokens create NAME --scope admin"
         )
     return None if known else (await access.create(NewToken(FIRST_TOKEN, SCOPES))).secret
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it. A name other than localhost may point anywhere."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _is_any(host: str) -> bool:
-    """Whether it stands for all addresses of the machine: then nobody is called so."""
-    try:
-        return ip_address(host.strip("[]")).is_unspecified
-    except ValueError:
-        return not host
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _announce(url: str, token: str | None, home: Home, json: bool) -> None:

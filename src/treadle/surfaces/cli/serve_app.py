@@ -51,6 +51,18 @@ def worker(
     concurrency: Annotated[
         int, typer.Option(min=1, metavar="N", help="Work on so many runs at once, at most.")
     ] = 100,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="The address for --port; without it 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Offer /healthz, /readyz and /metrics on this port; 0: any that is free. Without it on none.",
+        ),
+    ] = None,
     log_format: Annotated[Format, typer.Option(help="How what happens is told on standard error.")] = Format.text,
     json: Annotated[bool, typer.Option("--json", help="Say in JSON what it works on.")] = False,
 ) -> None:
@@ -62,4 +74,5 @@ def worker(
     from treadle.surfaces.cli import process
     from treadle.surfaces.cli import worker as command
 
-    process.perform(partial(command.work, concurrency, log_format.value, json), uvloop.new_event_loop)
+    wanted = command.Wanted(concurrency, host, port, log_format.value, json)
+    process.perform(partial(command.work, wanted), uvloop.new_event_loop)

@@ -6,12 +6,13 @@ from contextlib import AsyncExitStack
 from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from treadle import __version__
 from treadle.app import Engine
 from treadle.database_url import is_postgres, shown
 from treadle.domain.errors import UsageError
-from treadle.home import Home
+from treadle.home import Home, ServerSettings
 from treadle.stores_assembly import Share
 from treadle.surfaces.cli.opening import open_engine
 from treadle.surfaces.cli.printing import note
@@ -19,7 +20,19 @@ from treadle.surfaces.cli.process import Stop, settle
 from treadle.telemetry_assembly import Telemetry
 
 
-async def work(concurrency: int, log_format: Literal["text", "json"], json: bool) -> int:
+class Wanted(Struct, frozen=True):
+    """What was asked for on the command line."""
+
+    concurrency: int
+    host: str | None = None
+    """None: as config.yaml says."""
+    port: int | None = None
+    """Where to answer whoever keeps it running; None: nowhere."""
+    log_format: Literal["text", "json"] = "text"
+    json: bool = False
+
+
+async def work(wanted: Wanted) -> int:
     home = Home.from_environment(os.environ)
     if not is_postgres(home.database_url):
         raise UsageError(
@@ -27,28 +40,49 @@ async def work(concurrency: int, log_format: Literal["text", "json"], json: bool
             "`treadle serve` is one. For workers beside it, keep runs on PostgreSQL: set "
             "TREADLE_DATABASE_URL=postgresql://USER:PASSWORD@HOST:PORT/DATABASE for all of them."
         )
-    drain_seconds = home.config().server.drain_seconds
-    telemetry = Telemetry.from_environment(os.environ, log_json=log_format == "json")
-    engine = Engine(home=home, telemetry=telemetry, share=Share(concurrency))
+    if wanted.host is not None and wanted.port is None:
+        raise UsageError(f"Nothing listens on {wanted.host} without a port: add --port PORT, or leave out --host.")
+    settings = home.config().server
+    telemetry = Telemetry.from_environment(
+        os.environ, metrics=wanted.port is not None, log_json=wanted.log_format == "json"
+    )
+    engine = Engine(home=home, telemetry=telemetry, share=Share(wanted.concurrency))
     engine.models.local.notice = note
     with Stop() as stop:
         async with AsyncExitStack() as opened:
             if not await open_engine(engine, stop, opened):
                 return 0
+            url = await _listen(engine, home, wanted, settings, opened)
             settle()
-            _announce(home, concurrency, json)
+            _announce(home, wanted, url)
             await stop.asked.wait()
             note("stopping: what is under way is let go of at the next safe point, and goes on elsewhere")
-            await engine.drain(drain_seconds)
+            await engine.drain(settings.drain_seconds)
     return 0
 
 
-def _announce(home: Home, concurrency: int, json: bool) -> None:
-    where = shown(home.database_url)
-    if json:
-        told = {"database": where, "concurrency": concurrency, "home": str(home.path), "pid": os.getpid()}
+async def _listen(
+    engine: Engine, home: Home, wanted: Wanted, settings: ServerSettings, opened: AsyncExitStack
+) -> str | None:
+    """Answer whoever keeps it running, where a port was given; the URL."""
+    if wanted.port is None:
+        return None
+    from treadle.surfaces.cli.listening import listen  # who does not listen need not wait for the server
+    from treadle.surfaces.http.operations import ROUTES
+    from treadle.surfaces.http.serving import application
+
+    host = settings.host if wanted.host is None else wanted.host
+    return await listen(application(engine, home, (ROUTES,)), host, wanted.port, settings, opened)
+
+
+def _announce(home: Home, wanted: Wanted, url: str | None) -> None:
+    where, most = shown(home.database_url), wanted.concurrency
+    if wanted.json:
+        told = {"database": where, "concurrency": most, "url": url, "home": str(home.path), "pid": os.getpid()}
         sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
         sys.stdout.flush()
         return
-    print(f"treadle {__version__} works on the runs of {where}, at most {concurrency} at once")
+    print(f"treadle {__version__} works on the runs of {where}, at most {most} at once")
+    if url is not None:
+        print(f"how it is: {url}/readyz; what it does: {url}/metrics, with a token")
     print("stop with Ctrl-C", flush=True)

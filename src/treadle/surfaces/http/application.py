@@ -1,6 +1,8 @@
 """The routes put together, with what stands before and behind them."""
 
-from litestar import Litestar
+from collections.abc import Sequence
+
+from litestar import Litestar, Router
 from litestar.datastructures import State
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.spec import Components, SecurityScheme
@@ -35,20 +37,20 @@ from treadle.surfaces.http.streams import Streams
 MOST_BYTES = 32 * 2**20
 """Of the body of a request."""
 DESCRIPTION = "/v1/openapi.json"
-ROOMS = (
+ROUTES = tuple(room.ROUTES for room in (
     agents, runs, streams, approvals, sessions, memory, vault, tokens, usage, schedules, hooks, webhooks, attached,
     operations, models, chat, responses, forks,
-)  # fmt: skip
+))  # fmt: skip
 
 
 class Application:
     """The application behind the gates, and the streams it holds open."""
 
-    def __init__(self, served: Served, clock: Clock) -> None:
+    def __init__(self, served: Served, clock: Clock, routes: Sequence[Router] = ROUTES) -> None:
         self.streams = Streams()
         self.access = served.access
         self.litestar = Litestar(
-            route_handlers=[room.ROUTES for room in ROOMS],
+            route_handlers=routes,
             before_request=refuse_what_is_not_allowed,
             exception_handlers={Exception: answer},
             request_max_body_size=MOST_BYTES,

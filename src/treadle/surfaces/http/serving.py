@@ -1,19 +1,21 @@
 """Offering an open engine over HTTP."""
 
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+
+from litestar import Router
 
 from treadle.app import Engine
 from treadle.home import Home
 from treadle.known_agents import HomeAgents
-from treadle.surfaces.http.application import Application
+from treadle.surfaces.http.application import ROUTES, Application
 from treadle.surfaces.http.gate import LOOPBACK, Gate, OwnersGate
 from treadle.surfaces.http.served import Served, Unwatched
 from treadle.surfaces.http.server import OfTheSameUser, listening
 
 
-def application(engine: Engine, home: Home) -> Application:
+def application(engine: Engine, home: Home, routes: Sequence[Router] = ROUTES) -> Application:
     """The routes over an open engine."""
     front = engine.front
     served = Served(
@@ -28,7 +30,7 @@ def application(engine: Engine, home: Home) -> Application:
         engine.metrics or Unwatched(),
         front.automation(),
     )
-    return Application(served, engine.clock)
+    return Application(served, engine.clock, routes)
 
 
 @asynccontextmanager
