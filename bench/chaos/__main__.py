@@ -156,7 +156,7 @@ async def sitting(options: argparse.Namespace, folder: Path, url: str, restart: 
     verdict.none("of these, ended badly", [said for each in members.members for said in each.badly])
     verdict.none("two runs under one key", asked.doubled)
     verdict.none("answers nobody expects", [f"{what}: {times} times" for what, times in asked.refusals.items()])
-    verdict.none("errors that nobody has foreseen", members.tracebacks())
+    verdict.none("errors that nobody has foreseen", members.unforeseen())
     verdict.note("processes that ended by themselves", sum(len(each.by_itself) for each in members.members))
     for said in [said for each in members.members for said in each.by_itself]:
         say(said)

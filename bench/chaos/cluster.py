@@ -247,12 +247,19 @@ class Cluster:
             except (StoreError, *FAILURES):
                 await asyncio.sleep(0.1)
 
-    def tracebacks(self) -> list[str]:
-        """What the processes have logged of errors that nobody has foreseen: how each ends."""
-        return [f"{member.name}: {error}" for member in self.members for error in _errors(_lines(member.log))]
+    def unforeseen(self) -> list[str]:
+        """What the processes have logged of errors that nobody has foreseen."""
+        return [f"{member.name}: {error}" for member in self.members for error in unforeseen(_lines(member.log))]
 
     def _member(self, name: str, *arguments: str) -> Member:
-        return Member(name, [*self._treadle, *arguments], self._environment, self._folder, self.changed)
+        logging = ("--log-format", "json")
+        return Member(
+            name,
+            [*self._treadle, *arguments[:1], *logging, *arguments[1:]],
+            self._environment,
+            self._folder,
+            self.changed,
+        )
 
     def _strike(self, name: str, pid: int) -> None:
         blow = Blow(time.time(), name)
@@ -273,10 +280,18 @@ def _lines(log: Path) -> list[str]:
     return log.read_text(errors="replace").splitlines() if log.exists() else []
 
 
-def _errors(lines: Sequence[str]) -> list[str]:
-    """The error of each traceback: the first line after it that is not indented."""
-    begins = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    return [next((line for line in lines[begin + 1 :] if not line.startswith(" ")), "") for begin in begins]
+def unforeseen(lines: Sequence[str]) -> list[str]:
+    """The errors that were logged with where they came from, and those that have ended a process."""
+    found = list[str]()
+    for line in lines:
+        logged: dict[str, str] = {}
+        with suppress(ValueError):  # words, or a line in which its process was killed
+            logged = json.loads(line) if line.startswith("{") else {}
+        if "error" in logged:
+            found.append(f"{logged['message']}: {logged['error'].splitlines()[-1]}")
+        elif not logged and ("failed that should not" in line or "Traceback" in line):
+            found.append(line)
+    return found
 
 
 def _last_line(log: Path) -> str:

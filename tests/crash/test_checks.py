@@ -1,5 +1,6 @@
 """What `python -m bench.chaos` looks at in the end finds each of the faults that it is there for."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 import pytest
 from bench.chaos.checks import Found, Happened, judge
 from bench.chaos.clients import Seen
-from bench.chaos.cluster import Blow
+from bench.chaos.cluster import Blow, unforeseen
+
+from treadle.engine.absent import NoVault
+from treadle.telemetry.logs import JsonLines, RunLog
 
 RUN, CALL = "run_1", "call_1"
 Change = Callable[[Found], Any]
@@ -101,3 +105,18 @@ def test_time_without_anybody_who_could_take_over_does_not_count() -> None:
     assert found.with_somebody_there(2.0, 14.0) == 11.5
     assert found.with_somebody_there(3.1, 3.4) == 0.0
     assert found.with_somebody_there(3.2, 4.5) == 1.0
+
+
+def logged(error: Exception | None) -> str:
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
+    record = logging.LogRecord("treadle", logging.ERROR, "", 1, "a request failed", (), exc_info)
+    return JsonLines(NoVault(), RunLog()).format(record)
+
+
+def test_an_error_that_was_logged_with_its_traceback_is_found() -> None:
+    planted = logged(ZeroDivisionError("planted"))
+    assert unforeseen([logged(None), planted, "stopping: what is under way"]) == [
+        "a request failed: ZeroDivisionError: planted"
+    ]
+    fatal = "treadle: something failed that should not: KeyError: 'x'. Set TREADLE_DEBUG=1 to see where"
+    assert unforeseen([fatal, planted[:40], "{}", "5"]) == [fatal]

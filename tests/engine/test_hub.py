@@ -10,7 +10,7 @@ from treadle.domain.events import EventData, RunEnd, StepStart, Token
 from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics
 from treadle.engine.hub import Hub
-from treadle.engine.subscription import LONGEST_PAUSE, MEMORY_SECONDS, Pace, Subscription
+from treadle.engine.subscription import LONGEST_PAUSE, MEMORY_SECONDS, WORK_SECONDS, Pace, Subscription
 from treadle.testing.time import CountingIds, FakeClock
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
@@ -92,34 +92,73 @@ def test_an_end_is_not_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(work())
 
 
-def told(pace: Pace, begin: float, times: int, late: float) -> float:
-    """So many readers were woken late, one every five milliseconds; when that was over."""
-    for number in range(times):
-        now = begin + number * 0.005
-        pace.tell(now - late, now)
-    return begin + times * 0.005
+class Loop:
+    """A loop that works for some share of its time, and wakes readers late."""
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+        self.worked = 0.0
+        self.pace = Pace(lambda: self.worked)
+
+    def goes_on(self, seconds: float, late: float, share: float) -> float:
+        """A reader is woken every five milliseconds; the pause in the end."""
+        pause = 0.0
+        for _ in range(round(seconds / 0.005)):
+            self.now, self.worked = self.now + 0.005, self.worked + 0.005 * share
+            self.pace.tell(self.now - late, self.now)
+            pause = self.pace.pause(self.now)
+        return pause
 
 
 def test_a_process_that_has_caught_up_shows_everything_at_once_again() -> None:
-    pace = Pace()
-    now = told(pace, 1.0, 400, 0.05)
-    assert pace.pause(now) == LONGEST_PAUSE
-    now = told(pace, now, 400, 0.0)
-    assert pace.pause(now) == 0.0
+    loop = Loop()
+    assert loop.goes_on(2, 0.05, 0.9) == LONGEST_PAUSE
+    assert loop.goes_on(2, 0.0, 0.7) == 0.0
 
 
-def test_a_process_that_is_held_up_once_is_not_busy() -> None:
-    pace = Pace()
-    now = told(pace, 1.0, 200, 0.0) + 0.1
-    for _ in range(50):  # so many readers have waited for it
-        pace.tell(now - 0.1, now)
-    assert pace.pause(now) == 0.0
+@pytest.mark.parametrize("seconds", [0.1, 0.45, 2.0])
+def test_a_process_that_is_held_up_once_is_not_busy(seconds: float) -> None:
+    loop = Loop()
+    loop.goes_on(1, 0.0, 0.7)
+    loop.now, loop.worked = loop.now + seconds, loop.worked + seconds
+    for number in range(50):  # so many readers have waited for it
+        now = loop.now + number * 0.0001
+        loop.pace.tell(now - seconds, now)
+        assert loop.pace.pause(now) == 0.0
+
+
+@pytest.mark.parametrize(("readers", "every"), [(50, 0.1), (400, 0.1), (1000, 0.3)])
+def test_many_readers_that_are_woken_together_now_and_then_make_no_process_busy(readers: int, every: float) -> None:
+    loop, pauses = Loop(), 0
+    begin = loop.now
+    for burst in range(100):
+        for number in range(readers):
+            loop.worked += 0.00003
+            now = begin + burst * every + number * 0.00003
+            loop.pace.tell(begin + burst * every, now)
+            pauses += loop.pace.pause(now) > 0.0
+    assert pauses < readers, "at most once, before it was looked at"
 
 
 def test_what_was_long_ago_keeps_nothing_back() -> None:
-    pace = Pace()
-    now = told(pace, 1.0, 400, 0.05)
-    assert pace.pause(now + MEMORY_SECONDS / 2) == LONGEST_PAUSE
-    assert pace.pause(now + MEMORY_SECONDS) == 0.0
-    pace.tell(now, now + MEMORY_SECONDS)
-    assert pace.pause(now + MEMORY_SECONDS) == 0.0, "and it is forgotten for good"
+    loop = Loop()
+    loop.goes_on(2, 0.05, 1.0)
+    loop.worked += MEMORY_SECONDS
+    assert loop.pace.pause(loop.now + MEMORY_SECONDS / 2) == LONGEST_PAUSE
+    assert loop.pace.pause(loop.now + MEMORY_SECONDS) == 0.0
+    loop.pace.tell(loop.now, loop.now + MEMORY_SECONDS)
+    assert loop.pace.pause(loop.now + MEMORY_SECONDS) == 0.0, "and it is forgotten for good"
+
+
+def test_what_counts_is_how_long_the_loop_itself_has_worked() -> None:
+    pace, begin = Pace(), time.monotonic()
+    while (now := time.monotonic()) - begin < 4 * MEMORY_SECONDS:
+        sum(range(1000))
+        pace.tell(now - 0.05, now)
+    assert pace.pause(now) > 0.0
+    for _ in range(8):
+        time.sleep(WORK_SECONDS / 4)
+        now = time.monotonic()
+        pace.tell(now - 0.05, now)
+        pace.pause(now)
+    assert pace.pause(now) == 0.0

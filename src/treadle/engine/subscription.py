@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from time import monotonic
+from time import monotonic, thread_time
 
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
@@ -17,37 +17,51 @@ LOOK_SECONDS = 0.005
 """Between two looks at how late the latest was: readers are woken many at a time."""
 MEMORY_SECONDS = 0.5
 """What was before that is forgotten."""
-MOST_OF_ONE_LOOK = 0.02
-"""A process that was held up once is not busy."""
+MOST_OF_ONE_LOOK, MOST_LATE = 0.02, 0.1
+"""What one look can change, and what it can see: a process that was held up once is not busy."""
+WORK_SECONDS, IDLE = 0.1, 0.5
+"""A loop that has worked less than this share of that time is not busy either, though many readers that are woken
+together wait for each other."""
 
 
 class Pace:
     """How late the readers of a process are woken, which tells how busy it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, worked: Callable[[], float] = thread_time) -> None:
         self._late = 0.0
         self._latest = 0.0
         self._looked_at = 0.0
+        self._worked = worked
+        """The seconds that the thread of the loop has worked so far."""
+        self._is_idle = False
+        self._worked_at = (monotonic(), worked())
 
     def tell(self, due: float, now: float) -> None:
         """A reader was to be woken then, and is woken now."""
-        self._latest = max(self._latest, now - due)
+        self._latest = max(self._latest, min(now - due, MOST_LATE))
         since = now - self._looked_at
         if since < LOOK_SECONDS:
             return
-        share = since / MEMORY_SECONDS
-        if share >= 1.0:
+        if since >= MEMORY_SECONDS:
             self._late = 0.0
         else:
             more = self._latest - self._late
-            self._late += more * (share if more < 0 else min(share, MOST_OF_ONE_LOOK))
+            self._late += more * min(since / MEMORY_SECONDS, 1.0 if more < 0 else MOST_OF_ONE_LOOK)
         self._latest, self._looked_at = 0.0, now
 
     def pause(self, now: float) -> float:
         """For how many seconds readers should let things gather."""
-        if self._late <= BUSY_SECONDS or now - self._looked_at >= MEMORY_SECONDS:
+        if self._late <= BUSY_SECONDS or now - self._looked_at >= MEMORY_SECONDS or self._idle(now):
             return 0.0
         return min(LONGEST_PAUSE, PAUSES * self._late)
+
+    def _idle(self, now: float) -> bool:
+        then, worked_then = self._worked_at
+        if now - then >= WORK_SECONDS:
+            worked = self._worked()
+            self._is_idle = worked - worked_then < IDLE * (now - then)
+            self._worked_at = (now, worked)
+        return self._is_idle
 
 
 class Subscription:

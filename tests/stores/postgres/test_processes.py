@@ -54,9 +54,7 @@ async def tells_how_it_is(worker: str, token: str) -> None:
             async with http.get(path, headers={"Authorization": f"Bearer {said}"} if said else {}) as response:
                 assert response.status == status, path
                 if status == 200 and said:
-                    assert (
-                        'treadle_runs_total{agent="default",outcome="completed"} 1' in await response.text()
-                    )
+                    assert 'treadle_runs_total{agent="default",outcome="completed"} 1' in await response.text()
 
 
 def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from treadle.domain.quotas import Quotas
 from treadle.home import Home
 from treadle.service.access import NewToken
 from treadle.surfaces.http.application import Application
+from treadle.surfaces.http.open_streams import Streams
 from treadle.surfaces.http.server import bound
 from treadle.surfaces.http.serving import application, to_anyone
 from treadle.telemetry_assembly import Telemetry
@@ -56,7 +57,9 @@ class Offered:
         port: int,
         http: aiohttp.ClientSession,
         token: str,
+        streams: Streams,
     ) -> None:
+        self.streams = streams
         self.engine = engine
         self.endpoint = endpoint
         self.home = home
@@ -124,8 +127,9 @@ async def offered(
         async with engine, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             app, listener = application(engine, home), bound("127.0.0.1", 0)
             admin = await engine.front.access.create(NewToken("admin", SCOPES))
-            async with to_anyone(app, listener, (), ("https://console.example",)):
-                yield Offered(engine, home, endpoint, app, listener.getsockname()[1], http, admin.secret)
+            async with to_anyone(app, listener, (), ("https://console.example",)) as streams:
+                port = listener.getsockname()[1]
+                yield Offered(engine, home, endpoint, app, port, http, admin.secret, streams)
 
 
 def write_home(home: Path, url: str) -> None:

@@ -16,6 +16,7 @@ from tests.surfaces.http.test_access import in_time
 from treadle.surfaces.http import server as serving
 from treadle.surfaces.http.application import MOST_BYTES
 from treadle.surfaces.http.gate import OwnersGate
+from treadle.surfaces.http.open_streams import Streams
 
 Bytes = bytes
 Quick = Callable[[str, float], None]
@@ -200,11 +201,34 @@ def test_who_waits_for_an_end_is_answered_when_the_server_stops(tmp_path: Path) 
             await asyncio.sleep(0.1)
             assert not posted.done()
             assert not asked.done()
-            await server.app.streams.close()
+            await server.streams.close()
             async with asyncio.timeout(2):
                 accepted, shown = await asyncio.gather(posted, asked)
             assert (accepted.status, accepted.json["run_id"]) == (202, run_id)
             assert (shown.status, shown.json["status"]) == (200, "waiting")
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize(("path", "asked"), [("chat/completions", "messages"), ("responses", "input")])
+def test_an_answer_that_cannot_be_asked_for_again_is_brought_to_its_end(
+    tmp_path: Path, path: str, asked: str
+) -> None:
+    """As far as there is time: a stream that ends early would pass for an answer that is whole."""
+
+    async def perform() -> None:
+        slow = Answer([PAUSE, delta(content="Done."), delta(finish="stop"), DONE])
+        async with offered(tmp_path, slow) as server:
+            body = {"model": "one", "stream": True, asked: [{"role": "user", "content": "Go."}]}
+            answering = asyncio.ensure_future(server.ask("POST", f"/v1/{path}", body))
+            while not (await server.ask("GET", "/v1/runs?status=running")).json["items"]:
+                pass
+            await server.streams.close()
+            server.endpoint.go_on.set()
+            answer = await answering
+            assert answer.status == 200
+            assert b"Done." in answer.body
+            assert b"[DONE]" in answer.body or b"response.completed" in answer.body
 
     in_time(perform())
 
@@ -224,7 +248,7 @@ def test_what_a_server_that_stops_does_not_wait_for_is_told_so(quick: Quick, beg
 
     async def perform() -> None:
         listener = serving.bound("127.0.0.1", 0)
-        async with serving.listening(OwnersGate(endless), [listener]):
+        async with serving.listening(OwnersGate(endless, Streams()), [listener]):
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await started.wait()
@@ -237,6 +261,21 @@ def test_what_a_server_that_stops_does_not_wait_for_is_told_so(quick: Quick, beg
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: " in answer
             assert problem(answer) == "Stopping"
+
+    in_time(perform())
+
+
+def test_what_was_given_up_by_somebody_else_is_not_said_to_be_the_server() -> None:
+    async def waits_for_what_was_cancelled(scope: Scope, receive: Receive, send: Send) -> None:
+        raise asyncio.CancelledError
+
+    async def perform() -> None:
+        listener = serving.bound("127.0.0.1", 0)
+        async with serving.listening(OwnersGate(waits_for_what_was_cancelled, Streams()), [listener]):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 500 ")
+            writer.close()
 
     in_time(perform())
 

@@ -14,7 +14,7 @@ from tests.fake_endpoint import DONE, PAUSE, Answer, Request, delta, fragment, s
 from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
-from treadle.surfaces.http import streams
+from treadle.surfaces.http import open_streams, streams
 
 STEPS = 6
 WORDS = [f"word{number} " for number in range(40)]
@@ -63,10 +63,10 @@ def test_cut_at_any_byte_it_goes_on_without_a_gap(tmp_path: Path) -> None:
                 cuts += 1
             assert cuts > 10
             assert_whole(sent)
-            assert len(server.app.streams) <= cuts
+            assert len(server.streams) <= cuts
             for _ in range(50):
                 await asyncio.sleep(0.02)
-            assert len(server.app.streams) == 0  # nothing is left of those that fell away
+            assert len(server.streams) == 0  # nothing is left of those that fell away
             done = await Wire.open(server.port, f"/v1/runs/{run_id}/events", server.token, sent[-1].id)
             assert done.status == 204
             await done.close()
@@ -161,12 +161,12 @@ def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
             run_id = await server.begin()
             wire = await Wire.open(server.port, f"/v1/runs/{run_id}/events", token, limit=1024)
             await server.until(run_id, "completed")
-            assert len(server.app.streams) == 1
+            assert len(server.streams) == 1
             [_, mine] = (await server.ask("GET", "/v1/tokens")).json["items"]
             await server.ask("DELETE", f"/v1/tokens/{mine['token_id']}")
             for _ in range(50):
                 await asyncio.sleep(0.02)
-            assert len(server.app.streams) == 0
+            assert len(server.streams) == 0
             assert not (await wire.reader.read()).endswith(b"0\r\n\r\n")  # it was not taken to its end
             await wire.close()
 
@@ -178,9 +178,9 @@ def test_a_stream_that_begins_as_the_server_stops_ends_as_it_begins(
 ) -> None:
     """It has begun and ended, which is no error: a browser that is told 200 comes again, after a 500 it never does.
     The moment is the one in which nothing was sent yet."""
-    added = streams.Streams.add
+    added = open_streams.Streams.add
 
-    def add_and_cut(self: streams.Streams, stream: streams.EventStream[Any]) -> None:
+    def add_and_cut(self: open_streams.Streams, stream: open_streams.Open) -> None:
         added(self, stream)
         stream.cut()
 
@@ -190,10 +190,10 @@ def test_a_stream_that_begins_as_the_server_stops_ends_as_it_begins(
             await server.until(run_id, "waiting")
             paths = (f"/v1/runs/{run_id}/events", "/v1/events")
             with monkeypatch.context() as as_it_begins:
-                as_it_begins.setattr(streams.Streams, "add", add_and_cut)
+                as_it_begins.setattr(open_streams.Streams, "add", add_and_cut)
                 for path in paths:
                     await begins_and_ends(server, path)
-            await server.app.streams.close()  # and no stream begins from now on
+            await server.streams.close()  # and no stream begins from now on
             for path in paths:
                 await begins_and_ends(server, path)
 
@@ -241,7 +241,7 @@ def test_a_revoked_token_loses_its_streams(tmp_path: Path, elsewhere: bool) -> N
 
 
 def test_a_quiet_stream_has_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(open_streams, "HEARTBEAT_SECONDS", 0.05)
 
     async def perform() -> None:
         async with offered(tmp_path, wants_a_file()) as server:

@@ -32,7 +32,6 @@ from treadle.surfaces.http.gate import refuse_what_is_not_allowed
 from treadle.surfaces.http.once import Once
 from treadle.surfaces.http.problems import answer
 from treadle.surfaces.http.served import Served
-from treadle.surfaces.http.streams import Streams
 
 MOST_BYTES = 32 * 2**20
 """Of the body of a request."""
@@ -44,17 +43,16 @@ ROUTES = tuple(room.ROUTES for room in (
 
 
 class Application:
-    """The application behind the gates, and the streams it holds open."""
+    """The application behind the gates."""
 
     def __init__(self, served: Served, clock: Clock, routes: Sequence[Router] = ROUTES) -> None:
-        self.streams = Streams()
         self.access = served.access
         self.litestar = Litestar(
             route_handlers=routes,
             before_request=refuse_what_is_not_allowed,
             exception_handlers={Exception: answer},
             request_max_body_size=MOST_BYTES,
-            state=State({"served": served, "streams": self.streams, "now": clock.now}),
+            state=State({"served": served, "now": clock.now}),
             openapi_config=_description(),
             logging_config=None,
         )

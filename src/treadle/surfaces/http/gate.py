@@ -17,6 +17,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from treadle.domain.access import OWNER, Principal
 from treadle.domain.access import Scope as AccessScope
 from treadle.service.access import Access
+from treadle.surfaces.http.open_streams import Streams
 from treadle.surfaces.http.problems import Refusal, told_of
 
 OPEN = ("/healthz", "/readyz")
@@ -24,15 +25,23 @@ OPEN = ("/healthz", "/readyz")
 SIGNED = re.compile(r"/v1/hooks/[^/]+")
 """What is posted here is signed by its sender, and needs no token; what else is asked here needs one."""
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+LAST_WORD_SECONDS = 1.0
+"""For so long whoever is given up may take to hear it."""
 
 
 class Gate:
     """An ASGI application before another."""
 
     def __init__(
-        self, app: ASGIApp, access: Access, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = ()
+        self,
+        app: ASGIApp,
+        streams: Streams,
+        access: Access,
+        hosts: Collection[str] = LOOPBACK,
+        origins: Collection[str] = (),
     ) -> None:
         self._app = app
+        self._streams = streams
         self._access = access
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
@@ -60,6 +69,7 @@ class Gate:
             )
         self._check_origin(headers[b"origin"], host)
         path, state = scope["path"], state_of(scope)
+        state["streams"] = self._streams
         if path in OPEN:
             return
         secret = _bearer(headers[b"authorization"])
@@ -85,13 +95,13 @@ class Gate:
 class OwnersGate:
     """For a socket that only processes of the same user can reach."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, streams: Streams) -> None:
         self._app = app
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            state = state_of(scope)
-            state["principal"], state["secret"] = OWNER, ""
+            state_of(scope).update(principal=OWNER, secret="", streams=self._streams)
             await unless_given_up(self._app, scope, receive, send)
 
 
@@ -101,9 +111,13 @@ async def unless_given_up(app: ASGIApp, scope: Scope, receive: Receive, send: Se
     try:
         await app(scope, receive, send)
     except asyncio.CancelledError as given_up:
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            raise  # something else was, that nobody should have waited for
         try:
-            await refuse(Refusal(503, "Stopping", "This server is about to stop; ask again."), scope, send)
-        except RuntimeError:  # an answer had begun
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                await refuse(Refusal(503, "Stopping", "This server is about to stop; ask again."), scope, send)
+        except (RuntimeError, TimeoutError):  # an answer had begun
             raise given_up from None
 
 
@@ -147,6 +161,11 @@ def principal_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Principal:
     if principal is None:
         raise nobody()
     return principal
+
+
+def streams_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Streams:
+    """Those that are open behind the same door."""
+    return state_of(connection.scope)["streams"]
 
 
 def state_of(scope: Scope) -> dict[str, Any]:

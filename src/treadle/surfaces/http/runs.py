@@ -35,7 +35,7 @@ from treadle.service.shapes import (
     run_view,
 )
 from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.gate import principal_of, streams_of
 from treadle.surfaces.http.once import submission_key
 from treadle.surfaces.http.overriding import overridden_by
 from treadle.surfaces.http.served import (
@@ -87,7 +87,7 @@ async def _end_within(seconds: float, run_id: RunId, request: Asked) -> RunEnd |
     """How a run ends; None: it has not, when that time is over, whoever asked has gone or the server stops."""
     ending = asyncio.ensure_future(served_of(request).service.wait(run_id))
     leaving = asyncio.ensure_future(_left(request))
-    closing = asyncio.ensure_future(request.app.state.streams.closed.wait())
+    closing = asyncio.ensure_future(streams_of(request).closed.wait())
     try:
         await asyncio.wait((ending, leaving, closing), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         return ending.result()[1] if ending.done() else None

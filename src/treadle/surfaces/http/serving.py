@@ -11,6 +11,7 @@ from treadle.home import Home
 from treadle.known_agents import HomeAgents
 from treadle.surfaces.http.application import ROUTES, Application
 from treadle.surfaces.http.gate import LOOPBACK, Gate, OwnersGate
+from treadle.surfaces.http.open_streams import Streams
 from treadle.surfaces.http.served import Served, Unwatched
 from treadle.surfaces.http.server import OfTheSameUser, listening
 
@@ -36,21 +37,23 @@ def application(engine: Engine, home: Home, routes: Sequence[Router] = ROUTES) -
 @asynccontextmanager
 async def to_anyone(
     app: Application, listener: socket.socket, hosts: tuple[str, ...], origins: tuple[str, ...]
-) -> AsyncGenerator[None, None]:
-    """For whoever has a token, over TCP."""
-    gate = Gate(app.asgi, app.access, (*LOOPBACK, *hosts), origins)
+) -> AsyncGenerator[Streams, None]:
+    """For whoever has a token, over TCP. The streams that are open there."""
+    streams = Streams()
+    gate = Gate(app.asgi, streams, app.access, (*LOOPBACK, *hosts), origins)
     async with listening(gate, [listener]):
         try:
-            yield
+            yield streams
         finally:
-            await app.streams.close()
+            await streams.close()
 
 
 @asynccontextmanager
 async def to_the_owner(app: Application, listener: socket.socket) -> AsyncGenerator[Callable[[], int], None]:
     """For processes of the same user, on a Unix socket: they need no token. How many are there can be asked."""
-    async with listening(OwnersGate(app.asgi), [listener], OfTheSameUser) as connections:
+    streams = Streams()
+    async with listening(OwnersGate(app.asgi, streams), [listener], OfTheSameUser) as connections:
         try:
             yield connections
         finally:
-            await app.streams.close()
+            await streams.close()

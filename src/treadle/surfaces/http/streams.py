@@ -20,12 +20,11 @@ from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.ports.journal import RunRecord
 from treadle.service.following import Reader
 from treadle.surfaces.http.describing import streams
-from treadle.surfaces.http.gate import principal_of, state_of
+from treadle.surfaces.http.gate import principal_of, state_of, streams_of
 from treadle.surfaces.http.problems import Refusal
 from treadle.surfaces.http.served import Asked, Served, agents_of, seen_run, served_of, with_runs
 from treadle.surfaces.http.server import ABORT
 
-HEARTBEAT_SECONDS = 15.0
 MOST_BEHIND = 10_000
 """How many events a reader may be behind before it is cut off."""
 GATHER_SECONDS = 0.02
@@ -49,43 +48,6 @@ AfterSequence = Annotated[int | None, QueryParameter(ge=0, description="Only eve
 AfterCursor = Annotated[str | None, QueryParameter(description="Only events after this one: an id of this stream.")]
 
 
-class Streams:
-    """The streams that are open, with one clock for all of their heartbeats."""
-
-    def __init__(self) -> None:
-        self._open: set[EventStream[Any]] = set()
-        self._beating: asyncio.Task[None] | None = None
-        self.closed = asyncio.Event()
-        """Set when the server stops."""
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def add(self, stream: "EventStream[Any]") -> None:
-        self._open.add(stream)
-        if self.closed.is_set():  # it was asked for before the server had stopped to listen
-            stream.cut()
-        elif self._beating is None:
-            self._beating = asyncio.create_task(self._beat(), name="treadle-heartbeats")
-
-    def remove(self, stream: "EventStream[Any]") -> None:
-        self._open.discard(stream)
-
-    async def close(self) -> None:
-        """End all of them: their readers come again, and go on where they were."""
-        self.closed.set()
-        if self._beating is not None:
-            self._beating.cancel()
-        for stream in tuple(self._open):
-            stream.cut()
-
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-            for stream in tuple(self._open):
-                stream.beat()
-
-
 class EventStream(Generic[Piece]):
     """One open stream: an ASGI application that sends pieces as they come, until there are no more or it is cut."""
 
@@ -95,12 +57,14 @@ class EventStream(Generic[Piece]):
         written: Callable[[Piece], bytes],
         request: Asked,
         headers: Sequence[tuple[bytes, bytes]] = (),
+        comes_again: bool = True,
     ) -> None:
         self._pieces = pieces
         self._written = written
         self._headers = [*HEADERS, *headers]
         self._served = served_of(request)
-        self._streams: Streams = request.app.state.streams
+        self.comes_again = comes_again
+        self._streams = streams_of(request)
         self._principal = principal_of(request)
         self._secret: str = state_of(request.scope)["secret"]
         self._pumping: asyncio.Task[None] | None = None
@@ -134,7 +98,6 @@ class EventStream(Generic[Piece]):
             self._pumping.cancel()
 
     def beat(self) -> None:
-        """Send a comment, so that whoever is between knows that somebody is there."""
         if self._send is not None and not self._beats:  # a reader that does not even take those gets one
             comment = self._send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
             beat = asyncio.ensure_future(comment)

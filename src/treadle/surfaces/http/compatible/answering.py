@@ -241,7 +241,8 @@ async def streamed(going: Going, writer: Writer, request: Asked) -> ASGIApp:
         await told.aclose()
         raise
     headers = [(name.lower().encode(), value.encode()) for name, value in going.headers.items()]
-    return _Watched(EventStream(_written(first, told, writer, going), bytes, request, headers), going)
+    stream = EventStream(_written(first, told, writer, going), bytes, request, headers, comes_again=False)
+    return _Watched(stream, going)
 
 
 async def _shielded(first: "asyncio.Future[Sequence[Piece]]") -> Sequence[Piece]:
