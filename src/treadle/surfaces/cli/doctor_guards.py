@@ -21,7 +21,7 @@ from treadle.domain.runs import OutcomeKind, Usage
 from treadle.home import Home
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
-PATIENCE = 4.0
+PATIENCE = 15.0
 """Seconds for one run; a guard that has not fired by then does not."""
 PLAIN: dict[str, Any] = {"memory": {"recall": 0, "embedder": "none", "remember": False}}
 SHORT, UNCOUNTED = Usage(input_tokens=10, output_tokens=5), Usage()
