@@ -24,6 +24,8 @@ TREADLE = str(Path(sys.executable).with_name("treadle"))
 START_SECONDS = 60.0
 PAUSE_BEFORE_A_RESTART = 0.1
 HELD = "SELECT run_id, epoch FROM runs WHERE worker LIKE $1"
+TRIES_AGAIN = ("pgqueuer",)
+"""Loggers that tell where something has failed though they do it again: the database was away."""
 LOOKS_AFTER = (0.1, 1.0)
 """When it is looked what a process held that was killed: what it had sent then may be committed a moment later."""
 
@@ -287,7 +289,7 @@ def unforeseen(lines: Sequence[str]) -> list[str]:
         logged: dict[str, str] = {}
         with suppress(ValueError):  # words, or a line in which its process was killed
             logged = json.loads(line) if line.startswith("{") else {}
-        if "error" in logged:
+        if "error" in logged and logged["logger"] not in TRIES_AGAIN:
             found.append(f"{logged['message']}: {logged['error'].splitlines()[-1]}")
         elif not logged and ("failed that should not" in line or "Traceback" in line):
             found.append(line)

@@ -107,15 +107,16 @@ def test_time_without_anybody_who_could_take_over_does_not_count() -> None:
     assert found.with_somebody_there(3.2, 4.5) == 1.0
 
 
-def logged(error: Exception | None) -> str:
+def logged(error: Exception | None, by: str = "treadle") -> str:
     exc_info = None if error is None else (type(error), error, error.__traceback__)
-    record = logging.LogRecord("treadle", logging.ERROR, "", 1, "a request failed", (), exc_info)
+    record = logging.LogRecord(by, logging.ERROR, "", 1, "a request failed", (), exc_info)
     return JsonLines(NoVault(), RunLog()).format(record)
 
 
 def test_an_error_that_was_logged_with_its_traceback_is_found() -> None:
     planted = logged(ZeroDivisionError("planted"))
-    assert unforeseen([logged(None), planted, "stopping: what is under way"]) == [
+    tried_again = logged(ConnectionError("closed"), "pgqueuer")
+    assert unforeseen([logged(None), tried_again, planted, "stopping: what is under way"]) == [
         "a request failed: ZeroDivisionError: planted"
     ]
     fatal = "treadle: something failed that should not: KeyError: 'x'. Set TREADLE_DEBUG=1 to see where"
