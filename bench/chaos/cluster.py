@@ -24,8 +24,8 @@ TREADLE = str(Path(sys.executable).with_name("treadle"))
 START_SECONDS = 60.0
 PAUSE_BEFORE_A_RESTART = 0.1
 HELD = "SELECT run_id, epoch FROM runs WHERE worker LIKE $1"
-TRIES_AGAIN = ("pgqueuer",)
-"""Loggers that tell where something has failed though they do it again: the database was away."""
+TRIES_AGAIN = "Flush failed, requeuing"
+"""What PgQueuer says, with where it came from, of jobs that it notes again when the database is back."""
 LOOKS_AFTER = (0.1, 1.0)
 """When it is looked what a process held that was killed: what it had sent then may be committed a moment later."""
 
@@ -253,15 +253,9 @@ class Cluster:
         """What the processes have logged of errors that nobody has foreseen."""
         return [f"{member.name}: {error}" for member in self.members for error in unforeseen(_lines(member.log))]
 
-    def _member(self, name: str, *arguments: str) -> Member:
-        logging = ("--log-format", "json")
-        return Member(
-            name,
-            [*self._treadle, *arguments[:1], *logging, *arguments[1:]],
-            self._environment,
-            self._folder,
-            self.changed,
-        )
+    def _member(self, name: str, command: str, *arguments: str) -> Member:
+        words = [*self._treadle, command, "--log-format", "json", *arguments]
+        return Member(name, words, self._environment, self._folder, self.changed)
 
     def _strike(self, name: str, pid: int) -> None:
         blow = Blow(time.time(), name)
@@ -289,7 +283,7 @@ def unforeseen(lines: Sequence[str]) -> list[str]:
         logged: dict[str, str] = {}
         with suppress(ValueError):  # words, or a line in which its process was killed
             logged = json.loads(line) if line.startswith("{") else {}
-        if "error" in logged and logged["logger"] not in TRIES_AGAIN:
+        if "error" in logged and not logged["message"].startswith(TRIES_AGAIN):
             found.append(f"{logged['message']}: {logged['error'].splitlines()[-1]}")
         elif not logged and ("failed that should not" in line or "Traceback" in line):
             found.append(line)

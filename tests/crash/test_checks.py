@@ -107,15 +107,15 @@ def test_time_without_anybody_who_could_take_over_does_not_count() -> None:
     assert found.with_somebody_there(3.2, 4.5) == 1.0
 
 
-def logged(error: Exception | None, by: str = "treadle") -> str:
+def logged(error: Exception | None, message: str = "a request failed") -> str:
     exc_info = None if error is None else (type(error), error, error.__traceback__)
-    record = logging.LogRecord(by, logging.ERROR, "", 1, "a request failed", (), exc_info)
+    record = logging.LogRecord("treadle", logging.ERROR, "", 1, message, (), exc_info)
     return JsonLines(NoVault(), RunLog()).format(record)
 
 
 def test_an_error_that_was_logged_with_its_traceback_is_found() -> None:
     planted = logged(ZeroDivisionError("planted"))
-    tried_again = logged(ConnectionError("closed"), "pgqueuer")
+    tried_again = logged(ConnectionError("closed"), "Flush failed, requeuing 2 items")
     assert unforeseen([logged(None), tried_again, planted, "stopping: what is under way"]) == [
         "a request failed: ZeroDivisionError: planted"
     ]
