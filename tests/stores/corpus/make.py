@@ -87,6 +87,13 @@ def dump(path: str) -> Iterator[str]:
         "FROM runs JOIN events ON run = runs.id WHERE outcome IS NULL GROUP BY runs.id",
         (FUTURE,),
     )
+    yield from tables_of(database)
+    database.execute("ROLLBACK")
+    database.close()
+
+
+def tables_of(database: Any) -> Iterator[str]:
+    """Yield the statements that make a database like this one, with its rows."""
     yield "BEGIN;"
     made_by_sqlite = {row[1] for row in database.execute("PRAGMA table_list") if row[2] == "shadow"}
     for name, sql in database.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall():
@@ -103,8 +110,6 @@ def dump(path: str) -> Iterator[str]:
     for pragma in ("application_id", "user_version"):
         yield f"PRAGMA {pragma} = {database.execute(f'PRAGMA {pragma}').fetchall()[0][0]};"
     yield "COMMIT;"
-    database.execute("ROLLBACK")
-    database.close()
 
 
 if __name__ == "__main__":
