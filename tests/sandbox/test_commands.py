@@ -16,7 +16,7 @@ from tests.sandbox.survivors import WAYS, a_mark, survivors
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError, Finished, SandboxMissing
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.keeping import PACKAGE
+from treadle.sandbox.keeping import KEEPER
 from treadle.sandbox.limits import Limits
 
 OFF = SandboxPolicy("off")
@@ -138,9 +138,9 @@ def test_a_keeper_that_was_killed_is_replaced_and_leaves_nothing(workspace: Path
             await commands.run(Command(text, workspace, OFF), print)
         for stray in processes_called(mark):
             await asyncio.to_thread(gone, stray, mark)
-        (nursery,) = [pid for pid in processes_called(str(PACKAGE)) if _parent(pid) == os.getpid()]
+        (nursery,) = [pid for pid in processes_called(KEEPER) if _parent(pid) == os.getpid()]
         os.kill(nursery, signal.SIGKILL)
-        await asyncio.to_thread(gone, nursery, str(PACKAGE))
+        await asyncio.to_thread(gone, nursery, KEEPER)
         finished = await commands.run(Command("echo again", workspace, OFF), print)
         commands.close()
         return finished

@@ -5,27 +5,17 @@ import os
 import socket
 import struct
 import subprocess
-import sys
 import weakref
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from treadle.helper_process import start_bare_helper
 from treadle.ports.sandbox import CommandError, EndedBy, Finished
 from treadle.sandbox.output import Output
 
-START = """
-import sys, types
-package = types.ModuleType("treadle")
-package.__path__ = [sys.argv.pop()]
-sys.modules["treadle"] = package
-from treadle.sandbox.keeper import main
-main()
-"""
-"""The keeper, without the engine that `import treadle` would bring."""
-PACKAGE = Path(__file__).parents[1]
+KEEPER = "treadle.sandbox.keeper"
 CHUNK = 256 * 1024
 LATE_OUTPUT = 1.0
 """Seconds to wait for the end of the output once everything that could write to it is gone."""
@@ -97,16 +87,7 @@ class Keeper:
         ours.settimeout(HAND_OVER)
         number = theirs.fileno()
         with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-ISX", "utf8", "-c", START, str(number), str(os.getpid()), str(PACKAGE)],
-                env={},
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(number,),
-                start_new_session=True,
-            )
+            process = start_bare_helper(KEEPER, str(number), str(os.getpid()), pass_fds=(number,))
         self._channel = ours
         self._is_dead = lambda: process.poll() is not None
         self._end = weakref.finalize(self, _end, ours, process)

@@ -6,7 +6,6 @@ real."""
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +14,8 @@ import treadle
 from treadle.domain.events import RunEnd
 from treadle.domain.messages import ToolResult
 from treadle.domain.observations import text_of
+from treadle.helper_process import run_helper
+from treadle.home import Home
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.printing import Transcript
@@ -150,7 +151,7 @@ async def first_half(folder: Path) -> None:
         tools=reporting(folder / "report.txt", killed=True),
         persona="Be brief.",
     )
-    async with treadle.Engine(f"sqlite:///{folder}/demo.db") as engine:
+    async with treadle.Engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
         engine.add_model("scripted", ScriptedModel(*FIRST_HALF))
         transcript = Transcript(sys.stdout)
         async for event in engine.stream(agent, TASK):
@@ -160,7 +161,7 @@ async def first_half(folder: Path) -> None:
 async def second_half(folder: Path) -> None:
     """Another process opens the same database; the run goes on by itself."""
     with ScriptedModel(*SECOND_HALF) as model:
-        async with treadle.Engine(f"sqlite:///{folder}/demo.db") as engine:
+        async with treadle.Engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
             [run] = await engine.service.unfinished()
             engine.add_model("scripted", model)
             engine.add_tools(*reporting(folder / "report.txt", killed=False))
@@ -199,9 +200,9 @@ def main() -> None:
 
 def survive(folder: Path) -> None:
     print(f"\n> {TASK}\n", flush=True)
-    child = subprocess.run([sys.executable, "-m", "treadle.surfaces.demo", str(folder)], check=False)
-    if child.returncode != -signal.SIGKILL:
-        sys.exit(f"the first process was to be killed, and ended with {child.returncode}")
+    code = run_helper("treadle.surfaces.demo", str(folder.absolute()))
+    if code != -signal.SIGKILL:
+        sys.exit(f"the first process was to be killed, and ended with {code}")
     print("\n  ✗ kill -9, in the middle of write_report. Another process opens the same database:\n", flush=True)
     asyncio.run(second_half(folder))
 

@@ -1,4 +1,4 @@
-"""A GGUF file served over HTTP by llama.cpp, in a process of its own: `python -m treadle.models.local.server FILE`.
+"""A GGUF file served over HTTP by llama.cpp, in a process of its own that `helper_process` starts.
 
 It says where it listens in one line of JSON, and ends when its standard input does: with whoever started it."""
 
@@ -37,7 +37,3 @@ def _die_with_parent() -> None:
     """At once, however it dies. Linux only; elsewhere the end of our input must do."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main()

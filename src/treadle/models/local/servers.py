@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,9 @@ from typing import Self
 
 import msgspec
 
+from treadle.helper_process import start_piped_helper
+
+SERVER = "treadle.models.local.server"
 _STARTS_WITHIN = 300.0
 _STOPS_WITHIN = 2.0
 _ANSWERS_WITHIN = 10.0
@@ -35,12 +37,7 @@ class Server:
 
     @classmethod
     async def begin(cls, path: Path, window: int) -> Self:
-        return cls(
-            await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "treadle.models.local.server", str(path), str(window),
-                stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True,
-            )
-        )  # fmt: skip
+        return cls(await start_piped_helper(SERVER, str(path), str(window)))
 
     @property
     def pid(self) -> int:
