@@ -32,7 +32,7 @@ from treadle.ports.model import ModelRequest
 from treadle.ports.surroundings import Surroundings
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
-from treadle.sandbox.secrecy import undumpable
+from treadle.process_privacy import undumpable
 from treadle.service import LocalService
 from treadle.service.access import Access
 from treadle.service.automating import Automation
@@ -146,8 +146,8 @@ class Parts:
     @classmethod
     async def open(cls, database: str, known: Known) -> "Parts":
         clock, ids = known.clock, known.ids
-        if not known.vault.redactor.is_idle:  # and a vault that cannot be read is told of now
-            undumpable()
+        undumpable()
+        _ = known.vault.redactor.is_idle  # a vault that cannot be read fails here, before anything is opened
 
         def wake(run_id: RunId, at: Instant) -> None:
             if at > clock.now() or not told_by_commits:
