@@ -27,8 +27,6 @@ DEFAULT_AGENT = "default"
 DEFAULT_LOOKS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search")
 DEFAULT_ACTS = ("write_file", "edit_file", "bash", "web_fetch", "memory_save", "journal_write")
 """The tools of the default agent: those that it may use as it likes, and those that it asks for."""
-PRIVATE = ("*.ssh/*", "*.gnupg/*", "*.aws/*", "*.kube/*", "*.netrc", "*.env", "*.env.*", "*.pem", "*id_rsa*")
-"""What the default agent asks before it reads."""
 _ALLOWED_HEAD = (
     "# What this agent may do without asking, as you have answered. Remove an entry, and it asks again.\n"
 )
@@ -204,7 +202,7 @@ class Home(Struct, frozen=True):
         if source is None and not model:
             raise UsageError(f"Say which model answers for `{name}`: --model provider/model-id, or --from FILE.")
         try:
-            spec = AgentSpec(name, model or "any") if source is None else _read_agent_file(source)
+            spec = _new_agent(name, model or "any") if source is None else _read_agent_file(source)
             wanted = msgspec.structs.replace(spec, name=name, model=model or spec.model)
         except ValueError as error:
             raise UsageError(f"{error}.") from None
@@ -286,12 +284,14 @@ class Home(Struct, frozen=True):
         return f"No agent is called `{name}`; {meant}. An agent is a file {self._agent_file('NAME')}"
 
 
+def _new_agent(name: str, model: str) -> AgentSpec:
+    """Return an agent as `agents create` writes it: it asks before each call, until its file says otherwise."""
+    return AgentSpec(name, model, approvals=Approvals(default="ask"))
+
+
 def _default_agent(model: str, provider: str | None = None) -> AgentSpec:
     """Looks at what is there without asking, and asks before it does anything else."""
-    rules = (
-        *(ApprovalRule(tool, "auto") for tool in (*DEFAULT_LOOKS, "load_skill")),
-        *(ApprovalRule("read_file", "ask", pattern) for pattern in PRIVATE),
-    )
+    rules = tuple(ApprovalRule(tool, "auto") for tool in (*DEFAULT_LOOKS, "load_skill"))
     approvals = Approvals(default="ask", rules=rules)
     tools = (*DEFAULT_LOOKS, *DEFAULT_ACTS)
     return AgentSpec(DEFAULT_AGENT, model, provider, tools=tools, skills=("*",), approvals=approvals)

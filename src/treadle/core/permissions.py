@@ -9,7 +9,7 @@ from treadle.core.state import RunState
 from treadle.domain.permissions import ApprovalRule, Approvals, Verdict
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
-from treadle.ports.tool import Subjects
+from treadle.ports.tool import Concern, Subjects
 
 _STRICTNESS: dict[Verdict, int] = {"auto": 0, "ask": 1, "deny": 2}
 
@@ -50,11 +50,16 @@ def rule_on(approvals: Approvals, spec: ToolSpec, subjects: Subjects, grants: Se
 
     What cannot be told apart is never waved through by a rule, and is asked for where any rule might refuse it."""
     of_tool = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]
-    rulings = [_on_text(approvals, of_tool, spec, text, grants) for text in subjects.texts or ("",)]
+    concern = subjects.concern
+    rulings = [Ruling("ask", concern.reason)] if concern is not None and concern.kind == "private" else []
+    fallback = _fallback(approvals, spec.name, concern)
+    rulings += [_on_text(fallback, of_tool, spec, text, grants) for text in subjects.texts or ("",)]
     if subjects.caution is not None:
         rulings.append(Ruling("ask", subjects.caution))
     if subjects.opaque is not None:
-        might_refuse = approvals.default != "auto" or any(rule.do != "auto" for rule in of_tool)
+        allows_all = any(rule.do == "auto" and rule.match is None for rule in of_tool)
+        asks = fallback.verdict != "auto" and not (approvals.default == "auto" and allows_all)
+        might_refuse = asks or any(rule.do != "auto" for rule in of_tool)
         rulings.append(Ruling("ask", subjects.opaque) if might_refuse else WAVED_THROUGH)
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
 
@@ -72,20 +77,27 @@ def check_examples(rule: ApprovalRule, seen_in: Callable[[str], Sequence[str]]) 
                 raise ValueError(f"the rule `{rule.match or '*'}` for `{rule.tool}` {does} its example `{example}`")
 
 
+def _fallback(approvals: Approvals, tool: str, concern: Concern | None) -> Ruling:
+    """Return what holds where no rule matches. What no sandbox confines is never waved through by default."""
+    if concern is not None and concern.kind == "unconfined" and approvals.default == "auto":
+        return Ruling("ask", concern.reason)
+    return Ruling(approvals.default, f"`{tool}` is on {approvals.default} by default")
+
+
 def _on_text(
-    approvals: Approvals, rules: Sequence[ApprovalRule], spec: ToolSpec, text: str, grants: Sequence[Grant]
+    fallback: Ruling, rules: Sequence[ApprovalRule], spec: ToolSpec, text: str, grants: Sequence[Grant]
 ) -> Ruling:
-    ruling = _by_rules(approvals, rules, spec.name, text)
+    ruling = _by_rules(fallback, rules, text)
     granted = ruling.verdict == "ask" and any(
         grant.tool in spec.names and fnmatchcase(text, grant.pattern) for grant in grants
     )
     return WAVED_THROUGH if granted else ruling
 
 
-def _by_rules(approvals: Approvals, rules: Sequence[ApprovalRule], tool: str, text: str) -> Ruling:
+def _by_rules(fallback: Ruling, rules: Sequence[ApprovalRule], text: str) -> Ruling:
     matching = [rule for rule in rules if matches(rule, text)]
     if not matching:
-        return Ruling(approvals.default, f"`{tool}` is on {approvals.default} by default")
+        return fallback
     strictest = max(matching, key=lambda rule: _STRICTNESS[rule.do])
     of_what = f" for `{strictest.match}`" if strictest.match is not None else ""
     return Ruling(strictest.do, f"the rule{of_what} of `{strictest.tool}` says {strictest.do}")

@@ -11,6 +11,7 @@ from treadle.core.overlap import Asked, may_run_beside
 from treadle.core.permissions import can_be_asked, needs_no_ruling, ruling_for
 from treadle.core.planning import denied
 from treadle.core.state import RunState
+from treadle.domain.errors import UsageError
 from treadle.domain.events import (
     ApprovalRequested,
     CallErrorKind,
@@ -26,7 +27,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.hooking import Blocked, ask_before, concerning
 from treadle.engine.ownership import Log
 from treadle.ports.hooks import HookedCall
-from treadle.ports.tool import InvalidArguments, Subjects, Tool
+from treadle.ports.tool import Concern, InvalidArguments, Scene, Subjects, Tool
 
 NOBODY_ANSWERS = "It needs an approval, and nobody can answer: the message came without a terminal or a channel."
 ASK_NOBODY = "Nobody can answer. Go on with what you think best, and say what you assumed."
@@ -43,6 +44,8 @@ class Ready(Struct, frozen=True):
     tool: Tool
     arguments: Any
     start: ToolCallStart
+    approved: tuple[str, ...] = ()
+    """The private places that a reviewer has approved for it."""
 
 
 class Refused(Exception):
@@ -100,7 +103,7 @@ async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
     if tool is None:
         raise _error(call, "failed", f"The tool `{call.name}` is not to be had any more. Go on without it.")
     if call.arguments is not None:  # it was started before, and runs again as it was
-        return _ready(call, tool, call.arguments, _parsed(call, tool, call.arguments), log)
+        return await _approved(call, tool, call.arguments, _parsed(call, tool, call.arguments), log, deps)
     if call.secrets:
         raise _raw_secret(call)
     approval = log.state.approvals.get(call.call_id)
@@ -108,18 +111,62 @@ async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
         text, arguments = await _seen_by_hooks(call, tool, call.use.arguments, log, deps)
         if tool.spec.asks_a_person:
             raise _question(call, arguments, log, deps)
-        subjects = _subjects(call, tool, arguments)
-        if subjects.caution is not None or not needs_no_ruling(log.state):
+        subjects = await _subjects_here(call, tool, arguments, log, deps)
+        if subjects.caution is not None or subjects.concern is not None or not needs_no_ruling(log.state):
             await _permitted(call, tool, subjects, text, log, deps)
         return _ready(call, tool, text, arguments, log)
     edited = log.state.decisions[approval.approval_id].arguments
     if edited is None:
-        return _ready(call, tool, approval.arguments, _parsed(call, tool, approval.arguments), log)
+        arguments = _parsed(call, tool, approval.arguments)
+        return await _approved(call, tool, approval.arguments, arguments, log, deps)
     text, arguments = await _seen_by_hooks(call, tool, edited, log, deps)
     ruling = ruling_for(log.state, tool.spec, _subjects(call, tool, arguments))
     if ruling.verdict == "deny":
         raise Refused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
-    return _ready(call, tool, text, arguments, log)
+    return await _approved(call, tool, text, arguments, log, deps)
+
+
+async def _approved(call: Call, tool: Tool, text: str, arguments: Any, log: Log, deps: Deps) -> Ready:
+    """Return the call as it is ready, with the private places that its approval is for.
+
+    An approval names the place that the reviewer saw. Where the path leads to another one by now, it is not
+    approved, and the tool refuses it. A reviewer who edited the arguments has chosen the path."""
+    ready = _ready(call, tool, text, arguments, log)
+    approval = log.state.approvals.get(call.call_id)
+    if approval is None or (concern := await _concern(call, tool, arguments, log, deps)) is None:
+        return ready
+    decision = log.state.decisions.get(approval.approval_id)
+    was_edited = decision is not None and decision.arguments is not None
+    if decision is None or not (was_edited or concern.reason == approval.reason):
+        return ready
+    return msgspec.structs.replace(ready, approved=concern.places)
+
+
+async def _concern(call: Call, tool: Tool, arguments: Any, log: Log, deps: Deps) -> Concern | None:
+    """Return what the tool finds on this machine that needs a reviewer."""
+    assess = getattr(tool, "assess", None)
+    if assess is None:
+        return None
+    agent = log.state.agent
+    try:
+        workspace = deps.workspace(agent)
+    except UsageError:  # said when the call runs
+        return None
+    try:
+        return await assess(arguments, Scene(call.call_id, workspace, agent.confinement, deps.hidden))
+    except Exception as raised:  # a tool may be anybody's
+        raise _failed(call, raised) from raised
+
+
+async def _subjects_here(call: Call, tool: Tool, arguments: Any, log: Log, deps: Deps) -> Subjects:
+    """Return what rules look at, with what the tool finds on this machine."""
+    subjects = _subjects(call, tool, arguments)
+    concern = await _concern(call, tool, arguments, log, deps)
+    if concern is None:
+        return subjects
+    # A rule for all such calls cannot wave a private place through, so none is offered.
+    pattern = None if concern.kind == "private" else subjects.pattern
+    return msgspec.structs.replace(subjects, concern=concern, pattern=pattern)
 
 
 async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: Log, deps: Deps) -> tuple[str, Any]:
@@ -156,8 +203,11 @@ def _parsed(call: Call, tool: Tool, text: str) -> Any:
     except InvalidArguments as error:
         raise _error(call, "invalid_arguments", f"`{call.name}` was not run: {error}") from None
     except Exception as raised:  # a tool may be anybody's
-        described = f"`{call.name}` failed: {type(raised).__name__}: {raised}."
-        raise _error(call, "failed", described) from raised
+        raise _failed(call, raised) from raised
+
+
+def _failed(call: Call, raised: Exception) -> Refused:
+    return _error(call, "failed", f"`{call.name}` failed: {type(raised).__name__}: {raised}.")
 
 
 def _error(call: Call, kind: CallErrorKind, text: str) -> Refused:
@@ -208,8 +258,7 @@ def _subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
     try:
         return tool.subjects(arguments)
     except Exception as raised:  # a tool may be anybody's
-        described = f"`{call.name}` failed: {type(raised).__name__}: {raised}."
-        raise _error(call, "failed", described) from raised
+        raise _failed(call, raised) from raised
 
 
 def _expiry(log: Log, deps: Deps) -> Instant | None:

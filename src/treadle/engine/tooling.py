@@ -120,6 +120,7 @@ class Running:
             sandbox=agent.confinement,
             secrets=self._secrets() if "secrets" in needs else {},
             hidden=self._deps.hidden,
+            approved=self.item.approved,
             hide=self._hiding(),
             report=self._log.record,
             recall=partial(self._deps.results.read, origin.session_id),

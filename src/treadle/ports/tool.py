@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -33,6 +33,38 @@ class Subjects(Struct, frozen=True):
     """Why it is asked for whatever the rules say."""
     pattern: str | None = None
     """The glob to offer to a person who does not want to be asked about such calls again."""
+    concern: "Concern | None" = None
+    """What a tool found on this machine that needs a reviewer."""
+
+
+PRIVATE_PREFIX, UNCONFINED_PREFIX = "private place: ", "no sandbox: "
+"""How the reason of a concern begins. Journals keep it, and a replay tells by it what the tool found."""
+
+
+class Scene(Struct, frozen=True):
+    """Where a call would run: what a tool may look at before the call is allowed."""
+
+    call_id: str
+    workspace: Path
+    sandbox: SandboxPolicy = SandboxPolicy()
+    hidden: tuple[Path, ...] = ()
+
+
+class Concern(Struct, frozen=True):
+    """Why a call needs a reviewer on this machine, whatever its arguments look like."""
+
+    kind: Literal["private", "unconfined"]
+    """private: it reads a private place, and is asked for whatever the rules say. unconfined: no sandbox confines
+    it, and it is asked for where no rule says otherwise."""
+    reason: str
+    places: tuple[str, ...] = ()
+    """The private places, without links: an approval is for these alone."""
+
+
+class Assessed(Protocol):
+    """A tool that looks at the machine before a call is allowed. Optional: most tools have no reason to."""
+
+    async def assess(self, arguments: Any, scene: Scene) -> Concern | None: ...
 
 
 async def _nothing_kept(call_id: str) -> str | None:
@@ -65,6 +97,8 @@ class ToolContext(Struct, frozen=True):
     """The values of the secrets that this tool was granted for this agent, by name; for tools that need secrets."""
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may show or change, wherever the workspace is: the engine's own home."""
+    approved: tuple[str, ...] = ()
+    """Private places, without links, that a reviewer has approved for this call."""
     hide: Callable[[str], str] = lambda text: text
     """The text without secrets: for tools that cut what they give back, which must not cut a secret in two."""
     report: Callable[[EventData], None] = lambda event: None

@@ -8,12 +8,25 @@ from typing import Any, cast
 
 import msgspec
 
+from treadle.core.planning import AFTER_A_DENIAL
 from treadle.domain import events as e
 from treadle.domain.errors import UsageError
 from treadle.domain.messages import ToolUse
 from treadle.domain.tools import ToolSpec
+from treadle.engine.clearing import NOBODY_ANSWERS
 from treadle.engine.finishing import AFTER_AN_ERROR
-from treadle.ports.tool import InvalidArguments, Observation, Subjects, Tool, Toolbox, ToolContext
+from treadle.ports.tool import (
+    PRIVATE_PREFIX,
+    UNCONFINED_PREFIX,
+    Concern,
+    InvalidArguments,
+    Observation,
+    Scene,
+    Subjects,
+    Tool,
+    Toolbox,
+    ToolContext,
+)
 from treadle.replay.reading import whole_of
 from treadle.replay.script import Script
 
@@ -117,6 +130,16 @@ class RecordedTool:
                 return Subjects(texts, pattern=data.pattern)
         return Subjects(texts, pattern="*")
 
+    async def assess(self, arguments: Any, scene: Scene) -> Concern | None:
+        """What the tool found on the machine then, as far as the journal says: it asked for an approval with a
+        reason, or was denied with it."""
+        for data in self._script.clearing():
+            if isinstance(data, e.ToolCallStart | e.ApprovalRequested | e.ToolCallError) and (
+                data.call_id == scene.call_id
+            ):
+                return _concern_in(data)
+        return None
+
     async def run(self, arguments: Any, context: ToolContext) -> Observation:
         call = UnderWay(context, self._script)
         self._box.under_way[call.call_id] = call
@@ -125,6 +148,19 @@ class RecordedTool:
             return await call.result
         finally:
             self._box.under_way.pop(call.call_id, None)
+
+
+def _concern_in(data: e.ToolCallStart | e.ApprovalRequested | e.ToolCallError) -> Concern | None:
+    match data:
+        case e.ApprovalRequested():
+            reason = data.reason
+        case e.ToolCallError(kind="denied"):
+            reason = data.content.partition(f"{NOBODY_ANSWERS} (")[2].removesuffix(f") {AFTER_A_DENIAL}")
+        case _:
+            return None
+    if reason.startswith(PRIVATE_PREFIX):
+        return Concern("private", reason)
+    return Concern("unconfined", reason) if reason.startswith(UNCONFINED_PREFIX) else None
 
 
 def _texts(value: Any) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.domain.permissions import SandboxPolicy
+from treadle.domain.private_places import CREDENTIALS, PROJECT_NAMES, private_place
 from treadle.ports.sandbox import CommandError
 from treadle.sandbox.limits import Limits
 
@@ -48,11 +49,6 @@ KERNEL = (
 )  # fmt: skip
 """Settings of the kernel itself, which whoever runs as root could write to without any capability: one of them
 names a program that it starts outside of any sandbox. Bubblewrap leaves out /proc/sys where it cannot tell."""
-SECRETS = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".netrc",
-    ".git-credentials", ".npmrc", ".pypirc", ".password-store", ".mozilla", ".local/share/keyrings",
-)  # fmt: skip
-"""In the home of the engine's user: out of sight also where a policy shows the home itself."""
 NO_NAMESPACES = (
     "uid map", "new namespace", "user namespace", "Operation not permitted", "Permission denied", "No permissions",
 )  # fmt: skip
@@ -85,9 +81,17 @@ class _Mount(Struct, frozen=True):
 class Bubblewrap:
     """The bubblewrap of one machine, and what it always shows of that machine."""
 
-    def __init__(self, features: Features, limits: Limits, hidden: Sequence[Path]) -> None:
+    def __init__(
+        self,
+        features: Features,
+        limits: Limits,
+        hidden: Sequence[Path],
+        private: Sequence[str] = (),
+    ) -> None:
+        """`hidden` is never shown, `private` only where a policy names it."""
         self._features = features
         self._hidden = hidden
+        self._private = private
         self.copied = tuple(place for place in _in_etc(ETC_FILES) if os.path.isfile(place))
         """The files that the keeper opens."""
         self._always = (*_system(), *_own(features, limits), *_copies(self.copied, features))
@@ -101,6 +105,7 @@ class Bubblewrap:
             *self._always,
             *_exposed(shown, workspace, self._features),
             *_masked(shown, self._hidden),
+            *_masked(shown, self._unnamed(shown)),
         ]
         mounts.sort(key=lambda mount: mount.depth)
         return (
@@ -111,6 +116,20 @@ class Bubblewrap:
             "--chdir",
             str(workspace),
         )
+
+    def _unnamed(self, shown: "Sequence[Exposed]") -> list[Path]:
+        """Return the private places in what is shown that the policy does not name itself."""
+        roots = [str(folder.place) for folder in shown]
+        named = [root for root in roots if private_place(root) is not None]
+        of_user = [place for place in self._private if any(_within(place, root) for root in roots)]
+        of_roots = [f"{root.rstrip('/')}/{place}" for root in roots for place in CREDENTIALS]
+        return [
+            Path(place)
+            for place in dict.fromkeys((*of_user, *of_roots))
+            if os.path.lexists(place)
+            and os.path.realpath(place) == place  # a link leads to what is masked itself, or to nothing private
+            and not any(_within(place, name) for name in named)
+        ]
 
 
 def _isolation(policy: SandboxPolicy, features: Features) -> tuple[str, ...]:
@@ -244,9 +263,14 @@ def _masked(shown: Sequence[Exposed], hidden: Sequence[Path]) -> list[_Mount]:
     return mounts
 
 
-def secrets_of_user() -> tuple[Path, ...]:
-    home = Path("~").expanduser()
-    return tuple(home / name for name in SECRETS)
+def private_places_of_user() -> tuple[str, ...]:
+    """Return where the private places of the engine's user are or would be, without links."""
+    home = os.path.expanduser("~")
+    return tuple(os.path.realpath(os.path.join(home, place)) for place in (*CREDENTIALS, *PROJECT_NAMES))
+
+
+def _within(place: str, folder: str) -> bool:
+    return place == folder or place.startswith(f"{folder.rstrip('/')}/")
 
 
 def why_not(output: str) -> str:

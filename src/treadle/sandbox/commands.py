@@ -16,7 +16,7 @@ from treadle.sandbox.bubblewrap import (
     HOME,
     Bubblewrap,
     Features,
-    secrets_of_user,
+    private_places_of_user,
     why_not,
 )
 from treadle.sandbox.environment import SYSTEM_PATH, environment
@@ -45,7 +45,7 @@ class ShellCommands:
     ) -> None:
         """`hidden` are folders and files that no policy may show: the engine's home. `path` is where programs
         are, `bubblewrap` the program (looked for by itself where none is given)."""
-        self._hidden = tuple(dict.fromkeys(place.resolve() for place in (*hidden, *secrets_of_user())))
+        self._hidden = tuple(dict.fromkeys(place.resolve() for place in hidden))
         self._limits = limits or Limits.of_this_machine()
         self._path = path
         self._program = _found_bubblewrap() if bubblewrap is None else shutil.which(bubblewrap)
@@ -163,7 +163,7 @@ class ShellCommands:
 
     async def _why_not(self, features: Features) -> str | None:
         """Run nothing in a sandbox with these features; keep it if that worked."""
-        sandbox = Bubblewrap(features, self._limits, self._hidden)
+        sandbox = Bubblewrap(features, self._limits, self._hidden, private_places_of_user())
         somewhere = _as_it_is(Path("/tmp"))
         arguments = sandbox.arguments(somewhere, SandboxPolicy(), {})
         line = self._wrapped((self._shell, "-c", "true"))

@@ -12,7 +12,16 @@ from msgspec import Meta, Struct
 from treadle.domain.events.tool_calls import ProcessKilled, SandboxDenied
 from treadle.domain.tools import ToolSpec
 from treadle.ports.sandbox import Command, CommandError, Commands, EndedBy, Finished, SandboxMissing
-from treadle.ports.tool import InvalidArguments, Observation, Subjects, ToolContext, ToolError
+from treadle.ports.tool import (
+    UNCONFINED_PREFIX,
+    Concern,
+    InvalidArguments,
+    Observation,
+    Scene,
+    Subjects,
+    ToolContext,
+    ToolError,
+)
 
 NAME, ALIAS = "bash", "run_command"
 DEFAULT_TIMEOUT = 60
@@ -96,6 +105,14 @@ class Bash:
         caution = caution_about(arguments.command, parsed)
         pattern = None if caution is not None else pattern_for(parsed)
         return Subjects(parsed.commands, parsed.opaque, caution, pattern)
+
+    async def assess(self, arguments: BashArguments, scene: Scene) -> Concern | None:
+        """Where no sandbox works, a command is asked for, unless a rule allows it or the agent's settings switch
+        the sandbox off."""
+        if scene.sandbox.mode != "auto":
+            return None
+        found = await self._commands.confinement()
+        return None if found.sandbox else Concern("unconfined", f"{UNCONFINED_PREFIX}{found.reason}")
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
         shown = _Shown(context.progress)

@@ -6,7 +6,7 @@ from treadle.tools.files.likeness import why_not_found
 from treadle.tools.files.names import shown
 from treadle.tools.files.replacing import alone
 from treadle.tools.files.text import Text, read_text
-from treadle.tools.files.workspace import opened
+from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool
 
 _LISTED = 10
@@ -32,10 +32,10 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
         raise ToolError("`old` is empty. Give the text that is to be replaced; write_file writes a whole file.")
     if old == new:
         raise ToolError("`old` and `new` are the same, so there is nothing to change.")
-    with opened(context.workspace, context.hidden) as workspace, workspace.place(path) as place:
+    with opened_for(context) as workspace, workspace.place(path) as place:
         if place.status() is None:
             place.open()  # says what is there instead
-    with opened(context.workspace, context.hidden) as workspace, alone(workspace, path) as target:
+    with opened_for(context) as workspace, alone(workspace, path) as target:
         if target.descriptor is None:
             raise ToolError(f"{shown(target.path)} is not there any more.")
         text = read_text(target.descriptor, target.path)

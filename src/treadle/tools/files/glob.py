@@ -8,7 +8,7 @@ from treadle.tools.files.expressions import BadExpression, Expression
 from treadle.tools.files.names import shown
 from treadle.tools.files.patterns import glob_expression
 from treadle.tools.files.walking import Entry, Walk
-from treadle.tools.files.workspace import opened
+from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool
 
 MOST_RESULTS = 1000
@@ -37,8 +37,12 @@ def listed(context: ToolContext, pattern: str, path: str, stopped: Event) -> str
     expression = name_expression(pattern)
     walk = Walk(stopped)
     found: list[str] = []
-    with opened(context.workspace, context.hidden) as workspace, walk.start(workspace, path) as (start, entries):
+    with opened_for(context) as workspace, walk.start(workspace, path) as (start, entries):
         for entry in entries:
+            if entry.kind == "private":
+                if entry.place.path.endswith("/") or expression.fits(entry.place.path[len(start) :]):
+                    walk.leave_out(entry)
+                continue
             if not expression.fits(entry.place.path[len(start) :]):
                 continue
             if len(found) == MOST_RESULTS:

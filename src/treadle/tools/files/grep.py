@@ -16,7 +16,7 @@ from treadle.tools.files.matching import Matcher, rendered
 from treadle.tools.files.names import shown
 from treadle.tools.files.text import kind_of, read_bytes
 from treadle.tools.files.walking import Entry, Walk
-from treadle.tools.files.workspace import Place, opened
+from treadle.tools.files.workspace import Place, opened_for
 from treadle.tools.function import tool
 
 MOST_LINES = 500
@@ -93,9 +93,12 @@ def _wanted(pattern: str, glob: str | None, ignore_case: bool, context_lines: in
 def searched(context: ToolContext, wanted: Wanted, path: str, stopped: Event) -> str:
     walk = Walk(stopped)
     search = _Search(walk, wanted, context.hide)
-    with opened(context.workspace, context.hidden) as workspace, walk.start(workspace, path) as (start, entries):
+    with opened_for(context) as workspace, walk.start(workspace, path) as (start, entries):
         for entry in entries:
-            if entry.kind == "file" and wanted.takes(entry.place.path[len(start) :]):
+            path = entry.place.path[len(start) :]
+            if entry.kind == "private" and (path.endswith("/") or wanted.takes(path)):
+                walk.leave_out(entry)
+            elif entry.kind == "file" and wanted.takes(path):
                 search.through(entry)
             if walk.over():
                 break

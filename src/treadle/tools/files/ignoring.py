@@ -12,7 +12,7 @@ from treadle.tools.files.workspace import Place
 
 PASSED_BY = frozenset({
     ".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".tox", ".nox", ".mypy_cache", ".ruff_cache",
-    ".pytest_cache", ".hypothesis", ".ssh", ".gnupg", ".aws", ".kube",
+    ".pytest_cache", ".hypothesis",
 })  # fmt: skip
 _FILE = ".gitignore"
 _MOST_BYTES = 64_000

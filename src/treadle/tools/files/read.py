@@ -9,7 +9,7 @@ from msgspec import Meta
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.names import shown
 from treadle.tools.files.text import Text, read_text
-from treadle.tools.files.workspace import opened
+from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool
 
 LONGEST_LINE = 2000
@@ -41,7 +41,7 @@ def read_file(
         start_line: The first line to read, from 1.
         lines: How many lines to read.
     """
-    with opened(context.workspace, context.hidden) as workspace, workspace.place(path) as place:
+    with opened_for(context) as workspace, workspace.place(path) as place:
         descriptor = place.open()
         try:
             text = read_text(descriptor, place.path)

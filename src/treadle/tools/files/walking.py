@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import PurePosixPath
 from stat import S_ISDIR
@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from treadle.ports.tool import ToolError
 from treadle.tools.files.ignoring import PASSED_BY, Ignored
 from treadle.tools.files.names import shown
+from treadle.tools.files.privacy import NO_PRIVACY
 from treadle.tools.files.workspace import HERE, OPEN_FOLDER, Place, Workspace
 
 PATIENCE = 20.0
@@ -21,7 +22,8 @@ _MOST_IN_ONE_FOLDER = 50_000
 _DEEPEST = 60
 _NAMED = 5
 """Folders that were passed by and are named."""
-Kind = Literal["folder", "file", "other"]
+Kind = Literal["folder", "file", "other", "private"]
+"""private: it is there, and is not looked into."""
 
 
 class Entry(NamedTuple):
@@ -38,6 +40,7 @@ class Walk:
         self._patience = patience
         self._seen = 0
         self._passed_by: list[str] = []
+        self._private: list[str] = []
         self._workspace: Workspace | None = None
         self.cut: str | None = None
         """Why it ended early."""
@@ -67,17 +70,25 @@ class Walk:
         """What the model should know of how far it went."""
         notes = [] if self.cut is None else [f"[cut: {self.cut}. There may be {found}: narrow the search]"]
         if self._passed_by:
-            named = ", ".join(shown(path) for path in self._passed_by[:_NAMED])
-            more = f" and {len(self._passed_by) - _NAMED} more" if len(self._passed_by) > _NAMED else ""
-            notes.append(f"[ignored folders, not searched: {named}{more}; give one as path to search it]")
+            notes.append(
+                f"[ignored folders, not searched: {_listed(self._passed_by)}; give one as path to search it]"
+            )
+        if self._private:
+            notes.append(
+                f"[private places, not searched: {_listed(self._private)}; naming one as path asks for approval]"
+            )
         return notes
+
+    def leave_out(self, entry: Entry) -> None:
+        """Note a private place that a search would have looked into."""
+        self._private.append(entry.place.path)
 
     def _rules_above(self, workspace: Workspace, start: str) -> Ignored:
         rules = Ignored()
         if not start:
             return rules
         for above in reversed(PurePosixPath(start).parents):
-            with workspace.folder(str(above)) as folder:
+            with suppress(ToolError), workspace.folder(str(above)) as folder:  # a private one has no say
                 rules = rules.and_those_of(folder, "" if str(above) == HERE else f"{above}/")
         return rules
 
@@ -90,13 +101,21 @@ class Walk:
             if self.over():
                 return
             path = under + name
-            if kind == "folder" and (name in PASSED_BY or rules.covers(f"{path}/")):
+            if self._is_private(name, path):
+                yield Entry(Place(folder, name, f"{path}/" if kind == "folder" else path), "private")
+            elif kind == "folder" and (name in PASSED_BY or rules.covers(f"{path}/")):
                 self._passed_by.append(f"{path}/")
             elif kind == "folder":
-                yield Entry(Place(folder, name, path), kind)
+                yield Entry(self._place(folder, name, path), kind)
                 yield from self._inside(folder, name, path, rules, depth)
             elif not rules.covers(path) and not self._is_hidden(name, folder):
-                yield Entry(Place(folder, name, path), kind)
+                yield Entry(self._place(folder, name, path), kind)
+
+    def _place(self, folder: int, name: str, path: str) -> Place:
+        return Place(folder, name, path, NO_PRIVACY if self._workspace is None else self._workspace.privacy)
+
+    def _is_private(self, name: str, path: str) -> bool:
+        return self._workspace is not None and self._workspace.privacy.covers(name, path)
 
     def _is_hidden(self, name: str, folder: int) -> bool:
         return self._workspace is not None and self._workspace.hides(name, folder)
@@ -128,6 +147,11 @@ class Walk:
         if len(found) > _MOST_IN_ONE_FOLDER:
             self.cut = f"a folder holds more than {_MOST_IN_ONE_FOLDER:,} files"
         return sorted(found, key=lambda item: f"{item[0]}/" if item[1] == "folder" else item[0])
+
+
+def _listed(paths: list[str]) -> str:
+    named = ", ".join(shown(path) for path in paths[:_NAMED])
+    return named + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")
 
 
 def _kind(entry: "os.DirEntry[str]") -> Kind:

@@ -10,14 +10,16 @@ import os
 import re
 import stat
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.ports.tool import ToolError
+from treadle.domain.private_places import Kind
+from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.names import shown
+from treadle.tools.files.privacy import NO_PRIVACY, READING, Privacy, listed_in
 
 HERE = "."
 _MOST_LINKS = 40
@@ -46,6 +48,7 @@ class Place(NamedTuple):
     """`.` is the folder itself."""
     path: str
     """From the workspace, with links followed; `.` is the workspace."""
+    privacy: Privacy = NO_PRIVACY
 
     def status(self) -> os.stat_result | None:
         """None: nothing is there."""
@@ -67,7 +70,9 @@ class Place(NamedTuple):
         except OSError as error:
             raise explained(error, self.path) from error
         try:
-            self._must_be_a_file(os.fstat(descriptor))
+            opened = os.fstat(descriptor)
+            self._must_be_a_file(opened)
+            self.privacy.refuse_linked(self.path, opened)
         except BaseException:
             os.close(descriptor)
             raise
@@ -87,8 +92,11 @@ class Place(NamedTuple):
 class Workspace:
     """The folder of a run, held open. See `opened`."""
 
-    def __init__(self, root: int, written: tuple[str, ...], hidden: frozenset[tuple[int, int]]) -> None:
+    def __init__(
+        self, root: int, written: tuple[str, ...], hidden: frozenset[tuple[int, int]], privacy: Privacy
+    ) -> None:
         self.root = root
+        self.privacy = privacy
         self._written = written
         self._hidden = hidden
 
@@ -110,7 +118,7 @@ class Workspace:
         """Where the path leads. Its last name need not be there; the folders before it must be."""
         walk = _Walk(self, self._written, path)
         try:
-            yield walk.to_the_end()
+            yield self._vetted(walk.to_the_end())
         finally:
             walk.let_go()
 
@@ -119,9 +127,22 @@ class Workspace:
         """The same, and folders that are missing on the way are made."""
         walk = _MakingWalk(self, self._written, path)
         try:
+            yield self._vetted(walk.to_the_end())
+        finally:
+            walk.let_go()
+
+    @contextmanager
+    def unvetted(self, path: str) -> Generator[Place]:
+        """Where the path leads, also if that is private: for judging it, not for opening it."""
+        walk = _Walk(self, self._written, path)
+        try:
             yield walk.to_the_end()
         finally:
             walk.let_go()
+
+    def _vetted(self, place: Place) -> Place:
+        self.privacy.refuse(place.path)
+        return place._replace(privacy=self.privacy)
 
     @contextmanager
     def folder(self, path: str) -> Generator[int]:
@@ -140,20 +161,31 @@ class Workspace:
 
 
 @contextmanager
-def opened(root: Path, hidden: Iterable[Path] = ()) -> Generator[Workspace]:
-    """The workspace at this folder, for as long as the block lasts, without the hidden folders that are in it."""
+def opened(
+    root: Path, hidden: Iterable[Path] = (), allowed: Iterable[str] = (), kinds: frozenset[Kind] = READING
+) -> Generator[Workspace]:
+    """The workspace at this folder, for as long as the block lasts, without the hidden folders that are in it.
+
+    `allowed` are the private places that may be used, `kinds` says which kinds of them are refused otherwise."""
     written = os.path.abspath(root)
     try:
         descriptor = os.open(written, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise ToolError(f"the workspace {shown(written)} cannot be opened: {error.strerror}.") from error
     try:
-        workspace = Workspace(descriptor, (written, os.path.realpath(written)), _identities(hidden))
+        real = os.path.realpath(written)
+        workspace = Workspace(descriptor, (written, real), _identities(hidden), Privacy(real, allowed, kinds))
         if workspace.keeps_out_of(descriptor):
             raise kept_out(written)
         yield workspace
     finally:
         os.close(descriptor)
+
+
+def opened_for(context: ToolContext, kinds: frozenset[Kind] = READING) -> AbstractContextManager[Workspace]:
+    """The workspace of a call, with the private places that it may use."""
+    allowed = (*context.approved, *listed_in(context.sandbox))
+    return opened(context.workspace, context.hidden, allowed, kinds)
 
 
 def _identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:

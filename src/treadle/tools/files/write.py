@@ -2,8 +2,9 @@
 
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.names import shown
+from treadle.tools.files.privacy import WRITING
 from treadle.tools.files.replacing import alone
-from treadle.tools.files.workspace import opened
+from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool
 
 
@@ -25,7 +26,7 @@ def write_file(path: str, content: str, context: ToolContext) -> str:
     except UnicodeEncodeError as error:
         wrong = f"a lone surrogate at character {error.start}"
         raise ToolError(f"the content is not valid text: {wrong}. Nothing was written.") from None
-    with opened(context.workspace, context.hidden) as workspace, alone(workspace, path) as target:
+    with opened_for(context, WRITING) as workspace, alone(workspace, path) as target:
         found, others = target.found, target.on_other_names()
         target.replace(data)
         did = "created" if found is None else f"replaced ({found.st_size:,} bytes before)"
