@@ -249,7 +249,8 @@ async def _sandbox(home: Home) -> Finding:
     finally:
         commands.close()
     if found.sandbox:
-        return Finding("sandbox", "ok", "bubblewrap works: commands of agents are confined")
+        filtered = f"; their system calls are not filtered: {found.unfiltered}" if found.unfiltered else ""
+        return Finding("sandbox", "ok", f"bubblewrap works: commands of agents are confined{filtered}")
     advice = "`sandbox: required` in an agent's file refuses to run them so."
     return Finding("sandbox", "note", f"commands of agents are not confined: {found.reason}", advice)
 

@@ -64,7 +64,8 @@ SYSTEM = (
     "/etc/ssl/private", "/etc/pki/tls/private", "/etc/ssh", "/etc/kubernetes", "/etc/krb5.keytab", "/etc/netplan",
     "/etc/wireguard", "/etc/openvpn", "/etc/letsencrypt", "/etc/networkmanager/system-connections",
     "/etc/rancher", "/etc/credstore", "/etc/credstore.encrypted", "/run/secrets", "/var/run/secrets",
-    "/run/credentials", "/proc", "/var/lib/docker", "/var/lib/kubelet", "/var/spool/cron", "/var/lib/systemd/credential.secret",
+    "/run/credentials", "/proc", "/var/lib/docker", "/var/lib/kubelet", "/var/spool/cron",
+    "/var/lib/systemd/credential.secret",
 )  # fmt: skip
 """Absolute paths. `/proc` shows the memory and the environment of processes."""
 

@@ -47,6 +47,8 @@ class Confinement(Struct, frozen=True):
     """The system read-only, homes and secrets out of sight, the network off unless the policy has it on."""
     reason: str = ""
     """Why there is no sandbox, and what to do about it."""
+    unfiltered: str = ""
+    """Why the system calls of confined commands are not filtered; empty where they are."""
 
 
 class CommandError(Exception):

@@ -14,6 +14,7 @@ from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.private_places import CREDENTIALS, PROJECT_NAMES, private_place
 from treadle.ports.sandbox import CommandError
 from treadle.sandbox.limits import Limits
+from treadle.sandbox.seccomp import sandbox_filter
 
 HOME = "/run/home"
 ARGUMENTS_FROM, STATE_TO, WORKSPACE_FROM = "3", "4", "5"
@@ -62,10 +63,13 @@ class Features(Struct, frozen=True):
     sizes: bool = False
     no_nested: bool = False
     """Forbid user namespaces inside."""
+    filters: bool = False
+    """Hold a command to a seccomp filter."""
 
     @classmethod
     def read(cls, help_text: str) -> "Features":
-        return cls("--bind-fd" in help_text, "--size" in help_text, "--disable-userns" in help_text)
+        options = ("--bind-fd", "--size", "--disable-userns", "--seccomp")
+        return cls(*(option in help_text for option in options))
 
 
 class _Mount(Struct, frozen=True):
@@ -94,6 +98,7 @@ class Bubblewrap:
         self._private = private
         self.copied = tuple(place for place in _in_etc(ETC_FILES) if os.path.isfile(place))
         """The files that the keeper opens."""
+        self.filter = (sandbox_filter() or b"") if features.filters else b""
         self._always = (*_system(), *_own(features, limits), *_copies(self.copied, features))
 
     def arguments(self, workspace: Path, policy: SandboxPolicy, variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -110,6 +115,7 @@ class Bubblewrap:
         mounts.sort(key=lambda mount: mount.depth)
         return (
             *_isolation(policy, self._features),
+            *(("--seccomp", str(FIRST_FILE + len(self.copied))) if self.filter else ()),
             *(argument for mount in mounts for argument in mount.arguments),
             *(argument for place in ("/dev", "/") for argument in ("--remount-ro", place)),
             *(argument for name, value in variables.items() for argument in ("--setenv", name, value)),

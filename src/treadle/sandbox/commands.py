@@ -23,6 +23,7 @@ from treadle.sandbox.environment import SYSTEM_PATH, environment
 from treadle.sandbox.keeping import Keeper, Request, Session, Watched, finished
 from treadle.sandbox.limits import Limits
 from treadle.sandbox.output import Output
+from treadle.sandbox.seccomp import unconfined_filter, why_no_filter
 
 NOT_INSTALLED = "bubblewrap is not installed: apt-get install bubblewrap"
 ONLY_LINUX = "bubblewrap is for Linux; here commands run with the rights of the engine's user"
@@ -111,10 +112,26 @@ class ShellCommands:
             raise CommandError(str(error)) from None
         line = (self._shell, "-lc", command.text)
         if not confined:
-            return self._kept(line, variables, str(workspace), str(workspace), command.timeout)
-        arguments = self._sandbox.arguments(workspace, command.policy, variables)
-        return self._kept(
-            self._wrapped(line), {}, str(workspace), "/", command.timeout, arguments, self._sandbox.copied
+            request = self._kept(line, variables, str(workspace), str(workspace), command.timeout)
+            denied = () if command.policy.mode == "off" else tuple(map(str, self._hidden))
+            return msgspec.structs.replace(request, filter=unconfined_filter() or b"", denied=denied)
+        return self._confined(self._sandbox, line, workspace, command.policy, variables, command.timeout)
+
+    def _confined(
+        self,
+        sandbox: Bubblewrap,
+        line: tuple[str, ...],
+        workspace: Path,
+        policy: SandboxPolicy,
+        variables: dict[str, str],
+        timeout: float,
+    ) -> Request:
+        request = self._kept(self._wrapped(line), {}, str(workspace), "/", timeout)
+        return msgspec.structs.replace(
+            request,
+            confined=sandbox.arguments(workspace, policy, variables),
+            files=sandbox.copied,
+            filter=sandbox.filter,
         )
 
     def _wrapped(self, line: tuple[str, ...]) -> tuple[str, ...]:
@@ -127,8 +144,6 @@ class ShellCommands:
         workspace: str,
         folder: str,
         timeout: float,
-        confined: tuple[str, ...] = (),
-        files: tuple[str, ...] = (),
     ) -> Request:
         limits = self._limits
         return Request(
@@ -140,8 +155,6 @@ class ShellCommands:
             grace=limits.grace,
             limits=Watched(limits.memory, limits.processes, limits.disk_left),
             rlimits=limits.of_processes(timeout),
-            confined=confined,
-            files=files,
         )
 
     # ── Whether there is a sandbox ──
@@ -153,21 +166,37 @@ class ShellCommands:
             return Confinement(sandbox=False, reason=NOT_INSTALLED)
         try:
             (_, told) = await self._tried(self._kept((self._program, "--help"), {}, "/", "/", PROBE_TIMEOUT))
-            features = Features.read(told)
-            reason = await self._why_not(features)
-            if reason is not None and features.no_nested:
-                reason = await self._why_not(msgspec.structs.replace(features, no_nested=False))
+            reason = await self._why_none(Features.read(told))
         except CommandError as error:
             reason = f"bubblewrap cannot be started: {error}"
-        return Confinement(sandbox=reason is None, reason=reason or "")
+        unfiltered = "" if self._sandbox.filter else why_no_filter() or "bubblewrap or the kernel cannot filter"
+        return Confinement(sandbox=reason is None, reason=reason or "", unfiltered=unfiltered)
+
+    async def _why_none(self, features: Features) -> str | None:
+        """Try all features, then fewer: what an old kernel or a container forbids. Return why none works."""
+        fewer: tuple[dict[str, bool], ...] = (
+            {},
+            {"no_nested": False},
+            {"filters": False},
+            {"no_nested": False, "filters": False},
+        )
+        tried: list[Features] = []
+        reason = None
+        for without in fewer:
+            chosen = msgspec.structs.replace(features, **without)
+            if chosen not in tried:
+                tried.append(chosen)
+                reason = await self._why_not(chosen)
+                if reason is None:
+                    return None
+        return reason
 
     async def _why_not(self, features: Features) -> str | None:
         """Run nothing in a sandbox with these features; keep it if that worked."""
         sandbox = Bubblewrap(features, self._limits, self._hidden, private_places_of_user())
         somewhere = _as_it_is(Path("/tmp"))
-        arguments = sandbox.arguments(somewhere, SandboxPolicy(), {})
-        line = self._wrapped((self._shell, "-c", "true"))
-        request = self._kept(line, {}, str(somewhere), "/", PROBE_TIMEOUT, arguments, sandbox.copied)
+        line = (self._shell, "-c", "true")
+        request = self._confined(sandbox, line, somewhere, SandboxPolicy(), {}, PROBE_TIMEOUT)
         code, told = await self._tried(request)
         if code != 0:
             return why_not(told)

@@ -47,6 +47,11 @@ class Request(Struct, frozen=True):
     """The arguments of bubblewrap, which it reads from descriptor 3; its state goes to 4, the workspace is 5."""
     files: tuple[str, ...] = ()
     """What is copied into the sandbox: open from descriptor 6 on."""
+    filter: bytes = b""
+    """A seccomp program. A confined command gets it from bubblewrap, which reads it from the last descriptor; any
+    other process puts it on itself."""
+    denied: tuple[str, ...] = ()
+    """Places that a command without a sandbox may not open, where the kernel can see to that."""
 
 
 class Report(Struct, frozen=True):

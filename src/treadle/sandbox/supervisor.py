@@ -14,6 +14,7 @@ import struct
 import sys
 import tempfile
 import time
+from base64 import b64decode
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -36,6 +37,7 @@ from treadle.sandbox.processes import (
     wait_for_an_end,
     wakeups,
 )
+from treadle.sandbox.self_restriction import deny, install_filter, join_new_keyring
 
 FIRST_LOOK = 0.02
 SLOWEST_LOOK = 0.25
@@ -73,12 +75,25 @@ def become(request: dict[str, Any], output: int, passed: list[int]) -> NoReturn:
         os.umask(0o022)
         os.chdir(request["folder"])
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        join_new_keyring()
         if not request["confined"]:
             prctl(PR_SET_NO_NEW_PRIVS, 1)  # a program that gained rights could not be killed
+            deny(request["denied"], request["workspace"])
+            if request["filter"]:
+                install_filter(b64decode(request["filter"]))
         os.execve(request["argv"][0], request["argv"], request["environment"])
     except BaseException as error:
         os.write(2, f"{request['argv'][0]} cannot be started in {request['folder']}: {error}\n".encode())
     os._exit(127)
+
+
+def _in_memory(data: bytes) -> int:
+    """Return a descriptor from which this can be read."""
+    descriptor = os.memfd_create("treadle")
+    with os.fdopen(os.dup(descriptor), "wb") as written:
+        written.write(data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def limit(request: dict[str, Any]) -> None:
@@ -153,16 +168,14 @@ class Supervisor:
 
     def _for_the_sandbox(self, request: dict[str, Any]) -> list[int]:
         """Its arguments (nobody sees them in a list of processes), where it writes its state, the workspace."""
-        arguments = os.memfd_create("arguments")
-        with os.fdopen(os.dup(arguments), "wb") as written:
-            written.write(b"\0".join(os.fsencode(argument) for argument in request["confined"]))
-        os.lseek(arguments, 0, os.SEEK_SET)
+        arguments = _in_memory(b"\0".join(os.fsencode(argument) for argument in request["confined"]))
         self._status, writer = os.pipe()
         folder = os.open(request["workspace"], os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
         if os.readlink(f"/proc/self/fd/{folder}") != request["workspace"]:
             raise OSError(f"the workspace {request['workspace']} was moved while it was being opened")
         files = [os.open(path, os.O_RDONLY | os.O_NONBLOCK) for path in request["files"]]
-        return [arguments, writer, folder, *files]
+        filters = [_in_memory(b64decode(request["filter"]))] if request["filter"] else []
+        return [arguments, writer, folder, *files, *filters]
 
     # ── While it runs ──
 
