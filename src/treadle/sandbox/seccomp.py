@@ -27,10 +27,11 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     # the kernel itself
     "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
     "create_module": (174, None), "query_module": (178, None), "get_kernel_syms": (177, None),
-    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225),
-    "acct": (163, 89), "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266),
-    "sethostname": (170, 161), "setdomainname": (171, 162), "iopl": (172, None), "ioperm": (173, None),
-    "syslog": (103, 116), "uselib": (134, None), "vhangup": (153, 58), "quotactl": (179, 60),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142), "swapon": (167, 224),
+    "swapoff": (168, 225), "acct": (163, 89), "settimeofday": (164, 170),
+    "clock_settime": (227, 112), "clock_adjtime": (305, 266), "sethostname": (170, 161),
+    "setdomainname": (171, 162), "iopl": (172, None), "ioperm": (173, None), "syslog": (103, 116),
+    "uselib": (134, None), "vhangup": (153, 58), "quotactl": (179, 60),
     "quotactl_fd": (443, 443), "nfsservctl": (180, 42), "lookup_dcookie": (212, 18),
     "open_by_handle_at": (304, 265), "fanotify_init": (300, 262),
     # mounts and namespaces

@@ -1,10 +1,10 @@
 """Listening: uvicorn with bounds on what a stranger can make it wait for or keep."""
 
 import asyncio
+import logging
 import os
 import resource
 import socket
-import struct
 from asyncio import TimerHandle, Transport
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -15,6 +15,7 @@ from litestar.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from treadle.surfaces.http.peers import peer_credentials, why_refused
 from treadle.surfaces.http.problems import MEDIA_TYPE, RETRY_SECONDS, Refusal, problem_of
 
 HEADER_SECONDS = 10.0
@@ -27,6 +28,8 @@ MOST_HEADER_BYTES = 64 * 1024
 MOST_CONNECTIONS = 10_000
 SPARE_FILES = 256
 """Files that the process may want to open beside its connections."""
+logger = logging.getLogger(__name__)
+
 KEEP_ALIVE_SECONDS = 75
 GRACE_SECONDS = 5
 LINGER_SECONDS = 2.0
@@ -48,6 +51,14 @@ _TOO_LONG = _answer(431, "HeadTooLong", f"The head of a request has at most {MOS
 _TOO_SLOW = _answer(408, "TooSlow", "The request did not come in time; send it again.")
 _TOO_MANY = _answer(503, "TooManyConnections", "There are too many connections; come again in a moment.")
 _NO_REQUEST = _answer(400, "NoRequest", "That is no HTTP request that can be read.")
+
+
+_FROM_A_TOOL = _answer(
+    403,
+    "StartedByTool",
+    "The process that owns this home refused the connection: it takes this command for one that a tool started. "
+    "Run it from a terminal of your own.",
+)
 
 
 class Bounded(HttpToolsProtocol):
@@ -148,13 +159,18 @@ class Bounded(HttpToolsProtocol):
 
 
 class OfTheSameUser(Bounded):
-    """A connection over a Unix socket, from a process of the same user; any other is dropped."""
+    """A connection over a Unix socket, from a process of the same user that no tool has started; any other is
+    refused."""
 
     def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] -- as uvicorn's own
-        if peer_uid(transport.get_extra_info("socket")) != os.getuid():
+        connection = transport.get_extra_info("socket")
+        if peer_uid(connection) != os.getuid():
             transport.abort()
             return
         super().connection_made(transport)
+        if (reason := why_refused(connection)) is not None:
+            logger.warning("refused a connection to the Unix socket: %s", reason)
+            self._end_with(_FROM_A_TOOL)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.transport is not None:  # pyright: ignore[reportUnnecessaryComparison] -- a peer that was dropped never had one
@@ -163,10 +179,7 @@ class OfTheSameUser(Bounded):
 
 def peer_uid(connection: socket.socket) -> int:
     """The user of the process at the other end."""
-    if hasattr(socket, "SO_PEERCRED"):
-        size = struct.calcsize("3i")
-        return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[1]
-    return os.getuid()  # elsewhere the rights of the file, which is this user's alone, must do
+    return peer_credentials(connection)[1]
 
 
 class _Quiet(Server):
