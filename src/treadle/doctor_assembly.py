@@ -251,7 +251,7 @@ async def _sandbox(home: Home) -> Finding:
     if found.sandbox:
         filtered = f"; their system calls are not filtered: {found.unfiltered}" if found.unfiltered else ""
         return Finding("sandbox", "ok", f"bubblewrap works: commands of agents are confined{filtered}")
-    advice = "`sandbox: required` in an agent's file refuses to run them so."
+    advice = "They ask for approval unless a rule allows them; `sandbox: required` in an agent's file refuses them."
     return Finding("sandbox", "note", f"commands of agents are not confined: {found.reason}", advice)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, journal, opened
+from tests.replay.test_replay import same
 from tests.sandbox.conftest import needs_bubblewrap
 from treadle.domain.events import ApprovalRequested, ToolCallEnd, ToolCallError
 from treadle.domain.permissions import SandboxPolicy
@@ -55,6 +56,7 @@ def outcomes(
         async with opened(tmp_path, ScriptedModel(step, say("done")), home=tmp_path / "treadle") as engine:
             hero = agent(tools=["@files"], workspace=workspace, limits={"max_steps": 99}, **settings)
             result = await engine.run(hero, "go", callbacks)
+            await same(engine, result.run_id)  # a replay asks the journal, not the machine
             return [event.data for event in await journal(engine, result.run_id)]
 
     events = asyncio.run(story())

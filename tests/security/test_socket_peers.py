@@ -150,7 +150,11 @@ def test_a_peer_that_cannot_be_seen_is_refused(tmp_path: Path, monkeypatch: pyte
     client.connect(str(tmp_path / "s"))
     connection, _ = listener.accept()
     assert why_refused(connection) is None  # this process itself
-    monkeypatch.setattr(peers, "peer_credentials", lambda _: (2**22 - 1, 0))
+
+    def someone_gone(connection: socket.socket) -> tuple[int, int]:
+        return 2**22 - 1, 0
+
+    monkeypatch.setattr(peers, "peer_credentials", someone_gone)
     assert why_refused(connection) is not None
     for each in (listener, client, connection):
         each.close()

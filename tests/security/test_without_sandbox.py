@@ -10,6 +10,7 @@ import yaml
 
 import treadle
 from tests.engine.running import agent, journal, opened
+from tests.replay.test_replay import same
 from treadle.domain.events import ApprovalRequested, ToolCallEnd, ToolCallError
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.home import Home
@@ -37,6 +38,7 @@ def ran(tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings
     async def story() -> list[Any]:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=["bash"], **settings), "go", callbacks)
+            await same(engine, result.run_id)
             return [event.data for event in await journal(engine, result.run_id)]
 
     events = asyncio.run(story())

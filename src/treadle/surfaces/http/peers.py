@@ -89,7 +89,10 @@ def _ancestors(pid: int) -> list[int]:
 
 def _marks(pid: int) -> tuple[int, int]:
     """Return whether a process has given up gaining rights, and how many filters hold it."""
-    fields = dict(line.partition(b":")[::2] for line in _read(pid, "status").splitlines())
+    fields: dict[bytes, bytes] = {}
+    for line in _read(pid, "status").splitlines():
+        name, _, value = line.partition(b":")
+        fields[name] = value
     return int(fields.get(b"NoNewPrivs", b"0")), int(fields.get(b"Seccomp_filters", b"0"))
 
 
