@@ -194,7 +194,7 @@ def test_a_cancel_ends_what_the_commands_of_children_have_started(sandbox: str, 
             shell.write(
                 "agents/default/config.yaml",
                 f"{{name: default, model: fake/m, persona: x, tools: [bash, agent_spawn], sandbox: '{sandbox}', "
-                "approvals: {default: auto}}",
+                "approvals: {default: auto, rules: [{tool: bash, do: auto}]}}",
             )
             process = shell.start("run", "go", "--json")
             async with asyncio.timeout(PATIENCE):

@@ -16,6 +16,8 @@ from tests.observed import all_told
 from treadle.domain.events import ProcessKilled, ToolCallEnd, ToolCallError
 from treadle.testing.models import ScriptedModel, ask, call, say
 
+RUNS = {"rules": [{"tool": "bash", "do": "auto"}]}
+"""Commands run without asking, also where no sandbox works."""
 ESCAPES = "(setsid sh -c 'sleep 300' &) ; sh -c 'sleep 300 & sleep 300 &' & setsid sleep 300 & sleep 300"
 
 
@@ -54,7 +56,9 @@ def test_a_cancel_ends_the_whole_tree_and_the_end_lists_it(tmp_path: Path, works
 
     async def story() -> None:
         async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=["bash"], workspace=workspace, sandbox=sandbox), "go")
+            run_id = await engine.submit(
+                agent(tools=["bash"], workspace=workspace, sandbox=sandbox, approvals=RUNS), "go"
+            )
             await until(engine, run_id, "tool_call_progress")
             await engine.cancel(run_id)
             result = await engine.wait(run_id)
@@ -73,7 +77,7 @@ def test_an_interrupt_ends_it_and_the_outcome_is_unknown(tmp_path: Path, workspa
 
     async def story() -> None:
         async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=["bash"], workspace=workspace), "go")
+            run_id = await engine.submit(agent(tools=["bash"], workspace=workspace, approvals=RUNS), "go")
             await until(engine, run_id, "tool_call_progress")
             await engine.interrupt(run_id)
             await until(engine, run_id, "run_waiting")
@@ -99,7 +103,7 @@ async def main(folder):
     command = "echo once >> ran.txt; " + sys.argv[2]
     engine.add_model("scripted", ScriptedModel(ask(call("bash", "c1", command=command))))
     hero = treadle.Agent(name="hero", model="scripted/x", tools=["bash"], workspace=f"{folder}/workspace",
-                         sandbox=sys.argv[3])
+                         sandbox=sys.argv[3], approvals={"rules": [{"tool": "bash", "do": "auto"}]})
     async with engine:
         print(await engine.submit(hero, "go"), flush=True)
         await asyncio.Event().wait()
@@ -146,7 +150,7 @@ def test_what_a_command_says_is_told_with_its_exit_code(tmp_path: Path, workspac
 
     async def story() -> list[object]:
         async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=["bash"], workspace=workspace), "go")
+            result = await engine.run(agent(tools=["bash"], workspace=workspace, approvals=RUNS), "go")
             return [event.data for event in await journal(engine, result.run_id)]
 
     events = asyncio.run(story())

@@ -171,6 +171,10 @@ def test_what_children_use_counts_for_those_above_once() -> None:
 # ── Secrets ────────────────────────────────────────────────────────────────────────────────────────
 
 
+RUNS = {"rules": [{"tool": "bash", "do": "auto"}]}
+"""Commands run without asking, also where no sandbox works."""
+
+
 def test_a_secret_is_for_a_child_only_where_all_above_were_granted_it(tmp_path: Path) -> None:
     store = VaultStore(tmp_path / "home", {})
     store.put("BOTH", f"{CANARY}-1", [Grant("*")])
@@ -179,10 +183,11 @@ def test_a_secret_is_for_a_child_only_where_all_above_were_granted_it(tmp_path: 
 
     async def story() -> None:
         async with opened(tmp_path, invoking(child=ask(shown))) as engine:
-            engine.add_agents(agent(name="other", persona=f"You know {CANARY}-1.", tools=["bash"]))
+            engine.add_agents(agent(name="other", persona=f"You know {CANARY}-1.", tools=["bash"], approvals=RUNS))
             workspace = tmp_path / "workspace"
             workspace.mkdir()
-            result = await engine.run(agent(tools=["agent_spawn", "bash"], workspace=workspace), "go")
+            parent = agent(tools=["agent_spawn", "bash"], workspace=workspace, approvals=RUNS)
+            result = await engine.run(parent, "go")
             [child] = await children_of(engine, result.run_id)
             events = await journal(engine, child)
             [given] = of(events, ToolCallEnd)

@@ -143,7 +143,7 @@ def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> N
     async def story() -> None:
         made = await shell("agents", "create", "bob", "--model", "fake/m")
         path = shell.home / "agents" / "bob" / "config.yaml"
-        assert (made.code, path.read_text()) == (0, "name: bob\nmodel: fake/m\n")
+        assert (made.code, path.read_text()) == (0, "name: bob\nmodel: fake/m\napprovals:\n  default: ask\n")
         assert path.stat().st_mode & 0o777 == 0o600
         assert "There is an agent `bob` already" in (await shell("agents", "create", "bob", "-m", "x")).complaint
         edit_with(shell, "sed -i s/fake/other/")
