@@ -22,7 +22,8 @@ import yaml
 from bench.recall_corpus import memories as corpus
 from bench.recall_cost import cost
 from treadle.domain.identity import AgentId
-from treadle.domain.memories import Memory
+from treadle.domain.memories import Memory, MemoryScope
+from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
 from treadle.memory.local import DIMENSIONS, NAME, LocalEmbedder
 from treadle.memory.memories import HybridMemories
@@ -35,6 +36,7 @@ from treadle.stores.sqlite.writer import ThreadWriter
 from treadle.system import SystemClock
 
 AGENT = AgentId("agt_bench")
+OWN = MemoryScope(AGENT, LOCAL_USER)
 QUESTIONS = Path(__file__).with_name("recall_questions.yaml")
 FILLERS = 300
 MANY = 100_000
@@ -78,14 +80,12 @@ async def questions() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with opened(Path(folder)) as bench:
             await bench.store.add([memory(n, text) for n, text in enumerate([*answers, *others])])
-            bench.hybrid.catch_up(AGENT, "local")
+            bench.hybrid.catch_up(OWN, "local")
             await bench.hybrid.indexer.rest()
             for half in ("dev", "test"):
                 print(f"\n{half}: hit@1 / hit@5 in percent")
                 await _compare(bench, data[half])
-                found = [
-                    (await bench.hybrid.recall(AGENT, text, 5, "local")).found for text in data["nothing"][half]
-                ]
+                found = [(await bench.hybrid.recall(OWN, text, 5, "local")).found for text in data["nothing"][half]]
                 kept_quiet = sum(not hits for hits in found)
                 print(f"nothing fits, and nothing is recalled: {kept_quiet} of {len(found)}")
 
@@ -94,20 +94,20 @@ async def _compare(bench: Bench, kinds: dict[str, list[tuple[str, str]]]) -> Non
     embedder = LocalEmbedder()
 
     async def by_text(text: str) -> list[str]:
-        return [hit.memory.text for hit in (await bench.hybrid.recall(AGENT, text, 5, "none")).found]
+        return [hit.memory.text for hit in (await bench.hybrid.recall(OWN, text, 5, "none")).found]
 
     async def by_terms(text: str) -> list[str]:
         terms = asked(text).by_words
-        found = await bench.store.read(lambda view: view.matching(AGENT, terms, 5))
+        found = await bench.store.read(lambda view: view.matching(OWN, terms, 5))
         return [hit.memory.text for hit in found]
 
     async def by_vectors(text: str) -> list[str]:
         (vector,) = await embedder.embed([text])
-        found = await bench.store.read(lambda view: view.nearest(AGENT, NAME, vector, 5))
+        found = await bench.store.read(lambda view: view.nearest(OWN, NAME, vector, 5))
         return [hit.memory.text for hit in found]
 
     async def by_both(text: str) -> list[str]:
-        return [hit.memory.text for hit in (await bench.hybrid.recall(AGENT, text, 5, "local")).found]
+        return [hit.memory.text for hit in (await bench.hybrid.recall(OWN, text, 5, "local")).found]
 
     ways: dict[str, Way] = {"terms": by_terms, "text": by_text, "vectors": by_vectors, "hybrid": by_both}
     print(f"{'':12}{'':4}" + "".join(f"{way:>14}" for way in ways))
@@ -176,9 +176,9 @@ async def _fill(bench: Bench, texts: Sequence[str], vectors: "array[float]") -> 
     for at in range(0, len(texts), 5000):
         await bench.store.add([memory(n, f"{texts[n]} ({n})") for n in range(at, min(at + 5000, len(texts)))])
     added, bare = time.perf_counter(), _size(bench.path)
-    while pending := await bench.store.read(lambda view: view.pending(AGENT, NAME, DIMENSIONS, 5000)):
+    while pending := await bench.store.read(lambda view: view.pending(OWN, NAME, DIMENSIONS, 5000)):
         pairs = [(item, _vector(vectors, int(item.memory.memory_id[4:]))) for item in pending]
-        await bench.store.keep(AGENT, NAME, pairs)
+        await bench.store.keep(OWN, NAME, pairs)
     kept = time.perf_counter()
     print(f"{len(texts):,} memories added in {added - began:.0f} s, their vectors in {kept - added:.0f} s")
     print(f"file: {bare / 2**20:.0f} MB of text and words, {_size(bench.path) / 2**20:.0f} MB with vectors")
@@ -189,7 +189,7 @@ def _size(path: Path) -> int:
 
 
 def _nearest(vector: Vector, view: MemoryView) -> Sequence[Hit]:
-    return view.nearest(AGENT, NAME, vector, 5)
+    return view.nearest(OWN, NAME, vector, 5)
 
 
 async def _measure(bench: Bench, texts: Sequence[str], vectors: "array[float]") -> None:
@@ -212,10 +212,10 @@ async def _measure(bench: Bench, texts: Sequence[str], vectors: "array[float]") 
     await embedder.close()
     for setting in ("local", "none"):
         times: list[float] = []
-        await bench.hybrid.recall(AGENT, "warm up", 5, setting)
+        await bench.hybrid.recall(OWN, "warm up", 5, setting)
         for message in messages:
             began = time.perf_counter()
-            await bench.hybrid.recall(AGENT, message, 5, setting)
+            await bench.hybrid.recall(OWN, message, 5, setting)
             times.append(1000 * (time.perf_counter() - began))
         half, most = median(times), quantiles(times, n=20)[18]
         print(f"recall with embedder {setting}: p50 {half:.1f} ms, p95 {most:.1f} ms, max {max(times):.1f} ms")

@@ -20,6 +20,7 @@ from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision,
 from treadle.domain.identity import ApprovalId, RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.providers import ApiMode, ProviderConfig
+from treadle.domain.users import LOCAL_USER
 from treadle.home import Home
 from treadle.library import (
     Agent,
@@ -327,6 +328,8 @@ class Engine:
                 None if session is None else SessionId(session),
                 options.get("key"),
                 asker=options.get("asker"),
+                user=options.get("user") or LOCAL_USER,
+                only_own=options.get("user") is not None,
             )
         )
 

@@ -190,6 +190,9 @@ class Options(TypedDict):
     workspace: NotRequired[str | Path | None]
     key: NotRequired[str | None]
     """An idempotency key: the same one again finds the same run."""
+    user: NotRequired[str | None]
+    """Who the run is for: it owns the session that begins, and is reminded of what it has said itself. Sessions of
+    other users do not exist for it. Without it the local user, or whoever owns the session."""
 
 
 class Changes(TypedDict):

@@ -23,12 +23,12 @@ from treadle.ports.memory import MemoryKeeper
 from treadle.ports.memory_index import MemoryIndex, VectorShelf
 from treadle.ports.results import Results
 from treadle.ports.sessions import Sessions
-from treadle.service.memory import Owners
+from treadle.service.memory import KnownAgents
 from treadle.service.usage import Books
 from treadle.system import SystemClock, TimeOrderedIds
 
 
-class StoredMemories(MemoryKeeper, MemoryIndex, VectorShelf, Owners, Protocol):
+class StoredMemories(MemoryKeeper, MemoryIndex, VectorShelf, KnownAgents, Protocol):
     """What agents remember, and how it is found."""
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from treadle.domain.identity import AgentId, SessionId
-from treadle.domain.memories import Memory
+from treadle.domain.memories import Memory, MemoryScope
+from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
 from treadle.memory.memories import PATIENCE_SECONDS, HybridMemories
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
@@ -17,6 +18,7 @@ from treadle.stores.sqlite.writer import InlineWriter, Look, Result
 from treadle.testing.time import FakeClock
 
 AGENT = AgentId("agt_1")
+OWN = MemoryScope(AGENT, LOCAL_USER)
 TOPICS = ("tea", "boat", "code", "garden")
 
 
@@ -103,10 +105,10 @@ class Room:
         assert await self.store.add(made) == len(texts)
 
     async def glance(self, embedder: str = "fake/topics") -> Glance:
-        return await self.store.read(lambda view: view.glance(AGENT, embedder))
+        return await self.store.read(lambda view: view.glance(OWN, embedder))
 
     async def texts(self, text: str, embedder: str = "local", limit: int = 5) -> list[str]:
-        return [hit.memory.text for hit in (await self.memories.recall(AGENT, text, limit, embedder)).found]
+        return [hit.memory.text for hit in (await self.memories.recall(OWN, text, limit, embedder)).found]
 
 
 def run(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fake_endpoint import Answer, FakeEndpoint, Request, Silence, refuses
-from tests.memory.room import AGENT, One, Room, Topics, run
+from tests.memory.room import OWN, One, Room, Topics, run
 from tests.memory.test_embedders import answer
 from treadle.memory.embedders import Embedders
 from treadle.memory.memories import LEFT_ALONE_SECONDS, HybridMemories
@@ -21,21 +21,21 @@ def test_one_that_fails_is_told_of_and_left_alone_for_a_while() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
         room.topics.failure = "the embedder is on strike"
-        recall = await room.memories.recall(AGENT, "green tea", 5, "fake/topics")
+        recall = await room.memories.recall(OWN, "green tea", 5, "fake/topics")
         assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
         assert recall.by == "text"
         assert recall.degraded is not None
         assert (recall.degraded.embedder, recall.degraded.reason) == ("fake/topics", "the embedder is on strike")
         await room.memories.indexer.close()
         count = len(room.topics.asked)
-        again = await room.memories.recall(AGENT, "green tea", 5, "fake/topics")
+        again = await room.memories.recall(OWN, "green tea", 5, "fake/topics")
         assert len(room.topics.asked) == count, "it is not asked"
         assert again.degraded is not None
         assert "left alone for a while: the embedder is on strike" in again.degraded.reason
         assert [hit.memory.text for hit in again.found] == ["Likes green tea."]
         room.topics.failure = None
         room.clock.pass_time(LEFT_ALONE_SECONDS + 1)
-        assert (await room.memories.recall(AGENT, "a drink", 5, "fake/topics")).degraded is None
+        assert (await room.memories.recall(OWN, "a drink", 5, "fake/topics")).degraded is None
 
     run(work)
 
@@ -43,7 +43,7 @@ def test_one_that_fails_is_told_of_and_left_alone_for_a_while() -> None:
 def test_a_setting_that_names_none_is_told_of() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
-        recall = await room.memories.recall(AGENT, "green tea", 5, "nobody/m")
+        recall = await room.memories.recall(OWN, "green tea", 5, "nobody/m")
         assert [hit.by for hit in recall.found] == ["text"]
         assert recall.degraded is not None
         assert "no provider is called `nobody`" in recall.degraded.reason
@@ -54,7 +54,7 @@ def test_a_setting_that_names_none_is_told_of() -> None:
 def test_no_embedder_is_no_failure() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
-        recall = await room.memories.recall(AGENT, "green tea", 5, "none")
+        recall = await room.memories.recall(OWN, "green tea", 5, "none")
         assert (len(recall.found), recall.by, recall.degraded) == (1, "text", None)
 
     run(work)
@@ -66,7 +66,7 @@ def test_a_remote_one_that_fails(fault: Answer) -> None:
         async with FakeEndpoint(policy=lambda _: fault) as server:
             room = Room(Embedders(lambda _: Address(server.url)))
             await room.add("Likes green tea.")
-            recall = await room.memories.recall(AGENT, "green tea", 5, "fake/m")
+            recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
             assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
             assert recall.degraded is not None
             assert "the embedder fake/m at http://127.0.0.1" in recall.degraded.reason
@@ -80,7 +80,7 @@ def test_a_remote_one_that_hangs() -> None:
         async with FakeEndpoint(policy=lambda _: Silence()) as server:
             room = Room(Embedders(lambda _: Address(server.url)), patience=0.05)
             await room.add("Likes green tea.")
-            recall = await room.memories.recall(AGENT, "green tea", 5, "fake/m")
+            recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
             assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
             assert recall.degraded is not None
             assert "did not answer within 0.05 s" in recall.degraded.reason
@@ -114,7 +114,7 @@ def test_another_model_under_the_same_name_has_all_vectors_made_anew() -> None:
         await room.texts("drink")
         await room.memories.indexer.rest()
         room.topics.wide = 6
-        recall = await room.memories.recall(AGENT, "green tea", 5, "local")
+        recall = await room.memories.recall(OWN, "green tea", 5, "local")
         assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
         await room.memories.indexer.rest()
         assert (await room.glance()).dimensions == 6
@@ -127,7 +127,7 @@ def test_the_indexer_tries_again_more_and_more_slowly() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
         room.topics.failure = "not now"
-        room.memories.catch_up(AGENT, "local")
+        room.memories.catch_up(OWN, "local")
         await room.weary.wait()
         room.topics.failure = None
         await room.memories.indexer.rest()
@@ -140,14 +140,14 @@ def test_the_indexer_tries_again_more_and_more_slowly() -> None:
 def test_one_text_that_is_refused_does_not_keep_the_others_from_their_vectors() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.", "poison, in a harbour", "Has a boat in the harbour.")
-        first = await room.memories.recall(AGENT, "poison harbour", 5, "local")
+        first = await room.memories.recall(OWN, "poison harbour", 5, "local")
         assert first.found[0].memory.text == "poison, in a harbour"
         await room.memories.indexer.rest()
         room.clock.pass_time(LEFT_ALONE_SECONDS)
         assert room.pauses == []
         assert await room.texts("where to sail") == ["Has a boat in the harbour."]
         await room.add("Another poison.", "Sails in May.", prefix="new")
-        recall = await room.memories.recall(AGENT, "a drink", 5, "local")
+        recall = await room.memories.recall(OWN, "a drink", 5, "local")
         assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
         assert recall.degraded is None
         await room.memories.indexer.rest()
@@ -180,7 +180,7 @@ def test_whatever_an_embedder_does_words_are_there(odd: str, caplog: pytest.LogC
         await room.memories.indexer.close()
         await room.add("Likes green tea.", "Has a boat.")
         for _ in range(2):
-            recall = await room.memories.recall(AGENT, "green tea", 5, "local")
+            recall = await room.memories.recall(OWN, "green tea", 5, "local")
             assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
             assert recall.degraded is not None
             assert "fake/topics" in recall.degraded.reason
@@ -195,11 +195,11 @@ def test_a_setting_that_breaks_whoever_looks_for_it() -> None:
 
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
-        recall = await room.memories.recall(AGENT, "green tea", 5, "auto")
+        recall = await room.memories.recall(OWN, "green tea", 5, "auto")
         assert len(recall.found) == 1
         assert recall.degraded is not None
         assert "another machine" in recall.degraded.reason
-        room.memories.catch_up(AGENT, "auto")
+        room.memories.catch_up(OWN, "auto")
 
     run(work, Embedders(local_is_installed=broken))
 
@@ -207,7 +207,7 @@ def test_a_setting_that_breaks_whoever_looks_for_it() -> None:
 def test_many_texts_that_are_refused_are_asked_for_once() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"poison number {n}" for n in range(40)))
-        room.memories.catch_up(AGENT, "local")
+        room.memories.catch_up(OWN, "local")
         await room.memories.indexer.rest()
         assert len(room.topics.asked) == 3 * 2 + 40
         assert room.pauses == []
@@ -224,7 +224,7 @@ def test_one_whose_dimensions_change_each_time_is_asked_more_and_more_slowly() -
 
     async def work(room: Room) -> None:
         await room.add(*(f"tea {n}" for n in range(20)))
-        room.memories.catch_up(AGENT, "local")
+        room.memories.catch_up(OWN, "local")
         await room.weary.wait()
         assert room.pauses[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
 
@@ -234,15 +234,15 @@ def test_one_whose_dimensions_change_each_time_is_asked_more_and_more_slowly() -
 def test_another_model_after_a_restart_has_the_old_vectors_made_anew() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"old fact {n} about tea" for n in range(10)))
-        room.memories.catch_up(AGENT, "local")
+        room.memories.catch_up(OWN, "local")
         await room.memories.indexer.rest()
         other = HybridMemories(room.store, One(Topics(wide=8)), room.clock, room.pause)
         await other.start()
         await room.add(*(f"new fact {n} to sail by" for n in range(40)), prefix="new")
-        other.catch_up(AGENT, "local")
+        other.catch_up(OWN, "local")
         await other.indexer.rest()
         assert room.pauses == []
-        recall = await other.recall(AGENT, "a drink", 10, "local")
+        recall = await other.recall(OWN, "a drink", 10, "local")
         assert len(recall.found) == 10
         assert recall.by == "vectors"
         await other.close()
@@ -277,11 +277,11 @@ def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytes
         room = Room(One(topics))
         await room.add("Likes green tea.")
         for _ in range(2):
-            recall = await room.memories.recall(AGENT, "green things to drink", 5, "local")
+            recall = await room.memories.recall(OWN, "green things to drink", 5, "local")
             assert ([hit.by for hit in recall.found], recall.by, recall.degraded) == (["text"], "text", None)
             assert topics.asked == []
         topics.go.set()
-        recall = await room.memories.recall(AGENT, "a drink", 5, "local")
+        recall = await room.memories.recall(OWN, "a drink", 5, "local")
         assert ([hit.by for hit in recall.found], recall.by) == (["vectors"], "vectors")
         await room.memories.close()
 
@@ -295,13 +295,13 @@ def test_one_that_cannot_be_loaded_is_told_of_and_tried_again() -> None:
         topics.go.set()
         room = Room(One(topics), patience=60)
         await room.add("Likes green tea.")
-        recall = await room.memories.recall(AGENT, "green tea", 5, "local")
+        recall = await room.memories.recall(OWN, "green tea", 5, "local")
         assert len(recall.found) == 1
         assert recall.degraded is not None
         assert "another machine" in recall.degraded.reason
         topics.fault = None
         room.clock.pass_time(LEFT_ALONE_SECONDS + 1)
-        assert (await room.memories.recall(AGENT, "a drink", 5, "local")).by == "vectors"
+        assert (await room.memories.recall(OWN, "a drink", 5, "local")).by == "vectors"
         await room.memories.close()
 
     asyncio.run(whole())
@@ -319,7 +319,7 @@ def test_closing_does_not_wait_for_a_pause() -> None:
         await memories.start()
         await room.add("Likes green tea.")
         room.topics.failure = "not now"
-        memories.catch_up(AGENT, "local")
+        memories.catch_up(OWN, "local")
         await paused.wait()
         began = asyncio.get_running_loop().time()
         await memories.close()
@@ -341,12 +341,12 @@ def test_closing_does_not_wait_for_one_that_hangs(monkeypatch: pytest.MonkeyPatc
         room = Room(One(Hanging()), database)
         await room.memories.start()
         await room.add("Likes green tea.")
-        room.memories.catch_up(AGENT, "local")
+        room.memories.catch_up(OWN, "local")
         async with asyncio.timeout(5):
             await room.memories.close()
         following = Room(None, database)  # the next process goes on
         await following.memories.start()
-        following.memories.catch_up(AGENT, "local")
+        following.memories.catch_up(OWN, "local")
         await following.memories.indexer.rest()
         assert await following.texts("drink") == ["Likes green tea."]
         await following.memories.close()

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.memory.room import AGENT, Room, run
+from tests.memory.room import AGENT, OWN, Room, run
 from tests.memory.test_embedders import needs_local
 from treadle.domain.identity import AgentId, SessionId
 from treadle.domain.memories import Memory
+from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
 from treadle.memory.indexing import BATCH
 from treadle.memory.local import NAME, PACKAGE
@@ -21,7 +22,7 @@ from treadle.ports.memory_index import Term
 
 def test_an_agent_without_memories_costs_one_read_and_no_embedding() -> None:
     async def work(room: Room) -> None:
-        recall = await room.memories.recall(AGENT, "what do I drink?", 5, "local")
+        recall = await room.memories.recall(OWN, "what do I drink?", 5, "local")
         assert (recall.found, recall.notes, recall.degraded) == ((), (), None)
         assert room.writer.reads == 1
         assert room.topics.asked == []
@@ -42,7 +43,7 @@ def test_small_talk_asks_nobody() -> None:
 def test_what_was_just_saved_is_found_by_its_meaning_at_once() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.", "Has a boat in the harbour.")
-        recall = await room.memories.recall(AGENT, "which drink?", 5, "local")
+        recall = await room.memories.recall(OWN, "which drink?", 5, "local")
         assert [(hit.memory.text, hit.by) for hit in recall.found] == [("Likes green tea.", "vectors")]
         assert recall.by == "vectors"
         assert len(room.topics.asked) == 1, "the memories go with the question"
@@ -79,7 +80,7 @@ def test_questions_at_the_same_time_ask_for_a_vector_once() -> None:
 def test_many_are_left_to_the_indexer_and_found_by_words_meanwhile() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.", *(f"compiler note {n}" for n in range(3 * BATCH)))
-        recall = await room.memories.recall(AGENT, "green things to drink", 5, "local")
+        recall = await room.memories.recall(OWN, "green things to drink", 5, "local")
         assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
         assert (recall.by, recall.degraded) == ("text", None)
         assert room.topics.asked == [], "there is nothing to compare with yet"
@@ -93,10 +94,10 @@ def test_many_are_left_to_the_indexer_and_found_by_words_meanwhile() -> None:
 def test_some_new_ones_beside_many_old_ones() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"compiler note {n}" for n in range(BATCH)))
-        room.memories.catch_up(AGENT, "local")
+        room.memories.catch_up(OWN, "local")
         await room.memories.indexer.rest()
         await room.add(*(f"tea number {n}" for n in range(AT_ONCE + 1)), prefix="new")
-        found = await room.memories.recall(AGENT, "tea number 3", 5, "local")
+        found = await room.memories.recall(OWN, "tea number 3", 5, "local")
         assert found.by == "both"
         assert found.found[0].memory.text == "tea number 3"
 
@@ -106,7 +107,7 @@ def test_some_new_ones_beside_many_old_ones() -> None:
 def test_identifiers_are_found_beside_meanings() -> None:
     async def work(room: Room) -> None:
         await room.add("The compiler says E4711.", "The compiler says E4712.", "Likes tea.")
-        recall = await room.memories.recall(AGENT, "compiler error E4712", 5, "local")
+        recall = await room.memories.recall(OWN, "compiler error E4712", 5, "local")
         assert [hit.memory.text for hit in recall.found][:1] == ["The compiler says E4712."]
         assert (recall.by, recall.found[0].by) == ("both", "both")
 
@@ -120,7 +121,7 @@ def test_one_session_and_the_notes_that_are_shown_are_left_out() -> None:
         notes = [Memory(f"n{n}", AGENT, "journal", f"tea note {n}", float(n)) for n in range(4)]
         await room.store.add(notes)
         for _ in range(2):  # before and after the vectors are kept
-            recall = await room.memories.recall(AGENT, "tea", 5, "local", Without(session=SessionId("ses_1")))
+            recall = await room.memories.recall(OWN, "tea", 5, "local", Without(session=SessionId("ses_1")))
             assert {hit.memory.text for hit in recall.found} == {"tea two", "tea note 0"}
             assert [note.text for note in recall.notes] == ["tea note 1", "tea note 2", "tea note 3"]
             await room.memories.indexer.rest()
@@ -149,7 +150,7 @@ def test_a_recall_by_words_is_one_read() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes tea.", session="ses_2")
         reads = room.writer.reads
-        found = await room.memories.recall(AGENT, "which tea?", 5, "none", Without(session=SessionId("ses_1")))
+        found = await room.memories.recall(OWN, "which tea?", 5, "none", Without(session=SessionId("ses_1")))
         assert [hit.memory.text for hit in found.found] == ["Likes tea."]
         assert room.writer.reads == reads + 1
 
@@ -163,7 +164,7 @@ def test_a_long_message_asks_for_a_few_words() -> None:
         assert len(texts) == 5
         assert await room.texts("harbour tea compiler in Zanzibar?", "none", 1) == ["the compiler of Zanzibar"]
         terms = [Term((word,)) for word in ("harbour", "tea", "zanzibar")]
-        best = await room.store.read(lambda view: view.matching(AGENT, terms, 3))
+        best = await room.store.read(lambda view: view.matching(OWN, terms, 3))
         assert best[0].memory.text == "the compiler of Zanzibar", "what is rare is not crowded out"
 
     run(work)
@@ -174,18 +175,23 @@ def test_a_long_message_asks_for_a_few_words() -> None:
 
 def test_twins() -> None:
     async def work(room: Room) -> None:
-        assert await room.memories.twin(AGENT, "Likes tea.") is None
+        assert await room.memories.twin(AGENT, LOCAL_USER, "Likes tea.") is None
         await room.add("The user likes green tea in the morning.", "The relay listens on port 8080.")
         await room.store.add([Memory("n1", AGENT, "journal", "The user sails on Sundays.", 0.0)])
         reads = room.writer.reads
-        assert await room.memories.twin(AGENT, " the user likes GREEN  tea in the morning!") == "mem_0"
+        assert await room.memories.twin(AGENT, LOCAL_USER, " the user likes GREEN  tea in the morning!") == "mem_0"
         assert room.writer.reads == reads + 1
         assert room.topics.asked == [], "no embedder is asked"
         for other in ("The user likes the green tea in the morning.", "The relay listens on port 8081."):
-            assert await room.memories.twin(AGENT, other) is None
-        assert await room.memories.twin(AGENT, "The user sails on Sundays.") is None, "a note is no fact"
-        assert await room.memories.twin(AgentId("agt_2"), "The user likes green tea in the morning.") is None
-        assert [item.memory_id for item in await room.memories.latest(AGENT, 1)] == ["mem_1"]
+            assert await room.memories.twin(AGENT, LOCAL_USER, other) is None
+        assert await room.memories.twin(AGENT, LOCAL_USER, "The user sails on Sundays.") is None, (
+            "a note is no fact"
+        )
+        assert (
+            await room.memories.twin(AgentId("agt_2"), LOCAL_USER, "The user likes green tea in the morning.")
+            is None
+        )
+        assert [item.memory_id for item in await room.memories.latest(OWN, 1)] == ["mem_1"]
 
     run(work)
 

@@ -25,7 +25,7 @@ anything = (
 
 
 def matches(terms: list[Term]) -> bool:
-    queries = [_query(term, "") for term in terms]
+    queries = [_query(term, ("",)) for term in terms]
     return [row for query in queries for row in fts.execute("SELECT 1 FROM t WHERE t MATCH ?", (query,))] != []
 
 

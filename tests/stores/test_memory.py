@@ -17,7 +17,7 @@ from treadle.stores.sqlite import memory as storing
 from treadle.stores.sqlite.connection import SQL, open_database, open_reader
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
-from treadle.testing.conformance.beside import AGENT
+from treadle.testing.conformance.beside import OWN
 from treadle.testing.conformance.memories import Shelf, memory, unit
 from treadle.testing.conformance.store import Recorder
 
@@ -76,7 +76,7 @@ def test_a_platform_without_the_extension_says_so(monkeypatch: pytest.MonkeyPatc
             await store.add([memory(1, "one")])
             await shelf.embed(unit(1, 0))
             with pytest.raises(VectorsUnavailable, match="sqlite-vec could not be loaded"):
-                await shelf.near(AGENT, "test", unit(1, 0), 5)
+                await shelf.near(OWN, "test", unit(1, 0), 5)
             assert await shelf.matching("one", 5) == ["mem_1"]
 
     asyncio.run(run())
@@ -90,7 +90,7 @@ def test_an_extension_cannot_be_loaded_afterwards(tmp_path: Path) -> None:
         shelf = Shelf(SqliteMemories(InlineWriter(connection)))
         await shelf.store.add([memory(1, "one")])
         await shelf.embed(unit(1, 0))
-        await shelf.near(AGENT, "test", unit(1, 0), 5)
+        await shelf.near(OWN, "test", unit(1, 0), 5)
         with pytest.raises(apsw.Error, match="not authorized"):
             connection.execute("SELECT load_extension('x')").fetchall()
 
@@ -119,4 +119,5 @@ def test_the_statements_are_all_used_and_all_there() -> None:
     ours = Path(storing.__file__).with_name("memory.sql").read_text()
     names = [line.removeprefix("-- name: ") for line in ours.splitlines() if line.startswith("-- name: ")]
     assert all(name in SQL for name in names)
-    assert [name for name in names if f'"{name}"' not in source] == []
+    used = [f'"{name}"' in source or f'"{name.removesuffix("_of_owner")}"' in source for name in names]
+    assert [name for name, is_used in zip(names, used, strict=True) if not is_used] == []

@@ -13,6 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, UnknownHook, UsageError
 from treadle.domain.events import WebhookReceived
 from treadle.domain.messages import user
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import Hook, HookId, filled, hook_session, refuse_wrong_template
 from treadle.ports.automation import Hooks, Secrets
 from treadle.ports.clock import Clock, Ids
@@ -37,7 +38,7 @@ class HookBook:
         self._clock = clock
         self._ids = ids
 
-    async def add(self, wanted: NewHook) -> NewHookView:
+    async def add(self, wanted: NewHook, owner: UserId = LOCAL_USER) -> NewHookView:
         """Raises UsageError for one that could never be filled in."""
         self._agents(wanted.agent)
         for template in (wanted.message, wanted.session or ""):
@@ -54,6 +55,7 @@ class HookBook:
             wanted.message,
             wanted.session,
             self._clock.now(),
+            owner,
         )
         secret = new_secret()
         await self._secrets.put(secret_name(hook.hook_id), secret)
@@ -124,6 +126,7 @@ class HookReceiver:
             hook_session(hook, payload),
             key,
             plain=True,
+            user=hook.owner,
         )
         because = WebhookReceived(hook.hook_id, signed.webhook_id, len(signed.body))
         return await self._service.submit(submission, because)
@@ -166,4 +169,5 @@ def _of(hook: Hook) -> dict[str, Any]:
         "session": hook.session,
         "created_at": moment(hook.created_at),
         "path": f"/v1/hooks/{hook.hook_id}",
+        "owner": hook.owner,
     }

@@ -125,7 +125,9 @@ class Scheduler:
                 "the schedule.",
             )
         because = HeartbeatFired(schedule.schedule_id, due_at, schedule.firing_since)
-        submission = Submission(agent, user(schedule.message), schedule.session_id, key, plain=True)
+        submission = Submission(
+            agent, user(schedule.message), schedule.session_id, key, plain=True, user=schedule.owner
+        )
         try:
             ticket = await self._service.submit(submission, because)
         except SessionDeleted:

@@ -8,6 +8,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownSchedule, UsageError
 from treadle.domain.identity import SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.automation import Schedules
 from treadle.ports.clock import Clock, Ids
 from treadle.service.automating import NewSchedule, ScheduleView
@@ -29,7 +30,7 @@ class ScheduleBook:
         self._ids = ids
         self._tell = tell
 
-    async def add(self, wanted: NewSchedule) -> ScheduleView:
+    async def add(self, wanted: NewSchedule, owner: UserId = LOCAL_USER) -> ScheduleView:
         """Raises UsageError for one that would never fire."""
         self._agents(wanted.agent)
         if not wanted.message.strip():
@@ -41,7 +42,9 @@ class ScheduleBook:
             raise UsageError(f"The schedule cannot be kept: {error}.") from None
         session = None if wanted.session_id is None else SessionId(wanted.session_id)
         schedule_id = ScheduleId(self._ids("sch"))
-        schedule = Schedule(schedule_id, wanted.agent, wanted.message, timing, timing.after(now), session)
+        schedule = Schedule(
+            schedule_id, wanted.agent, wanted.message, timing, timing.after(now), session, owner=owner
+        )
         await self._schedules.keep(schedule)
         self._tell()
         return view(schedule)
@@ -98,4 +101,5 @@ def view(schedule: Schedule) -> ScheduleView:
         maybe(schedule.fired_at),
         schedule.run_id,
         schedule.problem,
+        schedule.owner,
     )

@@ -33,11 +33,13 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import ApprovalId, Instant, RunId, SessionId, first_segment_id
 from treadle.domain.lineage import Lineage, TreeCeiling
+from treadle.domain.memories import MemoryScope
 from treadle.domain.messages import Message, Part, Text
 from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import Metrics, Outcome, OutcomeKind, Status, Usage
 from treadle.domain.tools import ToolSpec
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import SessionFacts
 from treadle.ports.model import Preamble
@@ -265,6 +267,17 @@ class RunState:
     def lineage(self) -> Lineage | None:
         """Whose child it is; None: nobody's."""
         return None if self.queued is None else self.queued.lineage
+
+    @property
+    def owner(self) -> UserId:
+        """The user the run is for."""
+        return LOCAL_USER if self.queued is None else self.queued.owner
+
+    @property
+    def memories(self) -> MemoryScope:
+        """What the run may be reminded of: what its owner has told its agent, or what all owners have, where the
+        agent shares its memories."""
+        return MemoryScope(self.origin.agent_id, None if self.agent.memory.shared else self.owner)
 
     @property
     def root(self) -> RunId:

@@ -1,14 +1,23 @@
 """Who may ask for what, over HTTP."""
 
+from collections.abc import Collection
 from typing import Literal
 
 from msgspec import Struct
 
 from treadle.domain.identity import TokenId
 from treadle.domain.quotas import Quotas
+from treadle.domain.users import LOCAL_USER, UserId
 
 Scope = Literal["read", "run", "approve", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "approve", "admin")
+Visibility = Literal["own", "all"]
+"""Which users' sessions, runs and memories exist for a token: those of its own user, or of all users."""
+
+
+def visibility_of(scopes: Collection[Scope]) -> Visibility:
+    """What a new token sees unless its creator says otherwise: one that may only run is for one user."""
+    return "own" if set(scopes) == {"run"} else "all"
 
 
 class Principal(Struct, frozen=True):
@@ -22,10 +31,27 @@ class Principal(Struct, frozen=True):
     """The names of the agents that exist for it; None: all."""
     quotas: Quotas | None = None
     """What its runs may use together."""
+    user: UserId = LOCAL_USER
+    """Who owns what it begins."""
+    visibility: Visibility = "all"
+
+    @property
+    def only_owner(self) -> UserId | None:
+        """The one user whose sessions, runs and memories exist for it; None: those of all users do."""
+        return self.user if self.visibility == "own" else None
+
+    def sees_owner(self, owner: UserId) -> bool:
+        """Whether what belongs to this user exists for it."""
+        return self.visibility == "all" or owner == self.user
 
     def may(self, scope: Scope) -> bool:
         """An administrator may do everything."""
         return scope in self.scopes or "admin" in self.scopes
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing is hidden from it."""
+        return self.agents is None and self.visibility == "all"
 
     def sees(self, agent: str) -> bool:
         return self.agents is None or agent in self.agents

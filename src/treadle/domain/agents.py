@@ -129,6 +129,9 @@ class MemorySettings(Struct, frozen=True, omit_defaults=True):
     """auto (a local one, where it is installed), none, local, or provider/model-id."""
     remember: bool = True
     """What was asked and what came of it is remembered when a run ends."""
+    shared: bool = False
+    """Recall what the agent remembers of all its users, and not only of the user that a run is for. Each memory
+    keeps its owner all the same."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.recall <= 50:

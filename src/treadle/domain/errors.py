@@ -81,6 +81,10 @@ class SessionDeleted(UnknownSession):
     pass
 
 
+class SessionTaken(UnknownSession):
+    """The session belongs to another user than the run that was to begin in it."""
+
+
 class UnknownAgent(Unknown):
     pass
 

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
+from treadle.domain.users import LOCAL_USER, UserId
 
 MemoryId = str
 """`mem_…`."""
@@ -30,3 +31,13 @@ class Memory(Struct, frozen=True, omit_defaults=True):
     """It does not fade."""
     session_id: SessionId | None = None
     run_id: RunId | None = None
+    owner: UserId = LOCAL_USER
+    """Whose words it is made of. No other user of the agent is reminded of it, unless the agent shares memories."""
+
+
+class MemoryScope(Struct, frozen=True):
+    """Some of what an agent remembers: what is of one owner, or of all owners."""
+
+    agent_id: AgentId
+    owner: UserId | None
+    """None: of all of them, for an agent that shares its memories (`memory.shared`) and for an administrator."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from treadle.domain.durations import seconds
 from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.domain.users import LOCAL_USER, UserId
 
 ScheduleId = NewType("ScheduleId", str)
 
@@ -131,6 +132,8 @@ class Schedule(Struct, frozen=True):
     """The latest run."""
     problem: str = ""
     """Why the latest tick started no run."""
+    owner: UserId = LOCAL_USER
+    """The user its runs are for: who made it. Heartbeats are the local user's."""
 
     def is_due(self, now: Instant) -> bool:
         return self.firing_at is not None or (not self.paused and self.next_at is not None and self.next_at <= now)

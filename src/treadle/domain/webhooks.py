@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.identity import EventId, Instant, RunId, SessionId
+from treadle.domain.users import LOCAL_USER, UserId
 
 HookId = NewType("HookId", str)
 WebhookId = NewType("WebhookId", str)
@@ -39,6 +40,8 @@ class Hook(Struct, frozen=True):
     session: str | None
     """The same, for the name of the session; None: each begins one of its own."""
     created_at: Instant
+    owner: UserId = LOCAL_USER
+    """The user its runs are for: who made it."""
 
 
 def refuse_wrong_template(text: str) -> None:

@@ -7,7 +7,8 @@ from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownAgent, UnknownApproval
 from treadle.domain.events import RunEnd
 from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
-from treadle.domain.memories import Memory, MemoryId
+from treadle.domain.memories import Memory, MemoryId, MemoryScope
+from treadle.domain.users import UserId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.ports.journal import RunRecord
 from treadle.ports.memory import EVERYTHING, Recall, Without
@@ -90,14 +91,14 @@ class NoMemories:
     """Implements `ports.memory.Memories`."""
 
     async def recall(
-        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: Without = EVERYTHING
+        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: Without = EVERYTHING
     ) -> Recall:
         return Recall()
 
-    async def twin(self, agent_id: AgentId, text: str) -> MemoryId | None:
+    async def twin(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
         return None
 
-    async def latest(self, agent_id: AgentId, limit: int) -> Sequence[Memory]:
+    async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
         return ()
 
 
@@ -127,9 +128,16 @@ class NoSessions:
     """Implements `ports.sessions.Sessions`."""
 
     async def newest(
-        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+        self,
+        limit: int = 50,
+        before: SessionId | None = None,
+        agents: Sequence[str] | None = None,
+        owner: UserId | None = None,
     ) -> Sequence[SessionRecord]:
         return ()
+
+    async def owner(self, session_id: SessionId) -> UserId | None:
+        return None
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         return None

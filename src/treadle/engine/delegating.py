@@ -192,6 +192,7 @@ def _queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
         token_quotas=above.token_quotas,
         credits_per_dollar=above.credits_per_dollar,
         lineage=lineage,
+        owner=above.owner,
     )
 
 
@@ -203,15 +204,17 @@ def _waiting_above(state: RunState) -> tuple[str, ...]:
 
 
 async def _session_with(agent: str, log: Log, deps: Deps) -> SessionId:
-    """The session that is kept for what this one says to an agent; another, where that one was deleted."""
+    """The session that is kept for what this one says to an agent; another, where that one was deleted or is of
+    another user."""
     for number in count():
         name = f"{log.origin.session_id}/{agent}/{number}"
         session = SessionId(f"ses_{_uuid_of(name)}")
         try:
-            await deps.sessions.find(session)
+            found = await deps.sessions.find(session)
         except SessionDeleted:
             continue
-        return session
+        if found is None or found.owner == log.state.owner:
+            return session
     raise AssertionError("there is always another number")
 
 

@@ -129,12 +129,12 @@ async def _before(segment: SegmentRecord, deps: Deps) -> tuple[Sequence[Message]
 
 async def _memory(text: str, log: Log, deps: Deps) -> str:
     """What the agent remembers, a line each."""
-    agent_id = log.origin.agent_id
+    scope = log.state.memories
     if text:
-        recall = await deps.memories.recall(agent_id, text, LISTED, log.state.agent.memory.embedder)
+        recall = await deps.memories.recall(scope, text, LISTED, log.state.agent.memory.embedder)
         memories = [found.memory for found in recall.found]
     else:
-        memories = list(await deps.memories.latest(agent_id, LISTED))
+        memories = list(await deps.memories.latest(scope, LISTED))
     if not memories:
         return f"Nothing that fits `{text}` is remembered." if text else "Nothing is remembered yet."
     return "\n".join(line(memory) for memory in memories)

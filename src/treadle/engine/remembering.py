@@ -24,7 +24,7 @@ async def reminded(state: RunState, deps: Deps) -> tuple[EventData, ...]:
     origin, seen = state.origin, state.transcript.recalled
     here = Without(session=origin.session_id, since=state.segment_at)
     recall = await deps.memories.recall(
-        origin.agent_id, said, settings.recall + min(len(seen), MORE), settings.embedder, here
+        state.memories, said, settings.recall + min(len(seen), MORE), settings.embedder, here
     )
     events: list[EventData] = [] if recall.degraded is None else [recall.degraded]
     shown, found = section(recall, seen, settings.recall)
@@ -58,5 +58,5 @@ async def flushed(texts: Sequence[str], log: Log, deps: Deps) -> tuple[EventData
 
 
 async def _saved(text: str, source: MemorySource, state: RunState, deps: Deps) -> MemorySaved:
-    twin = await deps.memories.twin(state.origin.agent_id, text)
+    twin = await deps.memories.twin(state.origin.agent_id, state.owner, text)
     return MemorySaved(deps.ids("mem"), text, source, repeats=twin)

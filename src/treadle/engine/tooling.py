@@ -109,7 +109,13 @@ class Running:
     def _context(self) -> ToolContext:
         origin, start, agent = self._log.origin, self.item.start, self._log.state.agent
         context = ToolContext(
-            origin.run_id, origin.session_id, start.call_id, start.idempotency_key, self._progress, agent.name
+            origin.run_id,
+            origin.session_id,
+            start.call_id,
+            start.idempotency_key,
+            self._progress,
+            agent.name,
+            user=self._log.state.owner,
         )
         needs = self.item.tool.spec.needs
         if not needs:
@@ -139,8 +145,8 @@ class Running:
 
     async def _search_memory(self, text: str, limit: int) -> Recall:
         """What the agent remembers. That an embedder failed is put on record."""
-        agent, origin = self._log.state.agent, self._log.origin
-        recall = await self._deps.memories.recall(origin.agent_id, text, limit, agent.memory.embedder)
+        state = self._log.state
+        recall = await self._deps.memories.recall(state.memories, text, limit, state.agent.memory.embedder)
         if recall.degraded is not None:
             self._log.record(recall.degraded)
         return recall

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from treadle.domain.errors import TreadleError
-from treadle.domain.identity import AgentId
+from treadle.domain.memories import MemoryScope
 from treadle.memory.asking import embedded
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
 from treadle.ports.memory_index import MemoryIndex, Pending, VectorShelf
@@ -38,14 +38,14 @@ class _Stuck(Exception):
 
 
 class Indexer:
-    """One task for all agents, which is there only while there is something to do."""
+    """One task for all agents and owners, which is there only while there is something to do."""
 
     def __init__(self, shelf: Shelf, pause: Pause = asyncio.sleep) -> None:
         self._shelf = shelf
         self._pause = pause
-        self._wanted: dict[tuple[AgentId, str], Embedder] = {}
-        self._made: dict[tuple[AgentId, str], Sequence[Made]] = {}
-        self._first: dict[tuple[AgentId, str], int] = {}
+        self._wanted: dict[tuple[MemoryScope, str], Embedder] = {}
+        self._made: dict[tuple[MemoryScope, str], Sequence[Made]] = {}
+        self._first: dict[tuple[MemoryScope, str], int] = {}
         """The first memory of the last batch."""
         self._task: asyncio.Task[None] | None = None
         self._is_open = False
@@ -54,12 +54,12 @@ class Indexer:
     async def start(self) -> None:
         self._is_open = True
 
-    def wake(self, agent_id: AgentId, embedder: Embedder, made: Sequence[Made] = ()) -> None:
+    def wake(self, scope: MemoryScope, embedder: Embedder, made: Sequence[Made] = ()) -> None:
         """The agent may have memories without a vector. Of the first of them, some may be `made` already."""
         if self._is_open:
-            self._wanted[agent_id, embedder.name] = embedder
+            self._wanted[scope, embedder.name] = embedder
             if made:
-                self._made[agent_id, embedder.name] = made
+                self._made[scope, embedder.name] = made
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._work())
 
@@ -80,37 +80,37 @@ class Indexer:
     async def _work(self) -> None:
         pause = FIRST_PAUSE
         while self._wanted:
-            (agent_id, name), embedder = next(iter(self._wanted.items()))
+            (scope, name), embedder = next(iter(self._wanted.items()))
             try:
-                is_done = await self._batch(agent_id, embedder)
+                is_done = await self._batch(scope, embedder)
             except (EmbeddingFailed, TreadleError, _Stuck) as error:
-                logger.info("memories of %s have no vectors yet: %s", agent_id, error)
+                logger.info("memories of %s have no vectors yet: %s", scope.agent_id, error)
                 if not self._is_open:
                     return
-                self._wanted[agent_id, name] = self._wanted.pop((agent_id, name))  # behind the others
+                self._wanted[scope, name] = self._wanted.pop((scope, name))  # behind the others
                 self._is_pausing = True
                 await self._pause(pause)
                 self._is_pausing = False
                 pause = min(LONGEST_PAUSE, pause * 2)
                 continue
             except Exception:
-                logger.exception("memories of %s get no vectors for now", agent_id)
+                logger.exception("memories of %s get no vectors for now", scope.agent_id)
                 is_done = True
             pause = FIRST_PAUSE
             if is_done:
-                self._wanted.pop((agent_id, name), None)
+                self._wanted.pop((scope, name), None)
 
-    async def _batch(self, agent_id: AgentId, embedder: Embedder) -> bool:
+    async def _batch(self, scope: MemoryScope, embedder: Embedder) -> bool:
         """Whether nothing is left to do. Raises _Stuck where nothing comes of doing it."""
-        key, dimensions = (agent_id, embedder.name), embedder.dimensions
+        key, dimensions = (scope, embedder.name), embedder.dimensions
         if made := self._made.pop(key, ()):
-            await self._shelf.keep(agent_id, embedder.name, made)
-        pending = await self._shelf.read(lambda view: view.pending(agent_id, embedder.name, dimensions, BATCH))
+            await self._shelf.keep(scope, embedder.name, made)
+        pending = await self._shelf.read(lambda view: view.pending(scope, embedder.name, dimensions, BATCH))
         if not pending:
             self._first.pop(key, None)
             return True
         vectors = await _vectors(embedder, [item.memory.text for item in pending])
-        await self._shelf.keep(agent_id, embedder.name, list(zip(pending, vectors, strict=True)))
+        await self._shelf.keep(scope, embedder.name, list(zip(pending, vectors, strict=True)))
         before, self._first[key] = self._first.get(key), pending[0].number
         if before == pending[0].number:
             raise _Stuck(f"the vectors of {embedder.name} are to be made anew each time")

@@ -8,7 +8,9 @@ from msgspec import Struct
 
 from treadle.domain.events import MemoryDegraded
 from treadle.domain.identity import AgentId, Instant
-from treadle.domain.memories import Memory, MemoryId
+from treadle.domain.memories import Memory, MemoryId, MemoryScope
+from treadle.domain.users import UserId
+from treadle.domain.words import normalised
 from treadle.memory.asking import Loading, embedded
 from treadle.memory.embedders import Embedders
 from treadle.memory.indexing import Indexer, Pause, Shelf
@@ -41,7 +43,7 @@ AT_ONCE = 16
 class _Wanted(Struct, frozen=True):
     """One recall."""
 
-    agent_id: AgentId
+    scope: MemoryScope
     text: str
     limit: int
     without: Without
@@ -89,7 +91,7 @@ class HybridMemories:
         self._left_alone: dict[str, tuple[float, str]] = {}
         """Embedders that have failed: until when they are not asked, and what they said."""
         self._loading: dict[str, asyncio.Task[None]] = {}
-        self._under_way: set[tuple[AgentId, str]] = set()
+        self._under_way: set[tuple[MemoryScope, str]] = set()
         """Whose new memories get their vectors with a question right now: others do not ask for the same."""
 
     async def start(self) -> None:
@@ -101,16 +103,16 @@ class HybridMemories:
         await self.indexer.close()
         await self._embedders.close()
 
-    def catch_up(self, agent_id: AgentId, embedder: str) -> None:
+    def catch_up(self, scope: MemoryScope, embedder: str) -> None:
         """Something was remembered: make vectors of it soon. `embedder` is the agent's setting."""
         maker, _ = self._find(embedder)  # recall will tell of what is wrong
         if maker is not None:
-            self.indexer.wake(agent_id, maker)
+            self.indexer.wake(scope, maker)
 
     async def recall(
-        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: Without = EVERYTHING
+        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: Without = EVERYTHING
     ) -> Recall:
-        wanted = _Wanted(agent_id, text, limit, without, self._clock.now())
+        wanted = _Wanted(scope, text, limit, without, self._clock.now())
         maker, degraded = self._find(embedder)
         if maker is not None:
             name, dimensions = maker.name, maker.dimensions
@@ -127,11 +129,11 @@ class HybridMemories:
                 degraded = self._leave_alone(name, str(error) or type(error).__name__)
         return await self._store.read(lambda view: _by_words(view, wanted, degraded))
 
-    async def twin(self, agent_id: AgentId, text: str) -> MemoryId | None:
-        return await self._store.read(lambda view: view.same(agent_id, text))
+    async def twin(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+        return await self._store.read(lambda view: view.same(agent_id, owner, text))
 
-    async def latest(self, agent_id: AgentId, limit: int) -> Sequence[Memory]:
-        return await self._store.list(agent_id, limit=limit)
+    async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
+        return await self._store.list(scope.agent_id, limit=limit, owner=scope.owner)
 
     # ── Vectors ──
 
@@ -155,14 +157,14 @@ class HybridMemories:
     async def _by_vectors(self, wanted: _Wanted, begun: _Begun, maker: Embedder) -> Recall | None:
         """Compare the text with all memories that have a vector, and with the few latest that have none yet. None:
         there is nothing to compare with, or nobody to do it, so far."""
-        key = (wanted.agent_id, maker.name)
+        key = (wanted.scope, maker.name)
         if len(begun.pending) > AT_ONCE:
-            self.indexer.wake(wanted.agent_id, maker)
+            self.indexer.wake(wanted.scope, maker)
         few = begun.pending if len(begun.pending) <= AT_ONCE and key not in self._under_way else ()
         if begun.glance.dimensions is None and not few:
             return None
         if not await self._is_loaded(maker):
-            self.indexer.wake(wanted.agent_id, maker)
+            self.indexer.wake(wanted.scope, maker)
             return None
         if not few:
             return await self._compare(wanted, begun, maker, ())
@@ -175,19 +177,19 @@ class HybridMemories:
     async def _compare(
         self, wanted: _Wanted, begun: _Begun, maker: Embedder, few: Sequence[Pending]
     ) -> Recall | None:
-        agent_id, glance = wanted.agent_id, begun.glance
+        scope, glance = wanted.scope, begun.glance
         try:
             vector, *others = await embedded(maker, [wanted.text, *[item.memory.text for item in few]])
         except EmbeddingFailed:
-            self.indexer.wake(agent_id, maker)
+            self.indexer.wake(scope, maker)
             if not few or glance.dimensions is None:
                 raise
             (vector,), few, others = await embedded(maker, [wanted.text]), (), []  # one of the others was refused
         is_comparable = glance.dimensions in (None, len(vector))
         if not is_comparable:  # another model answers under the same name: all vectors are to be made anew
-            self.indexer.wake(agent_id, maker)
+            self.indexer.wake(scope, maker)
         elif few:
-            self.indexer.wake(agent_id, maker, list(zip(few, others, strict=True)))
+            self.indexer.wake(scope, maker, list(zip(few, others, strict=True)))
         name, is_whole = maker.name, is_comparable and len(few) == len(begun.pending)
         compared = _Compared(vector, few, others, is_whole)
         return await self._store.read(lambda view: _by_both(view, wanted, begun, name, compared))
@@ -210,7 +212,7 @@ class HybridMemories:
 
 
 def _begin(view: MemoryView, wanted: _Wanted, embedder: str | None, dimensions: int | None = None) -> _Begun:
-    glance = view.glance(wanted.agent_id, embedder, wanted.without)
+    glance = view.glance(wanted.scope, embedder, wanted.without)
     if glance.is_empty or wanted.limit <= 0:
         return _Begun(glance, Asked(), is_enough=True)
     question = asked(wanted.text)
@@ -218,7 +220,7 @@ def _begin(view: MemoryView, wanted: _Wanted, embedder: str | None, dimensions: 
         return _Begun(glance, question, is_enough=True)
     pending: Sequence[Pending] = ()
     if embedder is not None and glance.is_behind:
-        pending = view.pending(wanted.agent_id, embedder, dimensions, AT_ONCE + 1)
+        pending = view.pending(wanted.scope, embedder, dimensions, AT_ONCE + 1)
     return _Begun(glance, question, pending)
 
 
@@ -227,26 +229,39 @@ def _by_words(view: MemoryView, wanted: _Wanted, degraded: MemoryDegraded | None
     notes, question = begun.glance.notes, begun.question
     if begun.is_enough:
         return Recall(notes=notes)
-    worded = view.matching(wanted.agent_id, question.by_words, _most(wanted, MATCHING), wanted.without)
+    worded = view.matching(wanted.scope, question.by_words, _most(wanted, MATCHING), wanted.without)
+    worded = _once(worded, wanted.scope)
     shown = {note.memory_id for note in notes}
     return Recall(rank(question, None, worded, wanted.now, wanted.limit, shown), notes, "text", degraded)
 
 
 def _by_both(view: MemoryView, wanted: _Wanted, begun: _Begun, embedder: str, compared: _Compared) -> Recall:
     """Where every memory was compared by its vector, only words of which every letter counts are looked for."""
-    agent_id, without, question = wanted.agent_id, wanted.without, begun.question
+    scope, without, question = wanted.scope, wanted.without, begun.question
     near = [
         Hit(item.memory, item.line, _cosine(compared.vector, vector))
         for item, vector in zip(compared.few, compared.vectors, strict=True)
         if _is_wanted(item.memory, without)
     ]
     if begun.glance.dimensions is not None:
-        near += view.nearest(agent_id, embedder, compared.vector, _most(wanted, NEAREST), without)
+        near += view.nearest(scope, embedder, compared.vector, _most(wanted, NEAREST), without)
     terms = question.by_keys if compared.is_whole else question.by_words
-    worded = view.matching(agent_id, terms, _most(wanted, MATCHING), without)
+    worded = view.matching(scope, terms, _most(wanted, MATCHING), without)
+    near, worded = _once(near, scope), _once(worded, scope)
     notes = begun.glance.notes
     found = rank(question, near, worded, wanted.now, wanted.limit, {note.memory_id for note in notes})
     return Recall(found, notes, "both" if worded else "vectors")
+
+
+def _once(hits: Sequence[Hit], scope: MemoryScope) -> list[Hit]:
+    """Of what several owners have said alike, the best alone. One owner never has a fact twice."""
+    if scope.owner is not None:
+        return list(hits)
+    told: dict[str, Hit] = {}
+    for hit in sorted(hits, key=lambda hit: hit.likeness or 0.0, reverse=True):
+        told.setdefault(normalised(hit.memory.text), hit)
+    best = {hit.memory.memory_id for hit in told.values()}
+    return [hit for hit in hits if hit.memory.memory_id in best]
 
 
 def _most(wanted: _Wanted, usual: int) -> int:

@@ -5,9 +5,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from treadle.domain.access import Principal, Scope
+from treadle.domain.access import Principal, Scope, Visibility
 from treadle.domain.identity import Instant, TokenId
 from treadle.domain.quotas import Quotas
+from treadle.domain.users import UserId
 
 
 class TokenRecord(Struct, frozen=True):
@@ -22,13 +23,29 @@ class TokenRecord(Struct, frozen=True):
     expires_at: Instant | None = None
     revoked_at: Instant | None = None
     quotas: Quotas | None = None
+    owner: UserId | None = None
+    """The user it was created for; None: one of its own."""
+    visibility: Visibility = "all"
+
+    @property
+    def user(self) -> UserId:
+        """Who owns what is begun with it. Its own id is nobody else's name: two tokens never share by accident."""
+        return self.token_id if self.owner is None else self.owner
 
     def is_valid(self, now: Instant) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     @property
     def principal(self) -> Principal:
-        return Principal(self.token_id, self.name, frozenset(self.scopes), self.agents, self.quotas)
+        return Principal(
+            self.token_id,
+            self.name,
+            frozenset(self.scopes),
+            self.agents,
+            self.quotas,
+            self.user,
+            self.visibility,
+        )
 
 
 class Tokens(Protocol):

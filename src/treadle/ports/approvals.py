@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from treadle.domain.envelope import Origin
 from treadle.domain.identity import ApprovalId, Instant, RunId, SessionId
+from treadle.domain.users import LOCAL_USER, UserId
 
 
 class ApprovalRecord(Struct, frozen=True):
@@ -22,6 +23,10 @@ class ApprovalRecord(Struct, frozen=True):
     requested_at: Instant
     expires_at: Instant | None
     decision: Literal["approve", "deny", "expired"] | None
+    agent: str = ""
+    """The name of the agent of its run."""
+    owner: UserId = LOCAL_USER
+    """The user its run is for."""
 
 
 class Grant(Struct, frozen=True):

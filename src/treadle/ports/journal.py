@@ -16,6 +16,7 @@ from treadle.domain.events import SegmentOpened, WaitReason
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.runs import OutcomeKind, Status
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.accounts import Reserve, Short
 
 LEASE_SECONDS = 10.0
@@ -143,6 +144,8 @@ class RunRecord(Struct, frozen=True):
     waiting_for: WaitReason | None
     agent: str = ""
     """The name of its agent."""
+    owner: UserId = LOCAL_USER
+    """The user it is for, as its `run_queued` says."""
 
 
 class RunFilter(Struct, frozen=True):
@@ -157,6 +160,7 @@ class RunFilter(Struct, frozen=True):
     """Only those that were asked for before this one."""
     unfinished: bool = False
     """Only those that have not ended."""
+    owner: UserId | None = None
 
 
 ALL_RUNS = RunFilter()
@@ -173,7 +177,8 @@ class Journal(Protocol):
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
         """Create a run with its first events, runnable at once, and return its id.
 
-        With a key that was used before, nothing is created and the id of that run is returned."""
+        With a key that was used before, nothing is created and the id of that run is returned. All runs of a
+        session have one owner: raises SessionTaken, and creates nothing, where its first run has another."""
         ...
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
@@ -184,7 +189,7 @@ class Journal(Protocol):
 
     async def advance(self, advance: Advance) -> Advanced:
         """Append as the owner. Raises Fenced, and writes nothing, when the epoch has moved; and so SessionDeleted,
-        where a run is to begin in a session that was deleted."""
+        where a run is to begin in a session that was deleted, and SessionTaken, where it is another owner's."""
         ...
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
@@ -223,8 +228,15 @@ class Feed(Protocol):
         """Of the latest event; 0 where there is none."""
         ...
 
-    async def after(self, position: int, agents: Sequence[str] | None = None, limit: int = 500) -> Sequence[Placed]:
-        """Durable events after a position, of all runs or of those of the agents with these names."""
+    async def after(
+        self,
+        position: int,
+        agents: Sequence[str] | None = None,
+        limit: int = 500,
+        owner: UserId | None = None,
+    ) -> Sequence[Placed]:
+        """Durable events after a position, of all runs or of those of the agents with these names, and of all
+        owners or of this one."""
         ...
 
 

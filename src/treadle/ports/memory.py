@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from treadle.domain.events import MemoryDegraded, RecalledBy
 from treadle.domain.identity import AgentId, Instant, SessionId
-from treadle.domain.memories import Memory, MemoryId, MemoryKind
+from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
+from treadle.domain.users import UserId
 
 Vector = Sequence[float]
 
@@ -74,38 +75,64 @@ class Memories(Protocol):
     provider/model-id."""
 
     async def recall(
-        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: Without = EVERYTHING
+        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: Without = EVERYTHING
     ) -> Recall:
-        """What fits the text, and the latest notes; nothing where nothing fits well. Never raises for an embedder
-        that fails."""
+        """What fits the text, and the latest notes; nothing where nothing fits well. Where the scope is all owners,
+        what several of them have said alike is found once. Never raises for an embedder that fails."""
         ...
 
-    async def twin(self, agent_id: AgentId, text: str) -> MemoryId | None:
-        """The fact with this very text, but for case, white space and the full stop."""
+    async def twin(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+        """The fact of this owner with this very text, but for case, white space and the full stop."""
         ...
 
-    async def latest(self, agent_id: AgentId, limit: int) -> Sequence[Memory]:
+    async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
         """The newest first."""
         ...
+
+
+class Assignment(Struct, frozen=True):
+    """Which memories are given to which owner: those that fit all that is not None."""
+
+    owner: UserId
+    """The new one."""
+    memory_ids: tuple[MemoryId, ...] | None = None
+    agent_id: AgentId | None = None
+    before: UserId | None = None
+    """The owner that they have now."""
+
+
+class Assigned(Struct, frozen=True):
+    moved: int = 0
+    merged: int = 0
+    """Facts that the new owner had already: its own stays, and counts as used as often as both."""
 
 
 class MemoryKeeper(Protocol):
     """What people do with memories, outside of any run."""
 
     async def list(
-        self, agent_id: AgentId | None = None, kind: MemoryKind | None = None, limit: int = 50
+        self,
+        agent_id: AgentId | None = None,
+        kind: MemoryKind | None = None,
+        limit: int = 50,
+        owner: UserId | None = None,
     ) -> Sequence[Memory]:
-        """The newest first."""
+        """The newest first; None: of all agents, of all kinds, of all owners."""
         ...
 
     async def find(self, memory_id: MemoryId) -> Memory | None: ...
 
     async def add(self, memories: Sequence[Memory]) -> int:
-        """Keep these; how many are new. One whose id is there already is not, nor a fact whose text is."""
+        """Keep these; how many are new. One whose id is there already is not, nor a fact whose text its owner
+        has already with this agent."""
         ...
 
     async def pin(self, memory_id: MemoryId, pinned: bool) -> bool: ...
 
     async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
         """Delete for good, with index and vector; how many there were."""
+        ...
+
+    async def assign(self, wanted: Assignment) -> Assigned:
+        """Give memories to another owner, all or none. Their vectors are made anew for the new one."""
         ...

@@ -6,7 +6,8 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from treadle.domain.identity import AgentId
-from treadle.domain.memories import Memory, MemoryId, MemoryKind
+from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
+from treadle.domain.users import UserId
 from treadle.ports.memory import EVERYTHING, Vector, Without
 
 Result = TypeVar("Result")
@@ -58,31 +59,31 @@ class Pending(Struct, frozen=True):
 class MemoryView(Protocol):
     """What there is at one moment. Only for use within `MemoryIndex.read`."""
 
-    def glance(self, agent_id: AgentId, embedder: str | None, without: Without = EVERYTHING) -> Glance:
+    def glance(self, scope: MemoryScope, embedder: str | None, without: Without = EVERYTHING) -> Glance:
         """`embedder` is the name of the one whose vectors would be compared."""
         ...
 
     def nearest(
-        self, agent_id: AgentId, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
     ) -> Sequence[Hit]:
         """The nearest first. Nothing where the vectors there are have other dimensions. Raises
         VectorsUnavailable."""
         ...
 
     def matching(
-        self, agent_id: AgentId, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
     ) -> Sequence[Hit]:
-        """Those that have any of the terms, the best first: rare terms count for more. What other agents remember
+        """Those that have any of the terms, the best first: rare terms count for more. What is outside of the scope
         costs nothing."""
         ...
 
-    def pending(self, agent_id: AgentId, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
+    def pending(self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
         """Memories without a vector of this embedder, the oldest first; where it is known to have other dimensions
         than the vectors there are, all."""
         ...
 
-    def same(self, agent_id: AgentId, text: str) -> MemoryId | None:
-        """The memory with this very text, but for case, white space and the full stop."""
+    def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+        """The fact of this owner with this very text, but for case, white space and the full stop."""
         ...
 
 
@@ -93,17 +94,22 @@ class MemoryIndex(Protocol):
         ...
 
     async def list(
-        self, agent_id: AgentId | None = None, kind: MemoryKind | None = None, limit: int = 50
+        self,
+        agent_id: AgentId | None = None,
+        kind: MemoryKind | None = None,
+        limit: int = 50,
+        owner: UserId | None = None,
     ) -> Sequence[Memory]:
-        """The newest first."""
+        """The newest first; None: of all agents, of all kinds, of all owners."""
         ...
 
 
 class VectorShelf(Protocol):
-    """Where vectors are kept. Whoever makes them goes through the memories in the order in which they came."""
+    """Where vectors are kept, for each scope its own. Whoever makes them goes through the memories of a scope in
+    the order in which they came."""
 
     async def keep(
-        self, agent_id: AgentId, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
+        self, scope: MemoryScope, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
     ) -> None:
         """Keep vectors of what was pending. None: there will be none for it. Vectors of other dimensions that were
         kept under this name go, and their memories are pending again; a memory that was forgotten meanwhile stays

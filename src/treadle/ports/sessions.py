@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from treadle.domain.events import RunEnd, SegmentReason
 from treadle.domain.identity import Instant, RunId, SegmentId, SessionId
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.journal import RunRecord
 
 
@@ -35,14 +36,24 @@ class SessionRecord(Struct, frozen=True):
     """When its first and its latest run were asked for."""
     segments: int
     """How often it has gone on with another conversation."""
+    owner: UserId = LOCAL_USER
+    """The user that all its runs are for."""
 
 
 class Sessions(Protocol):
     async def newest(
-        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+        self,
+        limit: int = 50,
+        before: SessionId | None = None,
+        agents: Sequence[str] | None = None,
+        owner: UserId | None = None,
     ) -> Sequence[SessionRecord]:
-        """Those with the latest run first: those after that one in this order, and those that these agents have
-        begun, where that is asked for."""
+        """Those with the latest run first: those after that one in this order, those that these agents have begun,
+        and those of this owner, where that is asked for."""
+        ...
+
+    async def owner(self, session_id: SessionId) -> UserId | None:
+        """The owner of a session; None where it has no run."""
         ...
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:

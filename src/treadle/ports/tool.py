@@ -11,6 +11,7 @@ from treadle.domain.identity import RunId, SessionId
 from treadle.domain.memories import MemoryId
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.tools import ToolSpec
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.memory import Recall
 
 
@@ -109,6 +110,8 @@ class ToolContext(Struct, frozen=True):
     """What this agent remembers that fits a text, at most so many."""
     new_memory_id: Callable[[], MemoryId] = lambda: "mem_0"
     """For what is put on record with `report` as saved."""
+    user: UserId = LOCAL_USER
+    """The user that the run is for."""
     load_skill: Callable[[str, str | None], str] = _no_skill
     """The instructions of a skill that this agent may use, or one of its files. Raises LookupError. May be called
     from a thread."""

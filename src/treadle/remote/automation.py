@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from treadle.domain.identity import EventId
 from treadle.domain.schedules import ScheduleId
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId, WebhookId
 from treadle.remote.connection import Connection
 from treadle.service.automating import (
@@ -29,7 +30,9 @@ class RemoteSchedules:
     def __init__(self, connection: Connection) -> None:
         self._ask = connection
 
-    async def add(self, wanted: NewSchedule) -> ScheduleView:
+    async def add(self, wanted: NewSchedule, owner: UserId = LOCAL_USER) -> ScheduleView:
+        """Whoever attaches is the local user."""
+        assert owner == LOCAL_USER, "a process of the local user asks for nobody else"
         return await self._ask.post("/v1/schedules", ScheduleView, wanted)
 
     async def list(self) -> Sequence[ScheduleView]:
@@ -51,7 +54,9 @@ class RemoteHooks:
     def __init__(self, connection: Connection) -> None:
         self._ask = connection
 
-    async def add(self, wanted: NewHook) -> NewHookView:
+    async def add(self, wanted: NewHook, owner: UserId = LOCAL_USER) -> NewHookView:
+        """Whoever attaches is the local user."""
+        assert owner == LOCAL_USER, "a process of the local user asks for nobody else"
         return await self._ask.post("/v1/hooks", NewHookView, wanted)
 
     async def list(self) -> Sequence[HookView]:

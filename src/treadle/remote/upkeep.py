@@ -4,13 +4,15 @@ from collections.abc import Callable, Collection, Sequence
 
 from treadle.domain.identity import SessionId, TokenId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.access import TokenRecord
 from treadle.ports.accounts import AgentState
+from treadle.ports.memory import Assigned
 from treadle.remote.connection import Connection
 from treadle.service.access import Minted, NewToken
 from treadle.service.keeping import Deleted, Pruned
 from treadle.service.memory import Imported
-from treadle.service.shapes import Brought, Page, Pinning, Prune, Remembered
+from treadle.service.shapes import AssignBody, Brought, Page, Pinning, Prune, Remembered
 from treadle.service.token_shapes import NewTokenView, TokenView, token_body, token_record
 
 
@@ -38,9 +40,15 @@ class RemoteMemories:
         self._ask = connection
 
     async def add(
-        self, agent: str, text: str, kind: MemoryKind = "long_term", pinned: bool = False
+        self,
+        agent: str,
+        text: str,
+        kind: MemoryKind = "long_term",
+        pinned: bool = False,
+        user: UserId = LOCAL_USER,
     ) -> Memory | None:
-        found = await self._ask.post("/v1/attached/memory", list[Memory], Remembered(agent, text, kind, pinned))
+        wanted = Remembered(agent, text, kind, pinned, user)
+        found = await self._ask.post("/v1/attached/memory", list[Memory], wanted)
         return found[0] if found else None
 
     async def find(self, memory_id: MemoryId) -> Memory:
@@ -52,10 +60,25 @@ class RemoteMemories:
     async def forget(self, memory_ids: Sequence[MemoryId]) -> Sequence[Memory]:
         return await self._ask.post("/v1/attached/memory/forget", list[Memory], list(memory_ids))
 
-    async def bring_in(self, data: bytes, agent: str | None = None, known_agents: Collection[str] = ()) -> Imported:
-        return await self._ask.post(
-            "/v1/attached/memory/import", Imported, Brought(data, agent, tuple(known_agents))
-        )
+    async def bring_in(
+        self,
+        data: bytes,
+        agent: str | None = None,
+        known_agents: Collection[str] = (),
+        user: UserId | None = None,
+    ) -> Imported:
+        brought = Brought(data, agent, tuple(known_agents), user)
+        return await self._ask.post("/v1/attached/memory/import", Imported, brought)
+
+    async def assign(
+        self,
+        user: UserId,
+        memory_ids: Sequence[MemoryId] | None = None,
+        agent: str | None = None,
+        from_user: UserId | None = None,
+    ) -> Assigned:
+        ids = None if memory_ids is None else tuple(memory_ids)
+        return await self._ask.post("/v1/memory/assign", Assigned, AssignBody(user, ids, agent, from_user))
 
 
 class RemoteHouse:

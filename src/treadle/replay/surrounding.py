@@ -13,7 +13,8 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunEnd
 from treadle.domain.handles import handle
 from treadle.domain.identity import AgentId, Instant, Prefix, SessionId
-from treadle.domain.memories import Memory, MemoryId
+from treadle.domain.memories import Memory, MemoryId, MemoryScope
+from treadle.domain.users import UserId
 from treadle.engine.absent import NoApprovals, NoSessions
 from treadle.ports.approvals import Grant
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
@@ -217,8 +218,9 @@ class RecordedMemories:
         self._script = script
 
     async def recall(
-        self, agent_id: AgentId, text: str, limit: int, embedder: str, without: Without = EVERYTHING
+        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: Without = EVERYTHING
     ) -> Recall:
+        agent_id = scope.agent_id
         degraded: e.MemoryDegraded | None = None
         for data in self._script.upcoming():
             match data:
@@ -235,12 +237,12 @@ class RecordedMemories:
                     pass
         return Recall(degraded=degraded)
 
-    async def twin(self, agent_id: AgentId, text: str) -> MemoryId | None:
+    async def twin(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
         return next((data.repeats for data in self._script.upcoming() if isinstance(data, e.MemorySaved)), None)
 
-    async def latest(self, agent_id: AgentId, limit: int) -> Sequence[Memory]:
+    async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
         obeyed = next((data for data in self._script.upcoming() if isinstance(data, e.CommandObeyed)), None)
-        return () if obeyed is None else memories_in(obeyed.said, agent_id)
+        return () if obeyed is None else memories_in(obeyed.said, scope.agent_id)
 
 
 def _recalled(data: e.MemoryRecalled, agent_id: AgentId, degraded: e.MemoryDegraded | None) -> Recall:

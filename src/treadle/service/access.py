@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from treadle.domain.access import SCOPES, Principal, Scope
+from treadle.domain.access import SCOPES, Principal, Scope, Visibility, visibility_of
 from treadle.domain.errors import StoreError, UnknownToken, UsageError
 from treadle.domain.identity import Instant, TokenId
 from treadle.domain.quotas import Quotas
+from treadle.domain.users import UserId, refuse_wrong_user
 from treadle.ports.access import TokenRecord, Tokens
 from treadle.ports.clock import Clock, Ids
 
@@ -34,6 +35,10 @@ class NewToken(Struct, frozen=True):
     agents: tuple[str, ...] | None = None
     expires_at: Instant | None = None
     quotas: Quotas | None = None
+    user: UserId | None = None
+    """Who owns what is begun with it; None: a user of its own."""
+    visibility: Visibility | None = None
+    """None: `own` for a token that may only run, `all` for others."""
 
 
 class Minted(Struct, frozen=True):
@@ -59,6 +64,7 @@ class Access:
     async def create(self, wanted: NewToken) -> Minted:
         """Make a token. Raises UsageError for one that makes no sense."""
         _check(wanted, self._clock.now())
+        await self._check_user(wanted.user)
         secret = f"{PREFIX}{secrets.token_urlsafe(SECRET_BYTES)}"
         record = TokenRecord(
             TokenId(self._ids("tok")),
@@ -68,9 +74,25 @@ class Access:
             self._clock.now(),
             wanted.expires_at,
             quotas=wanted.quotas,
+            owner=wanted.user,
+            visibility=wanted.visibility or visibility_of(wanted.scopes),
         )
         await self._tokens.add(record, _digest(secret))
         return Minted(record, secret)
+
+    async def _check_user(self, user: UserId | None) -> None:
+        """Raise UsageError for what cannot be a user, and for what looks like a token's own user and is none."""
+        if user is None:
+            return
+        try:
+            refuse_wrong_user(user)
+        except ValueError as error:
+            raise UsageError(f"The token cannot be for this user: {error}. No token was created.") from None
+        if user.startswith("tok_") and user not in {record.user for record in await self._tokens.list()}:
+            raise UsageError(
+                f"The token cannot be for `{user}`: names that begin with tok_ are those of tokens, and no token "
+                "has this one. No token was created. Name the id of a token, or another user."
+            )
 
     async def list(self) -> Sequence[TokenRecord]:
         return await self._tokens.list()
@@ -157,6 +179,10 @@ def _check(wanted: NewToken, now: Instant) -> None:
         raise UsageError("A token that is limited to agents needs the name of at least one.")
     if wanted.agents is not None and "admin" in wanted.scopes:
         raise UsageError("An admin token is for all agents: take away the scope admin, or the limit to agents.")
+    if wanted.visibility == "own" and "admin" in wanted.scopes:
+        raise UsageError(
+            "An admin token sees what all users have: take away the scope admin, or the visibility own."
+        )
     if wanted.expires_at is not None and wanted.expires_at <= now:
         raise UsageError("The token would have expired already; give it a time in the future.")
 

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from treadle.domain.identity import EventId, RunId, SessionId
 from treadle.domain.schedules import ScheduleId
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId, WebhookId
 from treadle.service.submissions import Said, Ticket
 
@@ -51,10 +52,14 @@ class ScheduleView(Struct, frozen=True):
     """The latest run."""
     problem: str
     """Why the latest tick started no run."""
+    owner: UserId = LOCAL_USER
+    """The user its runs are for: who made it."""
 
 
 class ScheduleKeeping(Protocol):
-    async def add(self, wanted: NewSchedule) -> ScheduleView: ...
+    async def add(self, wanted: NewSchedule, owner: UserId = LOCAL_USER) -> ScheduleView:
+        """The owner is the user that its runs are for."""
+        ...
 
     async def list(self) -> Sequence[ScheduleView]: ...
 
@@ -88,6 +93,8 @@ class HookView(Struct, frozen=True):
     created_at: datetime
     path: str
     """Where to send to, on this server."""
+    owner: UserId = LOCAL_USER
+    """The user its runs are for: who made it."""
 
 
 class NewHookView(HookView, frozen=True, kw_only=True):
@@ -105,7 +112,9 @@ class Signed(Struct, frozen=True):
 
 
 class HookKeeping(Protocol):
-    async def add(self, wanted: NewHook) -> NewHookView: ...
+    async def add(self, wanted: NewHook, owner: UserId = LOCAL_USER) -> NewHookView:
+        """The owner is the user that its runs are for."""
+        ...
 
     async def list(self) -> Sequence[HookView]: ...
 

@@ -69,7 +69,8 @@ class Forking:
         self._credits_per_dollar = credits_per_dollar
 
     async def fork(self, fork: Fork) -> Ticket:
-        """Queue the new run, in a session of its own. The old one is only read."""
+        """Queue the new run, in a session of its own. The old one is only read. What was said in it goes on, so
+        the new run has the same owner, whoever asks for it."""
         if fork.key is not None and (known := await self._runs.submitted(fork.key)):
             return Ticket(known, (await self._runs.record(known)).origin.session_id)
         stood = await self._stood(fork)
@@ -85,6 +86,7 @@ class Forking:
             before=begun.before,
             instructions=stood.queued.instructions,
             lineage=None if above is None else alone(above, run_id),
+            owner=stood.queued.owner,
         )
         said = ()
         if begun.message is not None:

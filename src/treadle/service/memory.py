@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from treadle.domain.errors import UnknownMemory, UsageError
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
-from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemorySource
+from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope, MemorySource
+from treadle.domain.users import ACCEPTED_USER, LOCAL_USER, UserId, refuse_wrong_user
 from treadle.ports.clock import Clock, Ids
-from treadle.ports.memory import Memories, MemoryKeeper, Recall
+from treadle.ports.memory import Assigned, Assignment, Memories, MemoryKeeper, Recall
 from treadle.ports.vault import Vault
 
 MOST_CHARACTERS = 8000
@@ -36,14 +37,15 @@ _ACCEPTED_OF = {
     "memory_id": "mem_ followed by at most 64 letters, digits, _ and -",
     "session_id": f"the name of a session, at most {_LONGEST_SESSION} characters that can be seen",
     "run_id": "run_ followed by at most 64 letters, digits, _ and -",
+    "owner": ACCEPTED_USER,
 }
 _ACCEPTED = (
     'each line is a JSON object with "text" and, if you like, "agent", "kind" (long_term or journal), "pinned", '
-    '"created_at" (a date and time), "source", "used_at", "uses", "memory_id", "session_id" and "run_id"'
+    '"created_at" (a date and time), "source", "used_at", "uses", "memory_id", "session_id", "run_id" and "owner"'
 )
 
 
-class Owners(Protocol):
+class KnownAgents(Protocol):
     """The agents that a store knows."""
 
     async def agents(self) -> Mapping[str, AgentId]: ...
@@ -65,6 +67,8 @@ class MemoryLine(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     uses: int = 0
     session_id: str | None = None
     run_id: str | None = None
+    owner: UserId = LOCAL_USER
+    """The user whose words it is made of."""
 
 
 class Imported(Struct, frozen=True):
@@ -77,44 +81,59 @@ class MemoryService:
     """The one entry for every surface to what agents remember."""
 
     def __init__(
-        self, keeper: MemoryKeeper, memories: Memories, owners: Owners, vault: Vault, clock: Clock, ids: Ids
+        self, keeper: MemoryKeeper, memories: Memories, known: KnownAgents, vault: Vault, clock: Clock, ids: Ids
     ) -> None:
         self._keeper = keeper
         self._memories = memories
-        self._owners = owners
+        self._known = known
         self._vault = vault
         self._clock = clock
         self._ids = ids
 
     async def agents(self) -> Sequence[str]:
         """The names of the agents that have run or been given memories."""
-        return tuple(await self._owners.agents())
+        return tuple(await self._known.agents())
 
     async def list(
-        self, agent: str | None = None, kind: MemoryKind | None = None, limit: int = 50
+        self,
+        agent: str | None = None,
+        kind: MemoryKind | None = None,
+        limit: int = 50,
+        user: UserId | None = None,
     ) -> Sequence[MemoryLine]:
-        """The newest first, of one agent or of all."""
-        known = await self._owners.agents()
+        """The newest first, of one agent or of all, and of one user or of all."""
+        known = await self._known.agents()
         if agent is not None and agent not in known:
             return ()
         names = {agent_id: name for name, agent_id in known.items()}
-        found = await self._keeper.list(None if agent is None else known[agent], kind, limit)
+        found = await self._keeper.list(None if agent is None else known[agent], kind, limit, user)
         return [line(memory, names.get(memory.agent_id)) for memory in found]
 
-    async def search(self, agent: str, text: str, limit: int, embedder: str) -> Recall:
-        """What the agent would recall for a text."""
-        known = await self._owners.agents()
+    async def search(self, agent: str, text: str, limit: int, embedder: str, user: UserId | None) -> Recall:
+        """What the agent would recall for a text in a run of this user; None: of all users, as one that shares its
+        memories would."""
+        known = await self._known.agents()
         if not text.strip():
             raise UsageError("There is nothing to search for: the text is empty.")
-        return await self._memories.recall(known[agent], text, limit, embedder) if agent in known else Recall()
+        if agent not in known:
+            return Recall()
+        return await self._memories.recall(MemoryScope(known[agent], user), text, limit, embedder)
 
     async def add(
-        self, agent: str, text: str, kind: MemoryKind = "long_term", pinned: bool = False
+        self,
+        agent: str,
+        text: str,
+        kind: MemoryKind = "long_term",
+        pinned: bool = False,
+        user: UserId = LOCAL_USER,
     ) -> Memory | None:
-        """Remember something for an agent; None where it is remembered already."""
+        """Have an agent remember something of a user; None where it is remembered already."""
         kept = self._clean(text)
-        agent_id = await self._owners.agent(agent, AgentId(self._ids("agt")))
-        memory = Memory(self._ids("mem"), agent_id, kind, kept, self._clock.now(), "person", pinned=pinned)
+        _check_user(user)
+        agent_id = await self._known.agent(agent, AgentId(self._ids("agt")))
+        memory = Memory(
+            self._ids("mem"), agent_id, kind, kept, self._clock.now(), "person", pinned=pinned, owner=user
+        )
         return memory if await self._keeper.add([memory]) else None
 
     async def find(self, memory_id: MemoryId) -> Memory:
@@ -135,13 +154,41 @@ class MemoryService:
         await self._keeper.forget([memory.memory_id for memory in found])
         return found
 
-    async def bring_in(self, data: bytes, agent: str | None = None, known_agents: Collection[str] = ()) -> Imported:
-        """Add memories, one JSON object on each line, to the agents that they name or to this one. All lines are
-        checked before anything is kept or made; what an agent remembers already is left as it is. A memory keeps
-        its id unless another one has it, as when an agent is given the memories of another; then it gets one that
-        is the same each time, so that nothing comes twice."""
-        owned = await self._owners.agents()
+    async def assign(
+        self,
+        user: UserId,
+        memory_ids: Sequence[MemoryId] | None = None,
+        agent: str | None = None,
+        from_user: UserId | None = None,
+    ) -> Assigned:
+        """Give memories to a user: those with these ids, of this agent, of that user; all that is said must fit.
+        Nothing is moved where one of the ids is not there, or where nothing is said."""
+        _check_user(user)
+        if memory_ids is None and agent is None and from_user is None:
+            raise UsageError("No memories were named: give their ids, an agent, or the user they are of now.")
+        for memory_id in memory_ids or ():
+            await self.find(memory_id)
+        known = await self._known.agents()
+        if agent is not None and agent not in known:
+            return Assigned()
+        ids = None if memory_ids is None else tuple(dict.fromkeys(memory_ids))
+        return await self._keeper.assign(Assignment(user, ids, None if agent is None else known[agent], from_user))
+
+    async def bring_in(
+        self,
+        data: bytes,
+        agent: str | None = None,
+        known_agents: Collection[str] = (),
+        user: UserId | None = None,
+    ) -> Imported:
+        """Add memories, one JSON object on each line, to the agents and users that they name, or to these. All
+        lines are checked before anything is kept or made; what an agent remembers already is left as it is. A
+        memory keeps its id unless another one has it, as when an agent is given the memories of another; then it
+        gets one that is the same each time, so that nothing comes twice."""
+        owned = await self._known.agents()
         known = {*owned, *known_agents}
+        if user is not None:
+            _check_user(user)
         read: list[tuple[str, MemoryLine]] = []
         for number, raw in enumerate(data.removeprefix(_BOM).splitlines(), 1):
             if raw.strip():
@@ -149,10 +196,10 @@ class MemoryService:
                 self._check(item, number)
                 read.append((agent or _owner(item, number, known), item))
         names = dict.fromkeys(name for name, _ in read)
-        ids = {name: await self._owners.agent(name, AgentId(self._ids("agt"))) for name in names}
+        ids = {name: await self._known.agent(name, AgentId(self._ids("agt"))) for name in names}
         kept: dict[MemoryId, Memory] = {}
         for name, item in read:
-            memory = self._memory(item, ids[name])
+            memory = self._memory(item, ids[name], user or item.owner)
             other = kept.get(memory.memory_id) or await self._keeper.find(memory.memory_id)
             if item.memory_id is None or (other is not None and not _is_same(memory, other)):
                 memory = msgspec.structs.replace(memory, memory_id=_id_of(memory, item))
@@ -169,6 +216,10 @@ class MemoryService:
                 raise _wrong(number, key, moment.isoformat())
         if not 0 <= item.uses <= MOST_USES:
             raise _wrong(number, "uses", str(item.uses))
+        try:
+            refuse_wrong_user(item.owner)
+        except ValueError:
+            raise _wrong(number, "owner", msgspec.json.encode(item.owner).decode()) from None
         for key, value, form in (
             ("memory_id", item.memory_id, r"mem_[A-Za-z0-9_-]{1,64}"),
             ("run_id", item.run_id, r"run_[A-Za-z0-9_-]{1,64}"),
@@ -177,7 +228,7 @@ class MemoryService:
             if value is not None and not (value.isprintable() and re.fullmatch(form, value)):
                 raise _wrong(number, key, msgspec.json.encode(value).decode())
 
-    def _memory(self, item: MemoryLine, agent_id: AgentId) -> Memory:
+    def _memory(self, item: MemoryLine, agent_id: AgentId, owner: UserId) -> Memory:
         return Memory(
             item.memory_id or "",
             agent_id,
@@ -190,6 +241,7 @@ class MemoryService:
             item.pinned,
             None if item.session_id is None else SessionId(item.session_id),
             None if item.run_id is None else RunId(item.run_id),
+            owner,
         )
 
     def _clean(self, text: str, where: str = "") -> str:
@@ -203,6 +255,13 @@ class MemoryService:
                 "Nothing was kept."
             )
         return kept
+
+
+def _check_user(user: UserId) -> None:
+    try:
+        refuse_wrong_user(user)
+    except ValueError as error:
+        raise UsageError(f"No memory can be of this user: {error}. Nothing was changed.") from None
 
 
 def refuse_unknown_agent(agent: str, known: Iterable[str]) -> None:
@@ -227,6 +286,7 @@ def line(memory: Memory, agent: str | None) -> MemoryLine:
         memory.uses,
         memory.session_id,
         memory.run_id,
+        memory.owner,
     )
 
 
@@ -276,12 +336,15 @@ def _owner(item: MemoryLine, number: int, known: Collection[str]) -> str:
 
 
 def _is_same(memory: Memory, other: Memory) -> bool:
-    return (memory.agent_id, memory.kind, memory.text) == (other.agent_id, other.kind, other.text)
+    here, there = ((each.agent_id, each.owner, each.kind, each.text) for each in (memory, other))
+    return here == there
 
 
 def _id_of(memory: Memory, item: MemoryLine) -> MemoryId:
     """An id that follows from whose memory it is and from what its line says."""
     said = (item.memory_id, memory.agent_id, memory.kind, memory.text, item.created_at)
+    if memory.owner != LOCAL_USER:
+        said = (*said, memory.owner)
     return f"mem_{hashlib.blake2b(msgspec.json.encode(said), digest_size=16).hexdigest()}"
 
 

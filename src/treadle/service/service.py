@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, Origin
-from treadle.domain.errors import InvalidState, UnknownSession
+from treadle.domain.errors import InvalidState, UnknownSession, UsageError
 from treadle.domain.events import (
     CancelRequested,
     ClarifyRequested,
@@ -23,6 +23,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
+from treadle.domain.users import UserId
 from treadle.engine.hub import End, Hub
 from treadle.engine.subscription import BACKLOG
 from treadle.ports.accounts import AgentState, Balance
@@ -91,8 +92,9 @@ class LocalService:
 
         Everything that can be known to be wrong is raised here, before anything is written."""
         if submission.key is not None and (known := await self._runs.submitted(submission.key)):
-            return Ticket(known, (await self._runs.record(known)).origin.session_id)
+            return _ticket(await self._runs.record(known), submission)
         await self._admission.check(submission)
+        owner = await self._owner(submission)
         message, redacted = without_secrets(submission.message, self._vault.redactor)
         command = submission.command
         waiting = None if because is not None else await self._waiting(submission.session_id)
@@ -122,6 +124,7 @@ class LocalService:
             self._credits_per_dollar,
             submission.before,
             submission.instructions,
+            owner=owner,
         )
         reason = () if because is None else (because,)
         first = (queued, *reason, *redacted, *(() if command is not None else (UserMessage(message),)))
@@ -130,6 +133,15 @@ class LocalService:
         if run_id == origin.run_id:
             return Ticket(run_id, origin.session_id)
         return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
+
+    async def _owner(self, submission: Submission) -> UserId:
+        """Who owns the run: whoever owns its session, else whoever sends the message."""
+        if submission.session_id is None:
+            return submission.user
+        owner = await self._sessions.owner(submission.session_id) or submission.user
+        if submission.only_own and owner != submission.user:
+            raise _unknown_session(submission.session_id)
+        return owner
 
     async def fork(self, fork: Fork) -> Ticket:
         """A new run from a step of an old one, in a new session; nothing of the old one is done again."""
@@ -267,27 +279,30 @@ class LocalService:
         return await self._runs.find(wanted, limit)
 
     async def feed(
-        self, after: int | None = None, agents: Sequence[str] | None = None
+        self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
     ) -> AsyncGenerator[Placed, None]:
-        """What is committed, of all runs or of those of some agents, in the order of commits: after a position, and
-        then as it comes; without a position, from now on."""
-        async with aclosing(self.feed_pages(after, agents)) as pages:
+        """What is committed, of all runs or of those of some agents or one owner, in the order of commits: after a
+        position, and then as it comes; without a position, from now on."""
+        async with aclosing(self.feed_pages(after, agents, owner)) as pages:
             async for page in pages:
                 for placed in page:
                     yield placed
 
     async def feed_pages(
-        self, after: int | None = None, agents: Sequence[str] | None = None
+        self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
     ) -> AsyncGenerator[Sequence[Placed], None]:
         """The same, with what is there at once in one piece."""
+        is_part = agents is not None or owner is not None
         with self._hub.news() as news:
             last = await self._runs.position() if after is None else after
             while True:
                 self._hub.refuse_if_lost()
                 news.clear()
-                while page := await self._runs.after(last, agents):
+                reached = await self._runs.position() if is_part else 0
+                while page := await self._runs.after(last, agents, owner=owner):
                     yield page
                     last = page[-1].position
+                last = max(last, reached)  # what is of no concern to the reader is not looked at again
                 await news.wait()
 
     async def position(self) -> int:
@@ -335,17 +350,23 @@ class LocalService:
             return without_secrets_of(found, self._vault.redactor)
 
     async def sessions(
-        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+        self,
+        limit: int = 50,
+        before: SessionId | None = None,
+        agents: Sequence[str] | None = None,
+        owner: UserId | None = None,
     ) -> Sequence[SessionRecord]:
         """The latest first."""
-        return await self._sessions.newest(limit, before, agents)
+        return await self._sessions.newest(limit, before, agents, owner)
+
+    async def owner_of(self, session_id: SessionId) -> UserId | None:
+        """The owner of a session; None where it has no run."""
+        return await self._sessions.owner(session_id)
 
     async def session(self, session_id: SessionId) -> SessionRecord:
         found = await self._sessions.find(session_id)
         if found is None:
-            raise UnknownSession(
-                f"There is no session {session_id}. `treadle sessions list` shows those there are."
-            )
+            raise _unknown_session(session_id)
         return found
 
     async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
@@ -355,3 +376,14 @@ class LocalService:
     async def runs_of(self, session_id: SessionId) -> Sequence[RunRecord]:
         """The runs of a session, in the order in which they were asked for."""
         return await self._sessions.runs(session_id)
+
+
+def _ticket(record: RunRecord, submission: Submission) -> Ticket:
+    """For a message that was sent before. Raises UsageError where the key was another user's."""
+    if submission.only_own and record.owner != submission.user:
+        raise UsageError(f"The key `{submission.key}` is in use already. Nothing was begun. Use a key of its own.")
+    return Ticket(record.origin.run_id, record.origin.session_id)
+
+
+def _unknown_session(session_id: SessionId) -> UnknownSession:
+    return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")

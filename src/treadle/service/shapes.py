@@ -11,6 +11,7 @@ from treadle.domain.events import Decision, Remember, RunEnd, SegmentReason, Ste
 from treadle.domain.identity import AgentId, ApprovalId, Instant, RunId, SegmentId, SessionId
 from treadle.domain.memories import MemoryKind
 from treadle.domain.runs import Metrics, OutcomeKind, Status
+from treadle.domain.users import LOCAL_USER, LONGEST_USER, UserId
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
@@ -116,6 +117,7 @@ class Remembered(Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     kind: MemoryKind = "long_term"
     pinned: bool = False
+    user: UserId = LOCAL_USER
 
 
 class Brought(Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,6 +126,18 @@ class Brought(Struct, frozen=True, forbid_unknown_fields=True):
     data: bytes
     agent: str | None
     known_agents: tuple[str, ...]
+    user: UserId | None = None
+
+
+class AssignBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which memories are given to which user: those that fit all that is not null."""
+
+    user: Annotated[str, Meta(min_length=1, max_length=LONGEST_USER)]
+    """Who owns them from now on."""
+    memory_ids: Annotated[tuple[str, ...], Meta(min_length=1, max_length=10_000)] | None = None
+    agent: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    from_user: Annotated[str, Meta(min_length=1, max_length=LONGEST_USER)] | None = None
+    """Who owns them now."""
 
 
 # ── Answers ────────────────────────────────────────────────────────────────────────────────────────
@@ -173,6 +187,8 @@ class RunView(Struct, frozen=True):
     wake_at: datetime | None
     sequence: int
     """Of its latest event."""
+    owner: UserId = LOCAL_USER
+    """The user it is for."""
 
 
 class RunDetail(RunView, frozen=True):
@@ -195,6 +211,8 @@ class ApprovalView(Struct, frozen=True):
     requested_at: datetime
     expires_at: datetime | None
     decision: Literal["approve", "deny", "expired"] | None
+    owner: UserId = LOCAL_USER
+    """The user its run is for."""
 
 
 class SessionView(Struct, frozen=True):
@@ -206,6 +224,8 @@ class SessionView(Struct, frozen=True):
     first_at: datetime
     latest_at: datetime
     segments: int
+    owner: UserId = LOCAL_USER
+    """The user that all its runs are for."""
 
 
 class SegmentView(Struct, frozen=True):
@@ -290,6 +310,7 @@ def _of_run(record: RunRecord) -> dict[str, Any]:
         "created_at": moment(record.created_at),
         "wake_at": maybe(record.wake_at),
         "sequence": record.sequence,
+        "owner": record.owner,
     }
 
 
@@ -303,6 +324,7 @@ def run_record(view: RunView) -> RunRecord:
         instant(view.wake_at),
         view.waiting_for,
         view.agent,
+        view.owner,
     )
 
 
@@ -322,6 +344,7 @@ def approval_view(record: ApprovalRecord) -> ApprovalView:
         moment(record.requested_at),
         maybe(record.expires_at),
         record.decision,
+        record.owner,
     )
 
 
@@ -337,6 +360,7 @@ def approval_record(view: ApprovalView) -> ApprovalRecord:
         view.requested_at.timestamp(),
         instant(view.expires_at),
         view.decision,
+        owner=view.owner,
     )
 
 
@@ -358,6 +382,7 @@ def _of_session(record: SessionRecord) -> dict[str, Any]:
         "first_at": moment(record.first_at),
         "latest_at": moment(record.latest_at),
         "segments": record.segments,
+        "owner": record.owner,
     }
 
 
@@ -377,6 +402,7 @@ def session_record(view: SessionView) -> SessionRecord:
         view.first_at.timestamp(),
         view.latest_at.timestamp(),
         view.segments,
+        view.owner,
     )
 
 

@@ -21,6 +21,7 @@ from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
 from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
 from treadle.domain.schemas import refuse_wrong_schema
+from treadle.domain.users import LOCAL_USER, UserId, refuse_wrong_user
 from treadle.ports.model import Models
 from treadle.ports.tool import InvalidArguments, Toolbox
 from treadle.ports.vault import Redactor
@@ -52,6 +53,10 @@ class Submission(Struct, frozen=True):
 
     plain: bool = False
     """It is a message, also where it begins like a command: nobody has typed it."""
+    user: UserId = LOCAL_USER
+    """Who owns the session that it begins. One that is there already keeps its owner, and so does the run in it."""
+    only_own: bool = False
+    """Sessions and runs of other users do not exist for whoever sends it."""
 
     @property
     def command(self) -> SessionCommand | None:
@@ -78,6 +83,7 @@ class Admission:
     async def check(self, submission: Submission) -> None:
         """Raise whatever can be known to be wrong."""
         agent, command = submission.agent, submission.command
+        _check_user(submission.user)
         await refuse_unless_running(agent.name, self._books)
         check_message(submission.message)
         _check_beginning(submission)
@@ -145,6 +151,13 @@ class Admission:
             return tool.subjects(tool.parse(msgspec.json.encode({required[0]: example}).decode())).texts
         except InvalidArguments:
             return (example,)
+
+
+def _check_user(name: UserId) -> None:
+    try:
+        refuse_wrong_user(name)
+    except ValueError as error:
+        raise UsageError(f"The run cannot be for this user: {error}. Nothing was begun.") from None
 
 
 def _ceiling_on_money(submission: Submission) -> str | None:

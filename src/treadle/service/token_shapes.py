@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from treadle.domain.access import Scope
+from treadle.domain.access import Scope, Visibility
 from treadle.domain.identity import TokenId
 from treadle.domain.quotas import Quotas
+from treadle.domain.users import LONGEST_USER, UserId
 from treadle.ports.access import TokenRecord
 from treadle.service.access import LONGEST_NAME, Minted, NewToken
 from treadle.service.shapes import instant, maybe, moment
@@ -19,6 +20,11 @@ class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):
     agents: Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)] | None = None
     expires_at: datetime | None = None
     quotas: Quotas | None = None
+    user: Annotated[str, Meta(min_length=1, max_length=LONGEST_USER)] | None = None
+    """Who owns what is begun with it; null: a user of its own, whose name is the id of the token."""
+    visibility: Visibility | None = None
+    """Whose sessions, runs and memories exist for it: of its `own` user, or of `all` users. Null: `own` for a token
+    with the scope run alone, `all` for others."""
 
 
 class TokenView(Struct, frozen=True):
@@ -30,6 +36,9 @@ class TokenView(Struct, frozen=True):
     expires_at: datetime | None
     revoked_at: datetime | None
     quotas: Quotas | None
+    user: UserId
+    """Who owns what is begun with it."""
+    visibility: Visibility
 
 
 class NewTokenView(TokenView, frozen=True, kw_only=True):
@@ -38,11 +47,21 @@ class NewTokenView(TokenView, frozen=True, kw_only=True):
 
 
 def token_body(wanted: NewToken) -> TokenBody:
-    return TokenBody(wanted.name, wanted.scopes, wanted.agents, maybe(wanted.expires_at), wanted.quotas)
+    return TokenBody(
+        wanted.name,
+        wanted.scopes,
+        wanted.agents,
+        maybe(wanted.expires_at),
+        wanted.quotas,
+        wanted.user,
+        wanted.visibility,
+    )
 
 
 def new_token(body: TokenBody) -> NewToken:
-    return NewToken(body.name, body.scopes, body.agents, instant(body.expires_at), body.quotas)
+    return NewToken(
+        body.name, body.scopes, body.agents, instant(body.expires_at), body.quotas, body.user, body.visibility
+    )
 
 
 def token_view(record: TokenRecord) -> TokenView:
@@ -63,6 +82,8 @@ def token_record(view: TokenView) -> TokenRecord:
         instant(view.expires_at),
         instant(view.revoked_at),
         view.quotas,
+        None if view.user == view.token_id else view.user,
+        view.visibility,
     )
 
 
@@ -76,4 +97,6 @@ def _of(record: TokenRecord) -> dict[str, Any]:
         "expires_at": maybe(record.expires_at),
         "revoked_at": maybe(record.revoked_at),
         "quotas": record.quotas,
+        "user": record.user,
+        "visibility": record.visibility,
     }

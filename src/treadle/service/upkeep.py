@@ -5,8 +5,10 @@ from typing import Protocol
 
 from treadle.domain.identity import SessionId, TokenId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.access import TokenRecord
 from treadle.ports.accounts import AgentState
+from treadle.ports.memory import Assigned
 from treadle.service.access import Minted, NewToken
 from treadle.service.keeping import Deleted, Pruned
 from treadle.service.memory import Imported
@@ -22,7 +24,12 @@ class TokenKeeping(Protocol):
 
 class MemoryKeeping(Protocol):
     async def add(
-        self, agent: str, text: str, kind: MemoryKind = "long_term", pinned: bool = False
+        self,
+        agent: str,
+        text: str,
+        kind: MemoryKind = "long_term",
+        pinned: bool = False,
+        user: UserId = LOCAL_USER,
     ) -> Memory | None: ...
 
     async def find(self, memory_id: MemoryId) -> Memory: ...
@@ -32,8 +39,20 @@ class MemoryKeeping(Protocol):
     async def forget(self, memory_ids: Sequence[MemoryId]) -> Sequence[Memory]: ...
 
     async def bring_in(
-        self, data: bytes, agent: str | None = None, known_agents: Collection[str] = ()
+        self,
+        data: bytes,
+        agent: str | None = None,
+        known_agents: Collection[str] = (),
+        user: UserId | None = None,
     ) -> Imported: ...
+
+    async def assign(
+        self,
+        user: UserId,
+        memory_ids: Sequence[MemoryId] | None = None,
+        agent: str | None = None,
+        from_user: UserId | None = None,
+    ) -> Assigned: ...
 
 
 class HouseKeeping(Protocol):

@@ -52,6 +52,8 @@ class UsageQuery(Struct, frozen=True):
     """The first day, as 2026-03-01, in UTC."""
     until: str | None = None
     """The last one."""
+    token: TokenId | None = None
+    """Only what was used for this access token; None: whatever was."""
 
 
 ALL_BY_AGENT = UsageQuery()
@@ -61,7 +63,8 @@ async def usage(accounts: Accounts, query: UsageQuery = ALL_BY_AGENT) -> Sequenc
     """What was used, a line for each agent, token, model or day that has used something, in their order. Raises
     UsageError for a day that is none."""
     wanted = UsageFilter(query.agents, _number(query.since, "since"), _number(query.until, "until"))
-    return summed_up(await accounts.usage(wanted), query.by)
+    found = await accounts.usage(wanted)
+    return summed_up([used for used in found if query.token in (None, used.token)], query.by)
 
 
 def summed_up(used: Iterable[Used], by: UsageKey) -> list[UsageLine]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
 from treadle.domain.identity import AgentId
+from treadle.domain.memories import MemoryScope
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.words import normalised
 from treadle.ports.memory import Vector
 
@@ -33,11 +35,30 @@ def storable_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-@lru_cache(maxsize=1024)
-def mark(agent_id: AgentId) -> str:
-    """What the words of an agent's memories begin with. Two agents may have the same; a query asks for the agent
-    too."""
-    return hashlib.blake2b(agent_id.encode(), digest_size=2).hexdigest()
+EVERYONE: UserId = "*"
+"""Stands for all owners where vectors and words of all of them are kept together. No user is called so."""
+
+
+@lru_cache(maxsize=4096)
+def mark(agent_id: AgentId, owner: UserId) -> str:
+    """What the words of one owner's memories begin with, so that those of others are not even looked at. Two may
+    have the same mark; a query asks for the agent and the owner too."""
+    if owner == LOCAL_USER:  # as it was before there were other owners
+        return hashlib.blake2b(agent_id.encode(), digest_size=2).hexdigest()
+    return hashlib.blake2b(f"{agent_id}/{owner}".encode(), digest_size=4).hexdigest()
+
+
+def marks_kept(agent_id: AgentId, owner: UserId) -> tuple[str, ...]:
+    """With which marks the words of a memory are kept: its owner's, and one for all owners but the local user."""
+    own = mark(agent_id, owner)
+    return (own,) if owner == LOCAL_USER else (own, mark(agent_id, EVERYONE))
+
+
+def marks_sought(scope: MemoryScope) -> tuple[str, ...]:
+    """With which marks words are looked for."""
+    if scope.owner is not None:
+        return (mark(scope.agent_id, scope.owner),)
+    return mark(scope.agent_id, LOCAL_USER), mark(scope.agent_id, EVERYONE)
 
 
 def best_by_words(found: Iterable[Sequence[int]], left_out: Iterable[int], limit: int) -> list[int]:

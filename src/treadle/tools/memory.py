@@ -7,6 +7,7 @@ from msgspec import Meta
 from treadle.domain.calendar import day
 from treadle.domain.events import JournalWritten, MemorySaved
 from treadle.domain.memories import Memory
+from treadle.domain.users import UserId
 from treadle.domain.words import normalised
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.function import tool
@@ -65,7 +66,7 @@ async def memory_save(text: str, context: ToolContext, pinned: bool = False) -> 
     """
     fact = _fact(text, MOST_CHARACTERS, "Save the gist; one fact at a time.")
     known = await context.search_memory(fact, NEAR)
-    same = next((hit.memory for hit in known.found if _repeats(fact, hit.memory)), None)
+    same = next((hit.memory for hit in known.found if _repeats(fact, hit.memory, context.user)), None)
     memory_id = context.new_memory_id()
     context.report(MemorySaved(memory_id, fact, "tool", pinned, None if same is None else same.memory_id))
     if same is not None:
@@ -97,8 +98,9 @@ def _fact(text: str, most: int, advice: str) -> str:
     return fact
 
 
-def _repeats(fact: str, memory: Memory) -> bool:
-    return memory.kind == "long_term" and normalised(fact) == normalised(memory.text)
+def _repeats(fact: str, memory: Memory, user: UserId) -> bool:
+    """Whether the memory is that fact, of the same user: each user has its own."""
+    return memory.owner == user and memory.kind == "long_term" and normalised(fact) == normalised(memory.text)
 
 
 def _told(memory: Memory) -> str:

@@ -32,7 +32,7 @@ from treadle.stores.postgres.migrating import load_migrations, migrate
 from treadle.stores.postgres.remembering import written_memory
 from treadle.stores.postgres.results import PostgresResults
 from treadle.testing.conformance import memories
-from treadle.testing.conformance.beside import AGENT, Desk, KeptCheck, one_desk
+from treadle.testing.conformance.beside import AGENT, OWN, Desk, KeptCheck, one_desk
 from treadle.testing.conformance.memories import Shelf, memory, unit
 from treadle.testing.conformance.store import Recorder
 from treadle.testing.time import FakeClock
@@ -101,15 +101,15 @@ def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
             assert await slow.fetchval("SELECT keep_memories($1)", late) == 1
             await desk.memories.add([memory(2, "early")])
             await shelf.embed(unit(1, 0))
-            assert list(await shelf.pending(AGENT, "test", 2, 5)) == []
+            assert list(await shelf.pending(OWN, "test", 2, 5)) == []
             await slow.execute("COMMIT")
             await slow.close()
-            assert (await shelf.glance(AGENT, "test")).is_behind
-            [pending] = await shelf.pending(AGENT, "test", 2, 5)
+            assert (await shelf.glance(OWN, "test")).is_behind
+            [pending] = await shelf.pending(OWN, "test", 2, 5)
             assert pending.memory.text == "late"
             await shelf.embed(unit(0, 1))
-            assert await shelf.near(AGENT, "test", unit(0, 1), 5) == ["late", "early"]
-            assert not (await shelf.glance(AGENT, "test")).is_behind
+            assert await shelf.near(OWN, "test", unit(0, 1), 5) == ["late", "early"]
+            assert not (await shelf.glance(OWN, "test")).is_behind
 
     run(story())
 
@@ -156,17 +156,17 @@ def test_all_of_a_look_is_of_one_moment(url: str) -> None:
             loop = asyncio.get_running_loop()
 
             def look(view: MemoryView) -> tuple[bool, bool]:
-                before = view.glance(AGENT, None).is_empty
+                before = view.glance(OWN, None).is_empty
                 loop.call_soon_threadsafe(seen.set)
                 assert goes_on.wait(10)
-                return before, view.glance(AGENT, None).is_empty
+                return before, view.glance(OWN, None).is_empty
 
             looking = asyncio.ensure_future(desk.memories.read(look))
             await seen.wait()
             await desk.memories.add([memory(1, "one")])
             goes_on.set()
             assert await looking == (True, True)
-            assert not (await Shelf(desk.memories).glance(AGENT, None)).is_empty
+            assert not (await Shelf(desk.memories).glance(OWN, None)).is_empty
 
     run(story())
 
@@ -178,7 +178,7 @@ def test_a_look_that_nobody_waits_for_lets_go_of_its_connection(url: str) -> Non
 
             def look(view: MemoryView) -> None:
                 assert goes_on.wait(10)
-                view.glance(AGENT, None)
+                view.glance(OWN, None)
                 asked.append("it was answered")
 
             for _ in range(6):  # more than there are connections
@@ -190,7 +190,7 @@ def test_a_look_that_nobody_waits_for_lets_go_of_its_connection(url: str) -> Non
                 with pytest.raises(asyncio.CancelledError):
                     await looking
             assert asked == []
-            assert (await Shelf(desk.memories).glance(AGENT, None)).is_empty
+            assert (await Shelf(desk.memories).glance(OWN, None)).is_empty
 
     run(story())
 
@@ -243,10 +243,10 @@ def test_a_look_that_loses_its_connection_is_taken_again(
             shelf, looks = Shelf(desk.memories), list[bool]()
 
             def look(view: MemoryView) -> bool:
-                looks.append(view.glance(AGENT, None).is_empty)
+                looks.append(view.glance(OWN, None).is_empty)
                 if len(looks) == 1:
                     between.on_reply = once(b"SELECT")
-                return view.glance(AGENT, None).is_empty
+                return view.glance(OWN, None).is_empty
 
             assert not await shelf.store.read(look)
             assert looks == [False, False]

@@ -30,7 +30,7 @@ from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.surfaces.cli.migrate import migrate
 from treadle.testing.conformance.automation import DAILY, HOOK, LETTER, NOON, WEBHOOK
-from treadle.testing.conformance.beside import AGENT, Desk, one_desk
+from treadle.testing.conformance.beside import AGENT, OWN, Desk, one_desk
 from treadle.testing.conformance.memories import Shelf, memory, unit
 
 MADE_ANEW = {"memories": ["words"], "deleted_sessions": ["position"]}
@@ -137,7 +137,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
         assert await other.matching("fact", 9) == await one.matching("fact", 9)
         asked = (AGENT, "test", unit(1, 3, 0.4), 4)
         assert await other.near(*asked) == await one.near(*asked)
-        assert not (await other.glance(AGENT, "test")).is_behind
+        assert not (await other.glance(OWN, "test")).is_behind
         assert await there.kept.tokens.list() == await here.kept.tokens.list()
         assert await there.kept.schedules.list() == await here.kept.schedules.list()
         assert await there.kept.hooks.list() == await here.kept.hooks.list()
@@ -150,7 +150,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
         await there.store.submit(new, there.opening())
         assert [placed.position for placed in await there.store.after(before)] == [before + 1, before + 2]
         await there.memories.add([memory(50, "new")])
-        [pending] = await other.pending(AGENT, "test", 3, 5)
+        [pending] = await other.pending(OWN, "test", 3, 5)
         assert pending.number == 8, "no number is given twice"
 
 

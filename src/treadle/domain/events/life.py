@@ -13,6 +13,7 @@ from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.tools import ToolSpec
+from treadle.domain.users import LOCAL_USER, UserId
 
 
 @durable("run_queued")
@@ -37,6 +38,8 @@ class RunQueued(EventData, frozen=True):
     """What whoever asks wants beside what the agent is told; it stands after that."""
     lineage: Lineage | None = None
     """Whose child it is; None: nobody's."""
+    owner: UserId = LOCAL_USER
+    """The user it is for: that of its session, and of every run under it."""
 
 
 @durable("user_message")

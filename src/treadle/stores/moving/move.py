@@ -43,13 +43,13 @@ CREATE TABLE IF NOT EXISTS {PLACE}.moving (
 """For each table the key of the last row that is there, and how many are. An empty name: what is moved."""
 KEEP_MEMORIES = """
 INSERT INTO memories (id, memory_id, agent_id, kind, text, words, lexemes, digest, created_at, source, used_at,
-                      uses, pinned, session_id, run_id)
+                      uses, pinned, session_id, run_id, owner)
 OVERRIDING SYSTEM VALUE
 SELECT (kept->>'id')::BIGINT, kept->>'memory_id', kept->>'agent_id', kept->>'kind', kept->>'text', kept->>'words',
-       array_to_tsvector(ARRAY(
-           SELECT mark_of(kept->>'agent_id') || word FROM jsonb_array_elements_text(kept->'lexemes') AS word)),
+       marked_words(kept->'lexemes', kept->>'agent_id', kept->>'owner'),
        decode(kept->>'digest', 'hex'), (kept->>'created_at')::FLOAT8, kept->>'source', (kept->>'used_at')::FLOAT8,
-       (kept->>'uses')::INTEGER, (kept->>'pinned')::BOOLEAN, kept->>'session_id', kept->>'run_id'
+       (kept->>'uses')::INTEGER, (kept->>'pinned')::BOOLEAN, kept->>'session_id', kept->>'run_id',
+       kept->>'owner'
 FROM jsonb_array_elements($1) AS kept
 """
 

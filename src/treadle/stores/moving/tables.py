@@ -76,7 +76,7 @@ TABLES = (
     _table(
         "runs",
         "id run_id session_id agent_id parent_run_id submission_key created_at status outcome waiting_for sequence "
-        "epoch worker lease_until wake_at counted places",
+        "epoch worker lease_until wake_at counted places owner",
         "id",
         counted="id",
         source={"sequence": LAST},
@@ -95,12 +95,12 @@ TABLES = (
     _table("session_notes", "session_id workspace notes", "session_id"),
     _table(
         "memories",
-        "id memory_id agent_id kind text digest created_at source used_at uses pinned session_id run_id",
+        "id memory_id agent_id kind text digest created_at source used_at uses pinned session_id run_id owner",
         "id",
         counted="id",
         made={"pinned": bool},
     ),
-    _table("memory_spaces", "id agent_id embedder dimensions done_to", "id", counted="id"),
+    _table("memory_spaces", "id agent_id owner embedder dimensions done_to", "id", counted="id"),
     _table("memory_codes", "space memory code", "space memory", made={"code": bits}),
     _table(
         "memory_vectors",
@@ -109,7 +109,11 @@ TABLES = (
         source={"numbers": "bytes"},
         made={"numbers": _numbers},
     ),
-    _table("tokens", "token_id name digest scopes agents quotas created_at expires_at revoked_at", "token_id"),
+    _table(
+        "tokens",
+        "token_id name digest scopes agents quotas created_at expires_at revoked_at owner visibility",
+        "token_id",
+    ),
     _table("requests", "token_id route key digest at status body", "token_id route key"),
     _table("accounts", "account cost credits", "account"),
     _table("windows", "account kind bucket amount", "account kind bucket"),
@@ -130,11 +134,11 @@ TABLES = (
     _table(
         "schedules",
         "schedule_id agent message every zone anchor next_at session_id is_heartbeat paused firing_at firing_since "
-        "fired_at run_id problem",
+        "fired_at run_id problem owner",
         "rowid",
         made={"is_heartbeat": bool, "paused": bool},
     ),
-    _table("hooks", "hook_id name agent message session created_at", "rowid"),
+    _table("hooks", "hook_id name agent message session created_at owner", "rowid"),
     _table(
         "webhooks",
         "webhook_id url events agents created_at position most_attempts attempts first_failed_at retry_at "

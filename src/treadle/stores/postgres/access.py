@@ -31,6 +31,8 @@ class PostgresTokens:
             _text(record.quotas),
             record.created_at,
             record.expires_at,
+            record.owner,
+            record.visibility,
         )
 
     async def find(self, digest: bytes) -> TokenRecord | None:
@@ -71,7 +73,7 @@ def _text(value: object) -> str | None:
 
 
 def _record(row: Row) -> TokenRecord:
-    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas = row
+    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility = row
     return TokenRecord(
         token_id,
         restored(name),
@@ -81,4 +83,6 @@ def _record(row: Row) -> TokenRecord:
         expires_at,
         revoked_at,
         None if quotas is None else msgspec.json.decode(quotas, type=Quotas),
+        owner,
+        visibility,
     )

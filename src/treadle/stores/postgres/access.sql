@@ -1,12 +1,13 @@
 -- name: add_token
-INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (token_id) DO NOTHING;
+INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, expires_at, owner, visibility)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (token_id) DO NOTHING;
 
 -- name: token_by_digest
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas FROM tokens WHERE digest = $1;
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility
+FROM tokens WHERE digest = $1;
 
 -- name: tokens
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas FROM tokens
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility FROM tokens
 ORDER BY created_at, token_id;
 
 -- name: revoke_token

@@ -34,6 +34,7 @@ class PostgresApprovals:
 
 def _record(row: Row) -> ApprovalRecord:
     approval_id, run_id, session_id, agent_id, parent, call_id, tool, arguments, reason, pattern, *rest = row
+    requested_at, expires_at, decision, agent, owner = rest
     return ApprovalRecord(
         approval_id,
         Origin(run_id, session_id, agent_id, parent),
@@ -42,5 +43,9 @@ def _record(row: Row) -> ApprovalRecord:
         restored(arguments),
         restored(reason),
         None if pattern is None else restored(pattern),
-        *rest,
+        requested_at,
+        expires_at,
+        decision,
+        restored(agent),
+        owner,
     )

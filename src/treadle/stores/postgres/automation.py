@@ -37,6 +37,7 @@ class PostgresSchedules:
             schedule.session_id,
             schedule.is_heartbeat,
             schedule.paused,
+            schedule.owner,
         )
 
     async def list(self) -> Sequence[Schedule]:
@@ -141,7 +142,7 @@ def _text(value: object) -> str:
 
 def _schedule(row: Row) -> Schedule:
     schedule_id, agent, message, every, zone, anchor, *rest = row
-    next_at, session_id, is_heartbeat, paused, firing_at, firing_since, fired_at, run_id, problem = rest
+    next_at, session_id, is_heartbeat, paused, firing_at, firing_since, fired_at, run_id, problem, owner = rest
     return Schedule(
         schedule_id,
         restored(agent),
@@ -156,13 +157,14 @@ def _schedule(row: Row) -> Schedule:
         fired_at,
         run_id,
         restored(problem),
+        owner,
     )
 
 
 def _hook(row: Row) -> Hook:
-    hook_id, name, agent, message, session, created_at = row
+    hook_id, name, agent, message, session, created_at, owner = row
     place = None if session is None else restored(session)
-    return Hook(hook_id, restored(name), restored(agent), restored(message), place, created_at)
+    return Hook(hook_id, restored(name), restored(agent), restored(message), place, created_at, owner)
 
 
 def _webhook(row: Row) -> Webhook:

@@ -1,6 +1,7 @@
 -- name: keep_schedule
-INSERT INTO schedules (schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO schedules (schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused,
+                       owner)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (schedule_id) DO UPDATE SET
     agent = excluded.agent, message = excluded.message, every = excluded.every, zone = excluded.zone,
     anchor = excluded.anchor, next_at = excluded.next_at, session_id = excluded.session_id,
@@ -8,7 +9,7 @@ ON CONFLICT (schedule_id) DO UPDATE SET
 
 -- name: schedules
 SELECT schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused,
-       firing_at, firing_since, fired_at, run_id, problem
+       firing_at, firing_since, fired_at, run_id, problem, owner
 FROM schedules ORDER BY number;
 
 -- name: remove_schedule
@@ -23,11 +24,11 @@ UPDATE schedules SET firing_at = NULL, firing_since = NULL, fired_at = $2, run_i
 WHERE schedule_id = $1 AND firing_at = $2;
 
 -- name: add_hook
-INSERT INTO hooks (hook_id, name, agent, message, session, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO hooks (hook_id, name, agent, message, session, created_at, owner) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (hook_id) DO NOTHING;
 
 -- name: hooks
-SELECT hook_id, name, agent, message, session, created_at FROM hooks WHERE $1::TEXT IS NULL OR hook_id = $1
+SELECT hook_id, name, agent, message, session, created_at, owner FROM hooks WHERE $1::TEXT IS NULL OR hook_id = $1
 ORDER BY number;
 
 -- name: remove_hook

@@ -8,8 +8,9 @@ import msgspec
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import Fenced, InvalidState, NotClaimable, StoreError
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
-from treadle.domain.identity import RunId
+from treadle.domain.identity import RunId, SessionId
 from treadle.domain.messages import Message
+from treadle.domain.users import LOCAL_USER
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
     LEASE_SECONDS,
@@ -23,6 +24,7 @@ from treadle.ports.journal import (
     Tell,
 )
 from treadle.stores.counting import payer_of
+from treadle.stores.owners import owner_of, session_taken
 from treadle.stores.places import no_place, places_of
 from treadle.stores.postgres.batching import Writer
 from treadle.stores.postgres.connection import restored
@@ -74,6 +76,8 @@ class PostgresJournal(PostgresRuns):
     def _submitted(self, new: NewRun, answer: Answer) -> RunId:
         if answer.buried is not None:
             raise session_deleted(answer.buried)
+        if answer.taken is not None:
+            raise session_taken(SessionId(answer.taken))
         if answer.existing is not None:
             return RunId(answer.existing)
         self._publish_begun(new)
@@ -157,6 +161,8 @@ class PostgresJournal(PostgresRuns):
             )
         if answer.buried is not None:
             raise session_deleted(answer.buried)
+        if answer.taken is not None:
+            raise session_taken(SessionId(answer.taken))
         assert answer.sequence is not None
         origin = held.origin if held is not None else origin_of(answer.origin or ("", "", "", None))
         drafts = advance.facts + advance.intents if answer.accepted else advance.facts
@@ -245,6 +251,8 @@ def _begins(new: NewRun, key: str | None = None) -> Op:
         "key": key,
         "events": len(new.events),
     }
+    if (owner := owner_of(new.events)) != LOCAL_USER:
+        header["owner"] = owner
     if (places := places_of(new.events)) is not None:
         header["places"] = places
     if projected := beside(new.events):

@@ -1,12 +1,13 @@
 -- name: approval
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
-       requested_at, expires_at, coalesce(decision, CASE WHEN outcome IS NOT NULL THEN 'expired' END)
-FROM approvals JOIN runs ON runs.id = run WHERE approval_id = $1;
+       requested_at, expires_at, coalesce(decision, CASE WHEN outcome IS NOT NULL THEN 'expired' END),
+       coalesce(name, ''), owner
+FROM approvals JOIN runs ON runs.id = run LEFT JOIN agents USING (agent_id) WHERE approval_id = $1;
 
 -- name: pending_approvals
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
-       requested_at, expires_at, decision
-FROM approvals JOIN runs ON runs.id = run
+       requested_at, expires_at, decision, coalesce(name, ''), owner
+FROM approvals JOIN runs ON runs.id = run LEFT JOIN agents USING (agent_id)
 WHERE decision IS NULL AND outcome IS NULL AND ($1::TEXT IS NULL OR run_id = $1) ORDER BY requested_at;
 
 -- name: grants
@@ -21,22 +22,25 @@ SELECT content FROM results WHERE session_id = $1 AND call_id = $2 ORDER BY id D
 
 -- name: sessions
 SELECT listed.session_id, coalesce(name, ''), one.run_id, runs, unfinished, first_at, latest_at,
-       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id)
+       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id), one.owner
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs,
              count(*) FILTER (WHERE outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
-      FROM runs WHERE $4::TEXT IS NULL OR session_id = $4 GROUP BY session_id) AS listed
+      FROM runs WHERE ($4::TEXT IS NULL OR session_id = $4) AND ($5::TEXT IS NULL OR owner = $5) GROUP BY session_id) AS listed
      JOIN runs AS one ON one.id = first LEFT JOIN agents USING (agent_id)
-WHERE ($1::TEXT IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = $1))
+WHERE ($1::TEXT IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = $1 AND ($5::TEXT IS NULL OR owner = $5)))
   AND ($2::TEXT[] IS NULL OR name = ANY($2))
 ORDER BY last DESC LIMIT $3;
+
+-- name: owner_of_session
+SELECT owner FROM runs WHERE session_id = $1 ORDER BY id LIMIT 1;
 
 -- name: grave
 SELECT session_id, deleted_at, deleted_by FROM deleted_sessions WHERE session_id = $1;
 
 -- name: runs_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, '')
+       coalesce(name, ''), owner
 FROM runs LEFT JOIN agents USING (agent_id) WHERE session_id = $1 ORDER BY id;
 
 -- name: ends_of_session

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from treadle.domain.identity import AgentId
-from treadle.domain.memories import Memory, MemoryId, MemoryKind
-from treadle.ports.memory import EVERYTHING, Vector, Without
+from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
+from treadle.domain.users import LOCAL_USER, UserId
+from treadle.ports.memory import EVERYTHING, Assigned, Assignment, Vector, Without
 from treadle.ports.memory_index import Glance, Hit, MemoryView, Pending, Term
-from treadle.stores.memories import CHOSEN_BY_CODE, MOST_OF_A_TERM, NOTES, best_by_words, digest, packed
+from treadle.stores.memories import CHOSEN_BY_CODE, EVERYONE, MOST_OF_A_TERM, NOTES, best_by_words, digest, packed
 from treadle.stores.postgres.connection import SQL, STATEMENT_SECONDS, restored, storable, storable_json
 from treadle.stores.postgres.database import Database
 from treadle.stores.postgres.driver import BitString, Connection, Row, bits
@@ -33,9 +34,13 @@ class PostgresMemories:
     # ── What people do ──
 
     async def list(
-        self, agent_id: AgentId | None = None, kind: MemoryKind | None = None, limit: int = 50
+        self,
+        agent_id: AgentId | None = None,
+        kind: MemoryKind | None = None,
+        limit: int = 50,
+        owner: UserId | None = None,
     ) -> Sequence[Memory]:
-        return [_memory(row) for row in await self._database.rows("memories", agent_id, kind, limit)]
+        return [_memory(row) for row in await self._database.rows("memories", agent_id, kind, limit, owner)]
 
     async def find(self, memory_id: MemoryId) -> Memory | None:
         found = await self._database.row("memory", memory_id)
@@ -53,6 +58,12 @@ class PostgresMemories:
     async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
         """Where the connection is lost meanwhile, those that it has deleted before are not counted."""
         return len(await self._database.rows("forget_memories", list(map(storable, memory_ids))))
+
+    async def assign(self, wanted: Assignment) -> Assigned:
+        """Where the connection is lost meanwhile, those that were given away before are not counted."""
+        ids = None if wanted.memory_ids is None else list(map(storable, wanted.memory_ids))
+        found = await self._database.row("assign_memories", wanted.owner, ids, wanted.agent_id, wanted.before)
+        return Assigned(*found) if found else Assigned()
 
     async def agents(self) -> Mapping[str, AgentId]:
         """All agents there are, by name."""
@@ -78,13 +89,14 @@ class PostgresMemories:
     # ── Vectors come in ──
 
     async def keep(
-        self, agent_id: AgentId, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
+        self, scope: MemoryScope, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
     ) -> None:
         if not vectors:
             return
         dimensions = next((len(vector) for _, vector in vectors if vector is not None), None)
         numbers, codes, flat = await asyncio.to_thread(_arrays, vectors)
-        await self._database.rows("keep_vectors", agent_id, embedder, dimensions, numbers, codes, flat)
+        whose = (scope.agent_id, EVERYONE if scope.owner is None else scope.owner)
+        await self._database.rows("keep_vectors", *whose, embedder, dimensions, numbers, codes, flat)
 
 
 async def _in_thread(look: Callable[[MemoryView], Result], view: "_View") -> Result:
@@ -138,27 +150,33 @@ class _View:
         )
         return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
 
-    def glance(self, agent_id: AgentId, embedder: str | None, without: Without = EVERYTHING) -> Glance:
-        is_there, space, dimensions, is_behind = self._rows("memory_space", agent_id, embedder)[0]
+    def _scoped(self, statement: str, scope: MemoryScope, *values: object) -> list[Row]:
+        """The rows of a statement of which there is one for a single owner too."""
+        if scope.owner is None:
+            return self._rows(statement, scope.agent_id, *values)
+        return self._rows(f"{statement}_of_owner", scope.agent_id, scope.owner, *values)
+
+    def glance(self, scope: MemoryScope, embedder: str | None, without: Without = EVERYTHING) -> Glance:
+        is_there, space, dimensions, is_behind = self._scoped("memory_space", scope, embedder)[0]
         if not is_there:
             return Glance()
         ids = list(map(storable, without.ids))
-        rows = self._rows("latest_notes", agent_id, without.session, without.since, ids, NOTES)
+        rows = self._scoped("latest_notes", scope, without.session, without.since, ids, NOTES)
         notes = tuple([_memory(row) for row in rows][::-1])
         if embedder is None:
             return Glance(False, notes)
         return Glance(False, notes, dimensions or None if space is not None else None, is_behind)
 
     def nearest(
-        self, agent_id: AgentId, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
     ) -> Sequence[Hit]:
-        _, space, dimensions, _ = self._rows("memory_space", agent_id, embedder)[0]
+        _, space, dimensions, _ = self._scoped("memory_space", scope, embedder)[0]
         if space is None or dimensions != len(vector):
             return ()
         chosen = self._rows("nearest_by_code", space, _code(vector), self._left_out(without), CHOSEN_BY_CODE)
         way = "nearest_with_pgvector" if self._rows("has_pgvector")[0][0] else "nearest_by_sql"
         found = self._rows(way, space, [row[0] for row in chosen], _unit(vector), limit)
-        hits = self._hits(agent_id, [row[0] for row in found])
+        hits = self._hits(scope, [row[0] for row in found])
         return [
             msgspec.structs.replace(hits[number], likeness=float(likeness))
             for number, likeness in found
@@ -166,25 +184,26 @@ class _View:
         ]
 
     def matching(
-        self, agent_id: AgentId, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
     ) -> Sequence[Hit]:
         if not terms:
             return ()
         queries = list(dict.fromkeys(map(_query, terms)))
-        rows = self._rows("memories_with_words", agent_id, queries, MOST_OF_A_TERM)
+        owners = [LOCAL_USER, EVERYONE] if scope.owner is None else [scope.owner]
+        rows = self._rows("memories_with_words", scope.agent_id, queries, MOST_OF_A_TERM, owners)
         found = [[number for at, number in rows if at == place] for place, _ in enumerate(queries, 1)]
         best = best_by_words(found, self._left_out(without), limit)
-        hits = self._hits(agent_id, best)
+        hits = self._hits(scope, best)
         return [hits[number] for number in best if number in hits]
 
-    def pending(self, agent_id: AgentId, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
-        _, space, known, _ = self._rows("memory_space", agent_id, embedder)[0]
+    def pending(self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
+        _, space, known, _ = self._scoped("memory_space", scope, embedder)[0]
         is_of_use = space is not None and (dimensions is None or known in (0, dimensions))
-        rows = self._rows("unseen_memories", agent_id, space if is_of_use else None, limit)
+        rows = self._scoped("unseen_memories", scope, space if is_of_use else None, limit)
         return [Pending(row[0], _memory(tuple(row)[2:]), f" {row[1]} ") for row in rows]
 
-    def same(self, agent_id: AgentId, text: str) -> MemoryId | None:
-        found = self._rows("same_memory", agent_id, digest(text))
+    def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+        found = self._rows("same_memory", agent_id, owner, digest(text))
         return str(found[0][0]) if found else None
 
     def _left_out(self, without: Without) -> list[int]:
@@ -194,8 +213,8 @@ class _View:
         ids = list(map(storable, without.ids))
         return [row[0] for row in self._rows("memories_left_out", without.session, without.since, ids)]
 
-    def _hits(self, agent_id: AgentId, numbers: Sequence[int]) -> dict[int, Hit]:
-        rows = self._rows("memories_by_number", agent_id, list(numbers))
+    def _hits(self, scope: MemoryScope, numbers: Sequence[int]) -> dict[int, Hit]:
+        rows = self._scoped("memories_by_number", scope, list(numbers))
         return {row[0]: Hit(_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows}
 
 
@@ -207,8 +226,7 @@ def _query(term: Term) -> str:
 
 
 def _memory(row: Any) -> Memory:
-    memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id = row
+    memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, *rest = row
     return Memory(
-        restored(memory_id), agent_id, kind, restored(text), created_at, source, used_at, uses, pinned,
-        session_id, run_id,
+        restored(memory_id), agent_id, kind, restored(text), created_at, source, used_at, uses, pinned, *rest
     )  # fmt: skip

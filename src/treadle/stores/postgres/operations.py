@@ -177,6 +177,8 @@ class Answer(Struct, frozen=True):
     """There is no such run."""
     buried: Grave | None = None
     """The session was deleted."""
+    taken: str | None = None
+    """The session of another owner that a run was to begin in."""
     fenced: int | None = None
     """The epoch that the run is in."""
     not_claimable: str | None = None

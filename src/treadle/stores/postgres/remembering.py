@@ -12,8 +12,9 @@ from treadle.stores.memories import digest, storable_text
 
 LONGEST_WORD = 500
 """Characters of a word by which it is found: PostgreSQL takes 2 KB."""
-MOST_IN_INDEX = 900_000
-"""Bytes of all different words of a memory by which it is found: PostgreSQL takes 1 MB."""
+MOST_IN_INDEX = 450_000
+"""Bytes of all different words of a memory by which it is found, each with its mark: PostgreSQL takes 1 MB, and a
+word may be there under two marks."""
 
 
 def written(text: str, **more: Any) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def written_memory(memory: Memory) -> dict[str, Any]:
         memory.text,
         memory_id=memory.memory_id,
         agent_id=memory.agent_id,
+        owner=memory.owner,
         kind=memory.kind,
         created_at=memory.created_at,
         source=memory.source,
@@ -49,7 +51,7 @@ def cut(word: str) -> str:
 def _indexed(words: Sequence[str]) -> list[str]:
     found, size = dict[str, None](), 0
     for word in dict.fromkeys(map(cut, words)):
-        size += len(word.encode()) + 4
+        size += len(word.encode()) + 8
         if size > MOST_IN_INDEX:
             break
         found[word] = None

@@ -6,6 +6,7 @@ from typing import Any
 from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.errors import UnknownRun
 from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.users import UserId
 from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
 from treadle.stores.postgres.connection import restored
 from treadle.stores.postgres.database import Database
@@ -40,6 +41,7 @@ class PostgresRuns:
             wanted.before,
             wanted.unfinished,
             limit,
+            wanted.owner,
         )
         return [run_record(row) for row in found]
 
@@ -50,9 +52,15 @@ class PostgresRuns:
         found = await self._database.row("feed_position")
         return 0 if found is None else int(found[0])
 
-    async def after(self, position: int, agents: Sequence[str] | None = None, limit: int = 500) -> Sequence[Placed]:
+    async def after(
+        self,
+        position: int,
+        agents: Sequence[str] | None = None,
+        limit: int = 500,
+        owner: UserId | None = None,
+    ) -> Sequence[Placed]:
         names = None if agents is None else list(agents)
-        rows = map(tuple, await self._database.rows("feed", position, names, limit))
+        rows = map(tuple, await self._database.rows("feed", position, names, limit, owner))
         return [Placed(row[0], event_of(Origin(*row[1:5]), row[5:])) for row in rows]
 
     async def submitted(self, key: str) -> RunId | None:
@@ -71,6 +79,7 @@ def event_of(origin: Origin, record: tuple[Any, ...]) -> Event:
 
 
 def run_record(row: Row) -> RunRecord:
-    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, sequence, agent = row
+    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
+    sequence, agent, owner = rest
     origin = Origin(run_id, session_id, agent_id, parent)
-    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, restored(agent))
+    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, restored(agent), owner)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
 from treadle.domain.identity import SessionId
+from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.stores.postgres.connection import restored
@@ -21,13 +22,21 @@ class PostgresSessions:
         self._database = database
 
     async def newest(
-        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+        self,
+        limit: int = 50,
+        before: SessionId | None = None,
+        agents: Sequence[str] | None = None,
+        owner: UserId | None = None,
     ) -> Sequence[SessionRecord]:
         names = None if agents is None else list(agents)
-        return [_record(row) for row in await self._database.rows("sessions", before, names, limit, None)]
+        return [_record(row) for row in await self._database.rows("sessions", before, names, limit, None, owner)]
+
+    async def owner(self, session_id: SessionId) -> UserId | None:
+        found = await self._database.row("owner_of_session", session_id)
+        return None if found is None else found[0]
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
-        found = await self._database.row("sessions", None, None, 1, session_id)
+        found = await self._database.row("sessions", None, None, 1, session_id, None)
         if found is not None:
             return _record(found)
         if grave := await self._database.row("grave", session_id):

@@ -42,22 +42,23 @@ FROM ours WHERE runs.id = ours.id RETURNING run_id;
 
 -- name: record
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, '')
+       coalesce(name, ''), owner
 FROM runs LEFT JOIN agents USING (agent_id) WHERE run_id = $1;
 
 -- name: find_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, '')
+       coalesce(name, ''), owner
 FROM runs LEFT JOIN agents USING (agent_id)
 WHERE ($1::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($1)))
   AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
   AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
-  AND ($6::TEXT IS NULL OR id < (SELECT id FROM runs WHERE run_id = $6)) AND (NOT $7::BOOLEAN OR outcome IS NULL)
+  AND ($6::TEXT IS NULL OR id < (SELECT id FROM runs WHERE run_id = $6 AND ($9::TEXT IS NULL OR owner = $9))) AND (NOT $7::BOOLEAN OR outcome IS NULL)
+  AND ($9::TEXT IS NULL OR owner = $9)
 ORDER BY id DESC LIMIT $8;
 
 -- name: unfinished
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, '')
+       coalesce(name, ''), owner
 FROM runs LEFT JOIN agents USING (agent_id)
 WHERE outcome IS NULL AND ($1::TEXT IS NULL OR session_id = $1) ORDER BY id;
 
@@ -65,7 +66,7 @@ WHERE outcome IS NULL AND ($1::TEXT IS NULL OR session_id = $1) ORDER BY id;
 SELECT feed_position();
 
 -- name: feed
-SELECT * FROM feed($1, $2, $3);
+SELECT * FROM feed($1, $2, $3, $4);
 
 -- name: submitted
 SELECT run_id FROM runs WHERE submission_key = $1

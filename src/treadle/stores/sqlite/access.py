@@ -31,6 +31,8 @@ class SqliteTokens:
             _text(record.quotas),
             record.created_at,
             record.expires_at,
+            record.owner,
+            record.visibility,
         )
 
         def work(group: Group) -> None:
@@ -94,7 +96,7 @@ def _text(value: object) -> str | None:
 
 
 def _record(row: Any) -> TokenRecord:
-    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas = row
+    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility = row
     return TokenRecord(
         token_id,
         name,
@@ -104,6 +106,8 @@ def _record(row: Any) -> TokenRecord:
         expires_at,
         revoked_at,
         None if quotas is None else msgspec.json.decode(quotas, type=Quotas),
+        owner,
+        visibility,
     )
 
 

@@ -1,11 +1,14 @@
 -- name: insert_token
-INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, expires_at, owner, visibility)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: token_by_digest
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas FROM tokens WHERE digest = ?;
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility
+FROM tokens WHERE digest = ?;
 
 -- name: tokens
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas FROM tokens ORDER BY created_at;
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility
+FROM tokens ORDER BY created_at;
 
 -- name: revoke_token
 UPDATE tokens SET revoked_at = ? WHERE token_id = ? AND revoked_at IS NULL RETURNING token_id;

@@ -36,6 +36,7 @@ class SqliteSchedules:
             schedule.session_id,
             schedule.is_heartbeat,
             schedule.paused,
+            schedule.owner,
         )
         await _execute(self._writer, "keep_schedule", values)
 

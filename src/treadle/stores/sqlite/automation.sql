@@ -1,6 +1,7 @@
 -- name: keep_schedule
-INSERT INTO schedules (schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO schedules (schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused,
+                       owner)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
     agent = excluded.agent, message = excluded.message, every = excluded.every, zone = excluded.zone,
     anchor = excluded.anchor, next_at = excluded.next_at, session_id = excluded.session_id,
@@ -8,7 +9,7 @@ ON CONFLICT DO UPDATE SET
 
 -- name: schedules
 SELECT schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused,
-       firing_at, firing_since, fired_at, run_id, problem
+       firing_at, firing_since, fired_at, run_id, problem, owner
 FROM schedules ORDER BY rowid;
 
 -- name: remove_schedule
@@ -23,13 +24,13 @@ UPDATE schedules SET firing_at = NULL, firing_since = NULL, fired_at = ?1, run_i
 WHERE schedule_id = ?4 AND firing_at = ?1;
 
 -- name: insert_hook
-INSERT INTO hooks (hook_id, name, agent, message, session, created_at) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO hooks (hook_id, name, agent, message, session, created_at, owner) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: hook
-SELECT hook_id, name, agent, message, session, created_at FROM hooks WHERE hook_id = ?;
+SELECT hook_id, name, agent, message, session, created_at, owner FROM hooks WHERE hook_id = ?;
 
 -- name: hooks
-SELECT hook_id, name, agent, message, session, created_at FROM hooks ORDER BY rowid;
+SELECT hook_id, name, agent, message, session, created_at, owner FROM hooks ORDER BY rowid;
 
 -- name: remove_hook
 DELETE FROM hooks WHERE hook_id = ? RETURNING 1;

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
-from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
+from treadle.domain.errors import Fenced, NotClaimable, UnknownRun, UnknownSession
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
 from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.messages import Message
+from treadle.domain.users import UserId
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
     ALL_RUNS,
@@ -28,6 +29,7 @@ from treadle.ports.journal import (
     SessionFacts,
     Tell,
 )
+from treadle.stores.owners import owner_of, session_taken
 from treadle.stores.places import no_place, places_of
 from treadle.stores.sqlite.connection import SQL, Database
 from treadle.stores.sqlite.group import Group, RunRow, read_row, session_deleted, unknown
@@ -100,10 +102,11 @@ class SqliteJournal:
                 now,
                 AT_ONCE,
                 places_of(new.events),
+                owner_of(new.events),
             ),
         )
         if inserted.fetchone() is None:
-            raise session_deleted(group.db, origin.session_id)
+            raise _cannot_begin(group.db, new)
         group.append(group.run(origin.run_id), new.events)
 
     def _publish_begun(self, new: NewRun) -> None:
@@ -152,8 +155,8 @@ class SqliteJournal:
         if row.epoch != advance.epoch or row.outcome is not None or row.worker is None:
             raise Fenced(f"{advance.run_id} is in other hands: epoch {row.epoch}, not {advance.epoch}.")
         for new in advance.begin:  # before anything is appended
-            if group.db.execute(SQL["tombstone"], (new.origin.session_id,)).fetchone() is not None:
-                raise session_deleted(group.db, new.origin.session_id)
+            if (refusal := _refusal(group.db, new)) is not None:
+                raise refusal
         delivered: tuple[Event, ...] = ()
         if row.sequence > advance.seen:
             group.flush()
@@ -303,7 +306,11 @@ class SqliteJournal:
             wanted.unfinished,
             limit,
         )
-        return await self._writer.read(lambda db: [run_record(row) for row in db.execute(SQL["find_runs"], values)])
+        if wanted.owner is None:
+            statement = SQL["find_runs"]
+        else:
+            statement, values = SQL["find_runs_of_owner"], (*values, wanted.owner)
+        return await self._writer.read(lambda db: [run_record(row) for row in db.execute(statement, values)])
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         def work(db: Database) -> list[RunRecord]:
@@ -317,9 +324,18 @@ class SqliteJournal:
         [position] = await self._writer.read(lambda db: db.execute(SQL["latest_position"]).fetchall()[0])
         return int(position)
 
-    async def after(self, position: int, agents: Sequence[str] | None = None, limit: int = 500) -> Sequence[Placed]:
-        values = (position, _json(agents), limit)
-        found = await self._writer.read(lambda db: db.execute(SQL["events_after_position"], values).fetchall())
+    async def after(
+        self,
+        position: int,
+        agents: Sequence[str] | None = None,
+        limit: int = 500,
+        owner: UserId | None = None,
+    ) -> Sequence[Placed]:
+        if owner is None:
+            statement, values = SQL["events_after_position"], (position, _json(agents), limit)
+        else:
+            statement, values = SQL["events_after_position_of_owner"], (position, _json(agents), limit, owner)
+        found = await self._writer.read(lambda db: db.execute(statement, values).fetchall())
         return [Placed(at, _event(Origin(*origin), record)) for at, *origin, record in map(_split, found)]
 
     async def submitted(self, key: str) -> RunId | None:
@@ -341,6 +357,19 @@ class SqliteJournal:
 
 def _nothing(_: object) -> None:
     """Nobody need be told."""
+
+
+def _refusal(db: Database, new: NewRun) -> UnknownSession | None:
+    """Why a run cannot begin in its session; None: it can."""
+    session_id = new.origin.session_id
+    if db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
+        return session_deleted(db, session_id)
+    found = db.execute(SQL["owner_of_session"], (session_id,)).fetchone()
+    return session_taken(session_id) if found is not None and found[0] != owner_of(new.events) else None
+
+
+def _cannot_begin(db: Database, new: NewRun) -> UnknownSession:
+    return _refusal(db, new) or session_deleted(db, new.origin.session_id)
 
 
 def _is_cancelled(group: Group, row: RunRow) -> bool:
@@ -385,6 +414,7 @@ def _split(row: Any) -> tuple[Any, ...]:
 
 
 def run_record(row: Any) -> RunRecord:
-    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, sequence, agent = row
+    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
+    sequence, agent, owner = rest
     origin = Origin(run_id, session_id, agent_id, parent)
-    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, agent)
+    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, agent, owner)

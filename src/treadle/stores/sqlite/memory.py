@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from treadle.domain.identity import AgentId
-from treadle.domain.memories import Memory, MemoryId, MemoryKind
-from treadle.ports.memory import EVERYTHING, Vector, Without
+from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
+from treadle.domain.users import UserId
+from treadle.ports.memory import EVERYTHING, Assigned, Assignment, Vector, Without
 from treadle.ports.memory_index import (
     Glance,
     Hit,
@@ -20,8 +22,18 @@ from treadle.ports.memory_index import (
     Term,
     VectorsUnavailable,
 )
-from treadle.stores.memories import CHOSEN_BY_CODE, MOST_OF_A_TERM, NOTES, best_by_words, digest, mark, packed
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.memories import (
+    CHOSEN_BY_CODE,
+    EVERYONE,
+    MOST_OF_A_TERM,
+    NOTES,
+    best_by_words,
+    digest,
+    marks_kept,
+    marks_sought,
+    packed,
+)
+from treadle.stores.sqlite.connection import SQL, Database, Rows, Value
 from treadle.stores.sqlite.group import Group
 from treadle.stores.sqlite.remembering import keep_memory
 from treadle.stores.sqlite.writer import Writer
@@ -43,14 +55,18 @@ class SqliteMemories:
     # ── What people do ──
 
     async def list(
-        self, agent_id: AgentId | None = None, kind: MemoryKind | None = None, limit: int = 50
+        self,
+        agent_id: AgentId | None = None,
+        kind: MemoryKind | None = None,
+        limit: int = 50,
+        owner: UserId | None = None,
     ) -> Sequence[Memory]:
-        def look(db: Database) -> Sequence[Memory]:
-            if agent_id is None:
-                return _memories(db.execute(SQL["memories"], (kind, limit)))
-            return _memories(db.execute(SQL["memories_of_agent"], (agent_id, kind, limit)))
-
-        return await self._writer.read(look)
+        whose = tuple(each for each in (agent_id, owner) if each is not None)
+        if agent_id is None:
+            statement = SQL["memories" if owner is None else "memories_of_owner"]
+        else:
+            statement = SQL["memories_of_agent" if owner is None else "memories_of_agent_owner"]
+        return await self._writer.read(lambda db: _memories(db.execute(statement, (*whose, kind, limit))))
 
     async def find(self, memory_id: MemoryId) -> Memory | None:
         found = await self._writer.read(lambda db: db.execute(SQL["memory"], (memory_id,)).fetchone())
@@ -71,6 +87,17 @@ class SqliteMemories:
     async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
         def work(group: Group) -> int:
             return sum(forget_memory(group.db, memory_id) for memory_id in memory_ids)
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def assign(self, wanted: Assignment) -> Assigned:
+        ids = None if wanted.memory_ids is None else _listed(wanted.memory_ids)
+
+        def work(group: Group) -> Assigned:
+            values = (wanted.owner, ids, wanted.agent_id, wanted.before)
+            found = _memories(group.db.execute(SQL["memories_to_assign"], values).fetchall())
+            moved = sum([_given_to(group.db, memory, wanted.owner) for memory in found])
+            return Assigned(moved, len(found) - moved)
 
         return await self._writer.write(work, _nothing, patient=False)
 
@@ -107,7 +134,7 @@ class SqliteMemories:
     # ── Vectors come in ──
 
     async def keep(
-        self, agent_id: AgentId, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
+        self, scope: MemoryScope, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
     ) -> None:
         if not vectors:
             return
@@ -117,7 +144,7 @@ class SqliteMemories:
         done_to = max(pending.number for pending, _ in vectors)
 
         def work(group: Group) -> None:
-            space, is_anew = _space_for(group.db, agent_id, embedder, dimensions)
+            space, is_anew = _space_for(group.db, scope, embedder, dimensions)
             group.db.executemany(SQL["insert_memory_code"], ((space, number, code) for number, code, _ in made))
             group.db.executemany(
                 SQL["insert_memory_vector"], ((space, number, in_bytes) for number, _, in_bytes in made)
@@ -134,54 +161,60 @@ class _View:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def glance(self, agent_id: AgentId, embedder: str | None, without: Without = EVERYTHING) -> Glance:
-        if self._db.execute(SQL["any_memory"], (agent_id,)).fetchone() is None:
+    def _rows(self, statement: str, scope: MemoryScope, *values: Value) -> Rows:
+        """The rows of a statement of which there is one for a single owner too."""
+        if scope.owner is None:
+            return self._db.execute(SQL[statement], (scope.agent_id, *values))
+        return self._db.execute(SQL[f"{statement}_of_owner"], (scope.agent_id, scope.owner, *values))
+
+    def glance(self, scope: MemoryScope, embedder: str | None, without: Without = EVERYTHING) -> Glance:
+        if self._rows("any_memory", scope).fetchone() is None:
             return Glance()
-        bindings = (agent_id, without.session, without.since, NOTES + len(without.ids))
-        latest = _memories(self._db.execute(SQL["latest_notes"], bindings))
+        wanted = (without.session, without.since, NOTES + len(without.ids))
+        latest = _memories(self._rows("latest_notes", scope, *wanted))
         notes = tuple([note for note in latest if note.memory_id not in without.ids][:NOTES][::-1])
         if embedder is None:
             return Glance(False, notes)
-        space = _space(self._db, agent_id, embedder)
-        above = self._db.execute(SQL["any_memory_above"], (agent_id, space[2] if space else 0)).fetchone()
+        space = _space(self._db, scope, embedder)
+        above = self._rows("any_memory_above", scope, space[2] if space else 0).fetchone()
         return Glance(False, notes, (space[1] or None) if space else None, above is not None)
 
     def nearest(
-        self, agent_id: AgentId, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
     ) -> Sequence[Hit]:
-        space = _space(self._db, agent_id, embedder)
+        space = _space(self._db, scope, embedder)
         if space is None or space[1] != len(vector):
             return ()
-        left_out, (code, in_bytes), prefix = self._left_out(without), packed(vector), mark(agent_id)
+        left_out, (code, in_bytes) = self._left_out(without), packed(vector)
         bindings = (space[0], code, CHOSEN_BY_CODE + len(left_out), in_bytes, _listed(left_out), limit)
         rows = _taught(self._db, lambda: self._db.execute(SQL["nearest_memories"], bindings).fetchall())
-        return [Hit(_memory(row[2:]), _line(row[1], prefix), float(row[0])) for row in rows]
+        return [_hit(row[1:], float(row[0])) for row in rows]
 
     def matching(
-        self, agent_id: AgentId, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
     ) -> Sequence[Hit]:
         if not terms:
             return ()
-        prefix = mark(agent_id)
-        queries = dict.fromkeys([_query(term, prefix) for term in terms])
+        marks = marks_sought(scope)
+        queries = dict.fromkeys([_query(term, marks) for term in terms])
         found = [
             [int(row[0]) for row in self._db.execute(SQL["memories_with_words"], (query, MOST_OF_A_TERM))]
             for query in queries
         ]
         best = best_by_words(found, self._left_out(without), limit)
-        rows = self._db.execute(SQL["memories_by_number"], (agent_id, _listed(best)))
-        hits = {row[0]: Hit(_memory(row[2:]), _line(row[1], prefix)) for row in rows}
+        rows = self._rows("memories_by_number", scope, _listed(best))
+        hits = {row[0]: _hit(row[1:]) for row in rows}
         return [hits[number] for number in best if number in hits]
 
-    def pending(self, agent_id: AgentId, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
-        space, prefix = _space(self._db, agent_id, embedder), mark(agent_id)
+    def pending(self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
+        space = _space(self._db, scope, embedder)
         is_of_use = space is not None and (dimensions is None or space[1] in (0, dimensions))
         done_to = space[2] if space is not None and is_of_use else 0
-        rows = self._db.execute(SQL["memories_above"], (agent_id, done_to, limit))
-        return [Pending(int(row[0]), _memory(row[2:]), _line(row[1], prefix)) for row in rows]
+        rows = self._rows("memories_above", scope, done_to, limit)
+        return [Pending(int(row[0]), hit.memory, hit.line) for row in rows for hit in (_hit(row[1:]),)]
 
-    def same(self, agent_id: AgentId, text: str) -> MemoryId | None:
-        found = self._db.execute(SQL["same_memory"], (agent_id, digest(text))).fetchone()
+    def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+        found = self._db.execute(SQL["same_memory"], (agent_id, owner, digest(text))).fetchone()
         return None if found is None else str(found[0])
 
     def _left_out(self, without: Without) -> list[int]:
@@ -199,14 +232,25 @@ def _listed(items: Iterable[str | int]) -> str:
     return msgspec.json.encode(list(items)).decode() if items else "[]"
 
 
-def _query(term: Term, prefix: str) -> str:
+def _query(term: Term, marks: Sequence[str]) -> str:
     """In the language of FTS5. Folded words have no character that means anything in it."""
-    *others, last = [f'"{prefix}{word}"' for word in term.words]
-    return " AND ".join([*others, f"{last} *" if term.begins else last])
+    queries: list[str] = []
+    for prefix in marks:
+        *others, last = [f'"{prefix}{word}"' for word in term.words]
+        queries.append(" AND ".join([*others, f"{last} *" if term.begins else last]))
+    return queries[0] if len(queries) == 1 else " OR ".join([f"({query})" for query in queries])
 
 
-def _line(words: str, prefix: str) -> str:
-    return f" {words} ".replace(f" {prefix}", " ")
+def _hit(row: Any, likeness: float | None = None) -> Hit:
+    memory = _memory(row[1:])
+    return Hit(memory, _line(row[0], memory), likeness)
+
+
+def _line(words: str, memory: Memory) -> str:
+    """The words without their marks. They are kept once for each mark, and all marks of a memory are as long."""
+    marks = marks_kept(memory.agent_id, memory.owner)
+    own = words if len(marks) == 1 else words[: len(words) // len(marks)]
+    return f" {own} ".replace(f" {marks[0]}", " ")
 
 
 def _nothing(_: object) -> None:
@@ -214,10 +258,8 @@ def _nothing(_: object) -> None:
 
 
 def _memory(row: Any) -> Memory:
-    memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, session_id, run_id = row
-    return Memory(
-        memory_id, agent_id, kind, text, created_at, source, used_at, uses, bool(pinned), session_id, run_id
-    )
+    memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, *rest = row
+    return Memory(memory_id, agent_id, kind, text, created_at, source, used_at, uses, bool(pinned), *rest)
 
 
 def _memories(rows: Any) -> list[Memory]:
@@ -229,8 +271,8 @@ def forget_memory(db: Database, memory_id: MemoryId) -> bool:
     found = db.execute(SQL["memory_to_forget"], (memory_id,)).fetchone()
     if found is None:
         return False
-    number, agent_id, words = found
-    for (space,) in db.execute(SQL["spaces_of_agent"], (agent_id,)).fetchall():
+    number, agent_id, owner, words = found
+    for (space,) in db.execute(SQL["spaces_of_memory"], (agent_id, owner)).fetchall():
         db.execute(SQL["forget_memory_code"], (space, number))
         db.execute(SQL["forget_memory_vector"], (space, number))
     db.execute(SQL["forget_memory_words"], (number, words))
@@ -238,21 +280,37 @@ def forget_memory(db: Database, memory_id: MemoryId) -> bool:
     return True
 
 
+def _given_to(db: Database, memory: Memory, owner: UserId) -> bool:
+    """Give a memory to another owner, under another number: it is new there. False: the owner has that fact, which
+    takes over how often it was used."""
+    forget_memory(db, memory.memory_id)
+    if keep_memory(db, replace(memory, owner=owner)):
+        return True
+    used = (memory.used_at, memory.uses, memory.pinned)
+    db.execute(SQL["merge_memory"], (*used, memory.agent_id, owner, digest(memory.text))).fetchall()
+    return False
+
+
 # ── Vectors ──
 
 
-def _space(db: Database, agent_id: AgentId, embedder: str) -> tuple[int, int, int] | None:
+def _space(db: Database, scope: MemoryScope, embedder: str) -> tuple[int, int, int] | None:
     """Its number, its dimensions, and how far it has come."""
-    found = db.execute(SQL["memory_space"], (agent_id, embedder)).fetchone()
+    found = db.execute(SQL["memory_space"], (scope.agent_id, _kept_for(scope), embedder)).fetchone()
     return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
 
 
-def _space_for(db: Database, agent_id: AgentId, embedder: str, dimensions: int | None) -> tuple[int, bool]:
+def _kept_for(scope: MemoryScope) -> UserId:
+    return EVERYONE if scope.owner is None else scope.owner
+
+
+def _space_for(db: Database, scope: MemoryScope, embedder: str, dimensions: int | None) -> tuple[int, bool]:
     """The space to keep vectors of these dimensions in, and whether all is to be made anew. None: there is no
     vector to keep, so any space will do."""
-    space = _space(db, agent_id, embedder)
+    space = _space(db, scope, embedder)
     if space is None:
-        found = db.execute(SQL["insert_memory_space"], (agent_id, embedder, dimensions or 0)).fetchone()
+        values = (scope.agent_id, _kept_for(scope), embedder, dimensions or 0)
+        found = db.execute(SQL["insert_memory_space"], values).fetchone()
         return int(found[0]) if found else 0, False
     if dimensions in (None, space[1]):
         return space[0], False

@@ -7,9 +7,11 @@ import apsw
 
 from treadle.domain.envelope import Draft
 from treadle.domain.events import JournalWritten, MemoryRecalled, MemorySaved
+from treadle.domain.identity import AgentId
 from treadle.domain.memories import Memory
+from treadle.domain.users import UserId
 from treadle.domain.words import folded
-from treadle.stores.memories import digest, mark, storable_text
+from treadle.stores.memories import digest, marks_kept, storable_text
 from treadle.stores.sqlite.connection import SQL, Database
 
 logger = logging.getLogger(__name__)
@@ -21,8 +23,8 @@ ODD = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.SQLError
 def keep_memory(db: Database, memory: Memory) -> bool:
     """Keep it with its words; whether it is new. One whose id is there already is left as it is, and so is a fact
     whose text is."""
-    text, prefix = storable_text(memory.text), mark(memory.agent_id)
-    words = " ".join([prefix + word for word in folded(text)])
+    text = storable_text(memory.text)
+    words = marked_words(text, memory.agent_id, memory.owner)
     found = db.execute(
         SQL["insert_memory"],
         (
@@ -39,12 +41,19 @@ def keep_memory(db: Database, memory: Memory) -> bool:
             memory.pinned,
             memory.session_id,
             memory.run_id,
+            memory.owner,
         ),
     ).fetchone()
     if found is None:
         return False
     db.execute(SQL["insert_memory_words"], (found[0], words))
     return True
+
+
+def marked_words(text: str, agent_id: AgentId, owner: UserId) -> str:
+    """The words of a text as they are kept: once for each mark."""
+    found = folded(text)
+    return " ".join([prefix + word for prefix in marks_kept(agent_id, owner) for word in found])
 
 
 def _saved(db: Database, run: int, made: Draft) -> None:
@@ -54,15 +63,15 @@ def _saved(db: Database, run: int, made: Draft) -> None:
     if (memory := _of_run(db, run, made, data.memory_id, data.text)) is None:
         return
     if data.repeats is not None:
-        said_again = (at, data.pinned, data.repeats, memory.agent_id)
+        said_again = (at, data.pinned, data.repeats, memory.agent_id, memory.owner)
         if db.execute(SQL["repeat_memory"], said_again).fetchall():
             return
     kept = Memory(
         memory.memory_id, memory.agent_id, "long_term", memory.text, at, data.source,
-        pinned=data.pinned, session_id=memory.session_id, run_id=memory.run_id,
+        pinned=data.pinned, session_id=memory.session_id, run_id=memory.run_id, owner=memory.owner,
     )  # fmt: skip
     if not keep_memory(db, kept):
-        same = (at, data.pinned, kept.agent_id, digest(kept.text))
+        same = (at, data.pinned, kept.agent_id, kept.owner, digest(kept.text))
         db.execute(SQL["repeat_same_memory"], same).fetchall()
 
 
@@ -78,8 +87,17 @@ def _of_run(db: Database, run: int, made: Draft, memory_id: str, text: str) -> M
     found = db.execute(SQL["run_of_memory"], (run,)).fetchone()
     if found is None or not text.strip() or db.execute(SQL["has_memory"], (memory_id,)).fetchone():
         return None
-    agent_id, session_id, run_id = found
-    return Memory(memory_id, agent_id, "journal", text, made.timestamp, session_id=session_id, run_id=run_id)
+    agent_id, session_id, run_id, owner = found
+    return Memory(
+        memory_id,
+        agent_id,
+        "journal",
+        text,
+        made.timestamp,
+        session_id=session_id,
+        run_id=run_id,
+        owner=owner,
+    )
 
 
 def _recalled(db: Database, _: int, made: Draft) -> None:

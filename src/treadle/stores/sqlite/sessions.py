@@ -8,6 +8,7 @@ import msgspec
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
 from treadle.domain.identity import SessionId
+from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.stores.sqlite.connection import SQL, Database
@@ -23,12 +24,23 @@ class SqliteSessions:
         self._writer = writer
 
     async def newest(
-        self, limit: int = 50, before: SessionId | None = None, agents: Sequence[str] | None = None
+        self,
+        limit: int = 50,
+        before: SessionId | None = None,
+        agents: Sequence[str] | None = None,
+        owner: UserId | None = None,
     ) -> Sequence[SessionRecord]:
         names = None if agents is None else msgspec.json.encode(agents).decode()
-        wanted = (before, names, limit)
-        found = await self._writer.read(lambda db: db.execute(SQL["sessions"], wanted).fetchall())
+        if owner is None:
+            statement, wanted = SQL["sessions"], (before, names, limit)
+        else:
+            statement, wanted = SQL["sessions_of_owner"], (before, names, limit, owner)
+        found = await self._writer.read(lambda db: db.execute(statement, wanted).fetchall())
         return [_record(row) for row in found]
+
+    async def owner(self, session_id: SessionId) -> UserId | None:
+        found = await self._writer.read(lambda db: db.execute(SQL["owner_of_session"], (session_id,)).fetchone())
+        return None if found is None else str(found[0])
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         def look(db: Database) -> SessionRecord | None:

@@ -1,8 +1,13 @@
 -- name: insert_run
-INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, epoch, wake_at, places)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7, ?8
+INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, epoch, wake_at, places,
+                  owner)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7, ?8, ?9
 WHERE NOT EXISTS (SELECT 1 FROM deleted_sessions WHERE session_id = ?2)
+  AND coalesce((SELECT owner FROM runs WHERE session_id = ?2 ORDER BY id LIMIT 1), ?9) = ?9
 RETURNING id;
+
+-- name: owner_of_session
+SELECT owner FROM runs WHERE session_id = ? ORDER BY id LIMIT 1;
 
 -- name: run_of_submission
 SELECT run_id FROM runs WHERE submission_key = ?;
@@ -90,17 +95,27 @@ UPDATE runs SET lease_until = 0 WHERE worker IS NOT NULL;
 -- name: record
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), '')
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
 FROM runs WHERE run_id = ?;
 
 -- name: find_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, '')
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner
 FROM runs LEFT JOIN agents USING (agent_id)
 WHERE (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?1))))
   AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
   AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
   AND (?6 IS NULL OR id < (SELECT id FROM runs WHERE run_id = ?6)) AND (NOT ?7 OR outcome IS NULL)
+ORDER BY id DESC LIMIT ?8;
+
+-- name: find_runs_of_owner
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner
+FROM runs LEFT JOIN agents USING (agent_id)
+WHERE owner = ?9 AND (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?1))))
+  AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
+  AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
+  AND (?6 IS NULL OR id < (SELECT id FROM runs WHERE run_id = ?6 AND owner = ?9)) AND (NOT ?7 OR outcome IS NULL)
 ORDER BY id DESC LIMIT ?8;
 
 -- name: latest_position
@@ -114,16 +129,23 @@ WHERE position > ?1
   AND (?2 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?2))))
 ORDER BY position LIMIT ?3;
 
+-- name: events_after_position_of_owner
+SELECT position, run_id, session_id, agent_id, parent_run_id, sequence, event_id, timestamp, type, version, data
+FROM events JOIN runs ON runs.id = events.run
+WHERE position > ?1 AND owner = ?4
+  AND (?2 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?2))))
+ORDER BY position LIMIT ?3;
+
 -- name: unfinished
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), '')
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
 FROM runs WHERE outcome IS NULL ORDER BY id;
 
 -- name: unfinished_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), '')
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
 FROM runs WHERE outcome IS NULL AND session_id = ? ORDER BY id;
 
 -- name: submitted
@@ -147,17 +169,20 @@ UPDATE approvals SET decision = ? WHERE approval_id = ? AND decision IS NULL;
 
 -- name: approval
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
-       requested_at, expires_at, coalesce(decision, iif(outcome IS NULL, NULL, 'expired'))
+       requested_at, expires_at, coalesce(decision, iif(outcome IS NULL, NULL, 'expired')),
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
 FROM approvals JOIN runs ON runs.id = run WHERE approval_id = ?;
 
 -- name: pending_approvals
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
-       requested_at, expires_at, decision
+       requested_at, expires_at, decision,
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
 FROM approvals JOIN runs ON runs.id = run WHERE decision IS NULL AND outcome IS NULL ORDER BY requested_at;
 
 -- name: pending_approvals_of_run
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
-       requested_at, expires_at, decision
+       requested_at, expires_at, decision,
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
 FROM approvals JOIN runs ON runs.id = run
 WHERE decision IS NULL AND outcome IS NULL AND run_id = ? ORDER BY requested_at;
 
@@ -180,7 +205,8 @@ SELECT content FROM results WHERE session_id = ? AND call_id = ? ORDER BY id DES
 SELECT session_id,
        (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
        (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
-       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id)
+       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
+       (SELECT owner FROM runs AS one WHERE one.id = first)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
       FROM runs GROUP BY session_id) AS listed
@@ -189,11 +215,26 @@ WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1))
                      IN (SELECT value FROM json_each(?2)))
 ORDER BY last DESC LIMIT ?3;
 
+-- name: sessions_of_owner
+SELECT session_id,
+       (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
+       (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
+       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
+       (SELECT owner FROM runs AS one WHERE one.id = first)
+FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
+             min(created_at) AS first_at, max(created_at) AS latest_at
+      FROM runs WHERE owner = ?4 GROUP BY session_id) AS listed
+WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1 AND owner = ?4))
+  AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
+                     IN (SELECT value FROM json_each(?2)))
+ORDER BY last DESC LIMIT ?3;
+
 -- name: session
 SELECT session_id,
        (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
        (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
-       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id)
+       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
+       (SELECT owner FROM runs AS one WHERE one.id = first)
 FROM (SELECT session_id, min(id) AS first, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
       FROM runs WHERE session_id = ? GROUP BY session_id) AS listed;
@@ -201,7 +242,7 @@ FROM (SELECT session_id, min(id) AS first, count(*) AS runs, sum(outcome IS NULL
 -- name: runs_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), '')
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
 FROM runs WHERE session_id = ? ORDER BY id;
 
 -- name: ends_of_session

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.domain.agents import MemorySettings
 from treadle.domain.errors import UsageError
 from treadle.domain.memories import MemoryKind
 from treadle.home import DEFAULT_AGENT, Home
 from treadle.memory_assembly import look_at_memories, own_memories
+from treadle.ports.memory import Found
 from treadle.service.memory import ALL, MemoryLine, MemoryService, line, refuse_unknown_agent
 from treadle.service.upkeep import MemoryKeeping
 from treadle.surfaces.cli.printing import note
@@ -24,26 +26,31 @@ if TYPE_CHECKING:
     from treadle.remote.connection import Connection
 
 
-async def list_memories(agent: str | None, kind: MemoryKind | None, limit: int, json: bool) -> int:
+async def list_memories(
+    agent: str | None, kind: MemoryKind | None, limit: int, user: str | None, json: bool
+) -> int:
     home = _home()
     async with look_at_memories(home) as service:
         await _refuse_unknown(home, service, agent)
-        found = await service.list(agent, kind, limit)
+        found = await service.list(agent, kind, limit, user)
     if json:
         _print_lines(found)
     elif found:
-        head = ("MEMORY", "AGENT", "KIND", "DATE", "PINNED", "TEXT")
+        head = ("MEMORY", "AGENT", "USER", "KIND", "DATE", "PINNED", "TEXT")
         print_table(head, [_row(item) for item in found])
     else:
-        note(f"{f'`{agent}`' if agent else 'no agent'} remembers {'nothing' if agent else 'anything'} yet")
+        of_whom = "" if user is None else f" of user `{user}`"
+        note(f"{f'`{agent}`' if agent else 'no agent'} remembers {'nothing' if agent else 'anything'}{of_whom} yet")
     return 0
 
 
-async def search_memories(agent: str, text: str, limit: int, json: bool) -> int:
+async def search_memories(agent: str, text: str, limit: int, user: str, json: bool) -> int:
     home = _home()
     async with look_at_memories(home) as service:
         await _refuse_unknown(home, service, agent)
-        recall = await service.search(agent, text, limit, _embedder(home, agent))
+        settings = _settings(home, agent)
+        owner = None if settings.shared else user
+        recall = await service.search(agent, text, limit, settings.embedder, owner)
     if recall.degraded is not None:
         note(f"only words were compared: {recall.degraded.reason}")
     if json:
@@ -51,23 +58,19 @@ async def search_memories(agent: str, text: str, limit: int, json: bool) -> int:
             shown = msgspec.to_builtins(line(hit.memory, agent))
             _print_json({"score": round(hit.score, 4), "by": hit.by, **shown})
     elif recall.found:
-        head = ("SCORE", "BY", "MEMORY", "DATE", "TEXT")
-        rows = [
-            (f"{hit.score:.2f}", hit.by, hit.memory.memory_id, _date(line(hit.memory, agent)), hit.memory.text)
-            for hit in recall.found
-        ]
-        print_table(head, rows)
+        head = ("SCORE", "BY", "MEMORY", "USER", "DATE", "TEXT")
+        print_table(head, [_found_row(hit, agent) for hit in recall.found])
     else:
-        note(f"nothing that `{agent}` remembers fits")
+        note(f"nothing that `{agent}` remembers of user `{user}` fits")
     return 0
 
 
-async def add_memory(agent: str, text: str, kind: MemoryKind, pinned: bool, json: bool) -> int:
+async def add_memory(agent: str, text: str, kind: MemoryKind, pinned: bool, user: str, json: bool) -> int:
     home = _home()
     text = _decoded(sys.stdin.buffer.read()) if text == "-" else text
     await _refuse_unknown_to(home, agent)
     async with _kept(home) as service:
-        added = await service.add(agent, text, kind, pinned)
+        added = await service.add(agent, text, kind, pinned, user)
     if json:
         _print_json({"new": added is not None, "memory_id": added.memory_id if added else None})
     elif added is None:
@@ -105,15 +108,30 @@ async def forget_memories(memory_ids: Sequence[str], json: bool) -> int:
     return 0
 
 
-async def export_memories(agent: str | None) -> int:
+async def assign_memories(
+    user: str, memory_ids: Sequence[str], agent: str | None, from_user: str | None, json: bool
+) -> int:
     home = _home()
-    async with look_at_memories(home) as service:
-        await _refuse_unknown(home, service, agent)
-        _print_lines(list(reversed(await service.list(agent, limit=ALL))))
+    await _refuse_unknown_to(home, agent)
+    async with _kept(home) as service:
+        assigned = await service.assign(user, list(memory_ids) or None, agent, from_user)
+    if json:
+        _print_json(assigned)
+        return 0
+    merged = f"; {assigned.merged} merged with what `{user}` had already" if assigned.merged else ""
+    note(f"{_count(assigned.moved)} assigned to `{user}`{merged}")
     return 0
 
 
-async def import_memories(file: Path, agent: str | None, json: bool) -> int:
+async def export_memories(agent: str | None, user: str | None) -> int:
+    home = _home()
+    async with look_at_memories(home) as service:
+        await _refuse_unknown(home, service, agent)
+        _print_lines(list(reversed(await service.list(agent, limit=ALL, user=user))))
+    return 0
+
+
+async def import_memories(file: Path, agent: str | None, user: str | None, json: bool) -> int:
     home = _home()
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()  # noqa: ASYNC240 -- nothing else runs
@@ -121,7 +139,7 @@ async def import_memories(file: Path, agent: str | None, json: bool) -> int:
         raise UsageError(f"{file} cannot be read: {error.strerror}. Nothing was imported.") from None
     await _refuse_unknown_to(home, agent)
     async with _kept(home) as service:
-        imported = await service.bring_in(data, agent, {DEFAULT_AGENT, *home.agents()})
+        imported = await service.bring_in(data, agent, {DEFAULT_AGENT, *home.agents()}, user)
     if json:
         _print_json(imported)
     else:
@@ -161,9 +179,9 @@ async def _refuse_unknown(home: Home, service: MemoryService, agent: str | None)
         refuse_unknown_agent(agent, {DEFAULT_AGENT, *home.agents(), *await service.agents()})
 
 
-def _embedder(home: Home, agent: str) -> str:
-    """The setting of an agent that has a file; for others, the one that agents have by themselves."""
-    return home.agent(agent).memory.embedder if agent in home.agents() else "auto"
+def _settings(home: Home, agent: str) -> MemorySettings:
+    """Those of an agent that has a file; for others, those that agents have by themselves."""
+    return home.agent(agent).memory if agent in home.agents() else MemorySettings()
 
 
 # ── Words ──
@@ -171,7 +189,12 @@ def _embedder(home: Home, agent: str) -> str:
 
 def _row(item: MemoryLine) -> tuple[str, ...]:
     pinned = "yes" if item.pinned else ""
-    return item.memory_id or "", item.agent or "", item.kind, _date(item), pinned, item.text
+    return item.memory_id or "", item.agent or "", item.owner, item.kind, _date(item), pinned, item.text
+
+
+def _found_row(hit: Found, agent: str) -> tuple[str, ...]:
+    memory = hit.memory
+    return f"{hit.score:.2f}", hit.by, memory.memory_id, memory.owner, _date(line(memory, agent)), memory.text
 
 
 def _date(item: MemoryLine) -> str:

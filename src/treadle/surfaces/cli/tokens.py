@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.access import Scope
+from treadle.domain.access import Scope, Visibility
 from treadle.domain.durations import seconds
 from treadle.domain.errors import UsageError
 from treadle.domain.quotas import NO_QUOTAS, Quotas
+from treadle.domain.users import LOCAL_USER
 from treadle.home import Home
 from treadle.keeping_assembly import look_at_tokens, own_tokens
 from treadle.ports.access import TokenRecord
@@ -40,6 +41,8 @@ class Wanted(Struct, frozen=True):
     tokens_per_hour: int | None = None
     tool_calls_per_minute: int | None = None
     credits: float | None = None
+    user: str | None = None
+    visibility: Visibility | None = None
 
 
 async def list_tokens(json: bool) -> int:
@@ -49,7 +52,8 @@ async def list_tokens(json: bool) -> int:
         for record in records:
             _print_json(token_view(record))
     elif records:
-        print_table(("TOKEN", "NAME", "SCOPES", "AGENTS", "CREATED", "STATE"), [_row(record) for record in records])
+        head = ("TOKEN", "NAME", "USER", "SEES", "SCOPES", "AGENTS", "CREATED", "STATE")
+        print_table(head, [_row(record) for record in records])
     else:
         note("no access tokens yet; make one with: treadle tokens create NAME")
     return 0
@@ -64,7 +68,10 @@ async def create_token(wanted: Wanted, json: bool) -> int:
     if json:
         _print_json({**msgspec.to_builtins(token_view(minted.record)), "token": minted.secret})
         return 0
-    note(f"{minted.record.token_id} for `{minted.record.name}`; this is the only time that it is shown:")
+    record = minted.record
+    seen = "that user alone" if record.visibility == "own" else "all users"
+    note(f"what it begins belongs to {_user(record)}; it sees sessions, runs and memories of {seen}")
+    note(f"{record.token_id} for `{record.name}`; this is the only time that it is shown:")
     print(minted.secret)
     return 0
 
@@ -127,12 +134,22 @@ def _new(wanted: Wanted) -> NewToken:
         wanted.agents or None,
         expires_at,
         None if quotas == NO_QUOTAS else quotas,
+        wanted.user,
+        wanted.visibility,
     )
 
 
 def _row(record: TokenRecord) -> tuple[str, ...]:
     agents = "all" if record.agents is None else ", ".join(record.agents)
-    return record.token_id, record.name, " ".join(record.scopes), agents, _date(record.created_at), _state(record)
+    created, state = _date(record.created_at), _state(record)
+    user = "its own" if record.user == record.token_id else record.user
+    return record.token_id, record.name, user, record.visibility, " ".join(record.scopes), agents, created, state
+
+
+def _user(record: TokenRecord) -> str:
+    if record.user == record.token_id:
+        return "a user of its own"
+    return "the local user" if record.user == LOCAL_USER else f"the user `{record.user}`"
 
 
 def _state(record: TokenRecord) -> str:

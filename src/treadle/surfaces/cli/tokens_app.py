@@ -22,6 +22,13 @@ class ScopeName(StrEnum):
     admin = "admin"
 
 
+class VisibilityName(StrEnum):
+    """What can be said after --visibility."""
+
+    own = "own"
+    all = "all"
+
+
 @tokens_app.command("list")
 def list_tokens(json: Json = False) -> None:
     """List the access tokens, the oldest first; the tokens themselves are kept nowhere."""
@@ -59,6 +66,21 @@ def create_token(
     credit: Annotated[
         float | None, typer.Option("--credits", metavar="N", help="Credits that its runs may use in all.")
     ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Who owns the sessions, runs and memories that it begins: a name, `local` for the local user, or "
+            "the id of another token. Without it: a user of its own.",
+        ),
+    ] = None,
+    visibility: Annotated[
+        VisibilityName | None,
+        typer.Option(
+            help="Whose sessions, runs and memories exist for it: of its own user, or of all users. Without it: "
+            "own for a token with the scope run alone, all for others."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Make an access token. It is printed this once, on standard output."""
@@ -72,6 +94,8 @@ def create_token(
         tokens_per_hour,
         tool_calls_per_minute,
         credit,
+        user,
+        None if visibility is None else visibility.value,
     )
     process.perform(partial(tokens.create_token, wanted, json))
 

@@ -1,9 +1,12 @@
 """What waits for a person's decision."""
 
+from contextlib import suppress
+
 import msgspec
 from litestar import Router, get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 
+from treadle.domain.access import Principal
 from treadle.domain.errors import UnknownApproval
 from treadle.domain.identity import ApprovalId
 from treadle.ports.approvals import ApprovalRecord
@@ -20,10 +23,7 @@ async def list_approvals(request: Asked, run_id: FromQuery[str | None] = None) -
     service, principal = served_of(request).service, principal_of(request)
     of_run = None if run_id is None else (await seen_run(run_id, request)).origin.run_id
     found = await service.approvals(of_run)
-    if principal.agents is not None:
-        names = {record.origin.run_id: (await service.run(record.origin.run_id)).agent for record in found}
-        found = [record for record in found if principal.sees(names[record.origin.run_id])]
-    return Page(tuple(map(approval_view, found)))
+    return Page(tuple([approval_view(record) for record in found if _is_seen(record, principal)]))
 
 
 @get("/v1/approvals/{approval_id:str}", **asks("read", "One approval", 404))
@@ -46,11 +46,16 @@ async def decide(approval_id: FromPath[str], data: JSONBody[DecisionBody], reque
 
 async def _seen(approval_id: FromPath[str], request: Asked) -> ApprovalRecord:
     """An approval, if its run exists for whoever asks."""
-    service, principal = served_of(request).service, principal_of(request)
-    record = await service.approval(ApprovalId(approval_id))
-    if principal.agents is not None and not principal.sees((await service.run(record.origin.run_id)).agent):
-        raise UnknownApproval(f"There is no approval {approval_id}.")
+    record = None
+    with suppress(UnknownApproval):
+        record = await served_of(request).service.approval(ApprovalId(approval_id))
+    if record is None or not _is_seen(record, principal_of(request)):
+        raise UnknownApproval(f"There is no approval {approval_id}. `treadle approvals list` shows what waits.")
     return record
+
+
+def _is_seen(record: ApprovalRecord, principal: Principal) -> bool:
+    return principal.sees(record.agent) and principal.sees_owner(record.owner)
 
 
 ROUTES = Router("/", route_handlers=[list_approvals, show, decide], tags=["approvals"])

@@ -32,7 +32,7 @@ async def agent_of(run_id: FromPath[str], request: Asked) -> AgentSpec:
 @post("/v1/attached/memory", status_code=200, opt={"scope": "admin"}, include_in_schema=False)
 async def remember(data: JSONBody[Remembered], request: Asked) -> list[Memory]:
     """What is remembered now; nothing, where it was remembered already."""
-    kept = await served_of(request).memory.add(data.agent, data.text, data.kind, data.pinned)
+    kept = await served_of(request).memory.add(data.agent, data.text, data.kind, data.pinned, data.user)
     return [] if kept is None else [kept]
 
 
@@ -48,7 +48,7 @@ async def forget(data: JSONBody[list[str]], request: Asked) -> list[Memory]:
 
 @post("/v1/attached/memory/import", status_code=200, opt={"scope": "admin"}, include_in_schema=False)
 async def bring_in(data: JSONBody[Brought], request: Asked) -> Imported:
-    return await served_of(request).memory.bring_in(data.data, data.agent, data.known_agents)
+    return await served_of(request).memory.bring_in(data.data, data.agent, data.known_agents, data.user)
 
 
 ROUTES = Router("/", route_handlers=[submit, fork, agent_of, remember, memory, forget, bring_in])

@@ -8,6 +8,7 @@ from treadle.service import Ticket
 from treadle.service.automating import HookView, NewHook, NewHookView, Signed
 from treadle.service.shapes import Page
 from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.gate import principal_of
 from treadle.surfaces.http.problems import Refusal
 from treadle.surfaces.http.served import Asked, served_of
 
@@ -23,7 +24,7 @@ async def list_hooks(request: Asked) -> Page[HookView]:
 @post("/v1/hooks", status_code=201, **asks("admin", "Make a hook", 404))
 async def create(data: JSONBody[NewHook], request: Asked) -> NewHookView:
     """Its secret is shown this once."""
-    return await served_of(request).automation.hooks.add(data)
+    return await served_of(request).automation.hooks.add(data, principal_of(request).user)
 
 
 @delete("/v1/hooks/{hook_id:str}", **asks("admin", "Remove a hook", 404))

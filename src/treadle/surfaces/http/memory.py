@@ -7,17 +7,24 @@ from litestar import Router, delete, get, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
+from treadle.domain.access import Principal
 from treadle.domain.errors import UnknownAgent, UsageError
 from treadle.domain.memories import MemoryKind
+from treadle.domain.users import LONGEST_USER, UserId
+from treadle.ports.memory import Assigned
 from treadle.service.memory import MOST_CHARACTERS, MemoryLine, line
-from treadle.service.shapes import Page, Pinning
+from treadle.service.shapes import AssignBody, Page, Pinning
 from treadle.surfaces.http.describing import asks
 from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.problems import Refusal
 from treadle.surfaces.http.served import Asked, served_of
 
 Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]
 Sought = Annotated[
     str | None, QueryParameter(name="query", max_length=10_000, description="Find what fits this text.")
+]
+OfUser = Annotated[
+    str | None, QueryParameter(max_length=LONGEST_USER, description="Of this user; another with the scope admin.")
 ]
 OLDEST = datetime.min.replace(tzinfo=UTC)
 
@@ -27,6 +34,8 @@ class NewMemory(Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS)]
     kind: MemoryKind = "long_term"
     pinned: bool = False
+    user: Annotated[str, Meta(min_length=1, max_length=LONGEST_USER)] | None = None
+    """Of whom; null: of the token's user. Another can be named with the scope admin."""
 
 
 class Kept(Struct, frozen=True):
@@ -41,21 +50,24 @@ async def list_memories(
     kind: FromQuery[MemoryKind | None] = None,
     sought: Sought = None,
     limit: Limit = 50,
+    user: OfUser = None,
 ) -> Page[MemoryLine]:
-    """The newest first; or, with a query and an agent, what that agent would recall, the best first."""
+    """The newest first; or, with a query and an agent, what that agent would recall, the best first. They are those
+    of the token's user. With the scope admin they are those of all users, or of the one that is named."""
     principal, memory = principal_of(request), served_of(request).memory
+    owner = user if principal.may("admin") else _own(user, principal)
     if agent is not None and not principal.sees(agent):
         raise UnknownAgent(f"No agent is called `{agent}`.")
     if sought is not None:
         if agent is None:
             raise UsageError("A search is for what one agent remembers: say which with ?agent=NAME.")
-        recall = await memory.search(agent, sought, limit, "auto")
+        recall = await memory.search(agent, sought, limit, "auto", owner)
         return Page(tuple(line(found.memory, agent) for found in recall.found))
     if agent is None and principal.agents is not None:
-        found = [item for name in principal.agents for item in await memory.list(name, kind, limit)]
+        found = [item for name in principal.agents for item in await memory.list(name, kind, limit, owner)]
         found.sort(key=lambda item: item.created_at or OLDEST, reverse=True)
         return Page(tuple(found[:limit]))
-    return Page(tuple(await memory.list(agent, kind, limit)))
+    return Page(tuple(await memory.list(agent, kind, limit, owner)))
 
 
 @post("/v1/memory", status_code=201, **asks("run", "Remember something", 404, 422))
@@ -63,8 +75,15 @@ async def add(data: JSONBody[NewMemory], request: Asked) -> Kept:
     served = served_of(request)
     if not principal_of(request).sees(data.agent) or data.agent not in served.home.agents():
         raise UnknownAgent(f"No agent is called `{data.agent}`.")
-    kept = await served.memory.add(data.agent, data.text, data.kind, data.pinned)
+    owner = _own(data.user, principal_of(request))
+    kept = await served.memory.add(data.agent, data.text, data.kind, data.pinned, owner)
     return Kept(None if kept is None else kept.memory_id)
+
+
+@post("/v1/memory/assign", status_code=200, **asks("admin", "Give memories to another user", 404, 422))
+async def assign(data: JSONBody[AssignBody], request: Asked) -> Assigned:
+    """Those that fit all that is said. A fact that the user has already with that agent is merged with it."""
+    return await served_of(request).memory.assign(data.user, data.memory_ids, data.agent, data.from_user)
 
 
 @post("/v1/memory/{memory_id:str}/pin", status_code=200, **asks("admin", "Let something fade no more", 404))
@@ -79,4 +98,13 @@ async def forget(memory_id: FromPath[str], request: Asked) -> None:
     await served_of(request).memory.forget([memory_id])
 
 
-ROUTES = Router("/", route_handlers=[list_memories, add, pin, forget], tags=["memory"])
+def _own(named: UserId | None, principal: Principal) -> UserId:
+    """The user whose memories are meant: the token's own, unless an administrator names another."""
+    if named in (None, principal.user):
+        return principal.user
+    if not principal.may("admin"):
+        raise Refusal(403, "Forbidden", f"The token `{principal.name}` has not the scope `admin`: leave out user.")
+    return named
+
+
+ROUTES = Router("/", route_handlers=[list_memories, add, assign, pin, forget], tags=["memory"])

@@ -7,6 +7,8 @@ from litestar import Response, Router, get
 from treadle import __version__
 from treadle.domain.errors import StoreError
 from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.problems import Refusal
 from treadle.surfaces.http.served import Asked, served_of
 
 READY_SECONDS = 2.0
@@ -32,6 +34,8 @@ async def ready(request: Asked) -> Response[dict[str, str]]:
 
 @get("/metrics", **asks("read", "Prometheus metrics"), media_type=METRICS_TYPE)
 async def metrics(request: Asked) -> bytes:
+    if principal_of(request).only_owner is not None:  # the numbers are of all users together
+        raise Refusal(404, "NotFound", "There are no metrics for a token that is limited to its own user.")
     return served_of(request).watched.render()
 
 

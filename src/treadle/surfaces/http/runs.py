@@ -75,6 +75,8 @@ async def submit(
             submission_key(request),
             token=principal.token_id,
             token_quotas=principal.quotas,
+            user=principal.user,
+            only_own=principal.only_owner is not None,
         )
     )
     seconds = data.wait if wait is None else wait
@@ -137,6 +139,7 @@ async def list_runs(
         outcome,
         None if cursor is None else RunId(cursor),
         unfinished,
+        principal_of(request).only_owner,
     )
     return await _page(request, wanted, limit)
 
@@ -152,8 +155,11 @@ async def children(
     """Those that it has begun, the newest first; those under them are their children."""
     parent = (await seen_run(run_id, request)).origin.run_id
     before = None if cursor is None else RunId(cursor)
-    agents = principal_of(request).agents
-    return await _page(request, RunFilter(agents, None, parent, before=before, unfinished=unfinished), limit)
+    principal = principal_of(request)
+    wanted = RunFilter(
+        principal.agents, None, parent, before=before, unfinished=unfinished, owner=principal.only_owner
+    )
+    return await _page(request, wanted, limit)
 
 
 async def _page(request: Asked, wanted: RunFilter, limit: int) -> Page[RunView]:

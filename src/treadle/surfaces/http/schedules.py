@@ -7,6 +7,7 @@ from treadle.domain.schedules import ScheduleId
 from treadle.service.automating import NewSchedule, ScheduleView
 from treadle.service.shapes import Page
 from treadle.surfaces.http.describing import asks
+from treadle.surfaces.http.gate import principal_of
 from treadle.surfaces.http.served import Asked, served_of
 
 
@@ -17,7 +18,7 @@ async def list_schedules(request: Asked) -> Page[ScheduleView]:
 
 @post("/v1/schedules", status_code=201, **asks("admin", "Make a schedule", 404))
 async def create(data: JSONBody[NewSchedule], request: Asked) -> ScheduleView:
-    return await served_of(request).automation.schedules.add(data)
+    return await served_of(request).automation.schedules.add(data, principal_of(request).user)
 
 
 @delete("/v1/schedules/{schedule_id:str}", **asks("admin", "Remove a schedule", 404))

@@ -69,11 +69,26 @@ def served_of(request: Asked) -> Served:
 
 
 async def seen_run(run_id: str, request: Asked) -> RunRecord:
-    """A run, if it exists for whoever asks: that of an agent they may not see does not."""
-    record = await served_of(request).service.run(RunId(run_id))
-    if not principal_of(request).sees(record.agent):
-        raise UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+    """A run, if it exists for whoever asks. Whoever may not see all runs is told the same of a run that they may
+    not see, of one that was deleted and of one that never was."""
+    principal = principal_of(request)
+    try:
+        record = await served_of(request).service.run(RunId(run_id))
+    except UnknownRun:
+        if principal.sees_all:
+            raise
+        raise unknown_run(run_id) from None
+    if not (principal.sees(record.agent) and principal.sees_owner(record.owner)):
+        raise unknown_run(run_id)
     return record
+
+
+def unknown_run(run_id: str) -> UnknownRun:
+    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+
+
+def unknown_session(session_id: str) -> UnknownSession:
+    return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
 
 
 def seen_agent(name: str, request: Asked) -> AgentSpec:
@@ -99,13 +114,17 @@ async def with_runs(name: str, request: Asked) -> str:
 
 async def open_session(session_id: str, request: Asked) -> SessionId:
     """A session to go on in, or to begin: one in which an agent has spoken that whoever asks may not see does not
-    exist, and nothing of it must be shown to another."""
-    principal = principal_of(request)
+    exist, and nothing of it must be shown to another. A token that is limited to its own user goes on in sessions
+    of that user alone, and names none that it begins: so it cannot tell one of another user from one that is not
+    there."""
+    principal, service, wanted = principal_of(request), served_of(request).service, SessionId(session_id)
+    if principal.only_owner is not None and await service.owner_of(wanted) != principal.only_owner:
+        raise unknown_session(session_id)
     if principal.agents is not None:
-        runs = await served_of(request).service.runs_of(SessionId(session_id))
+        runs = await service.runs_of(wanted)
         if not all(principal.sees(run.agent) for run in runs):
-            raise UnknownSession(f"There is no session {session_id}.")
-    return SessionId(session_id)
+            raise unknown_session(session_id)
+    return wanted
 
 
 def said_by(name: str, principal: Principal) -> str:

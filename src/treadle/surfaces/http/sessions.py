@@ -23,7 +23,7 @@ from treadle.service.shapes import (
 )
 from treadle.surfaces.http.describing import asks
 from treadle.surfaces.http.gate import principal_of
-from treadle.surfaces.http.served import Asked, said_by, served_of
+from treadle.surfaces.http.served import Asked, said_by, served_of, unknown_session
 
 Cursor = Annotated[str | None, QueryParameter(description="`next` of the page before.", max_length=200)]
 Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]
@@ -32,7 +32,8 @@ Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]
 @get("/v1/sessions", **asks("read", "List sessions, the latest first"))
 async def list_sessions(request: Asked, cursor: Cursor = None, limit: Limit = 50) -> Page[SessionView]:
     before = None if cursor is None else SessionId(cursor)
-    found = await served_of(request).service.sessions(limit + 1, before, principal_of(request).agents)
+    principal = principal_of(request)
+    found = await served_of(request).service.sessions(limit + 1, before, principal.agents, principal.only_owner)
     views = tuple(map(session_view, found[:limit]))
     return Page(views, views[-1].session_id if len(found) > limit else None)
 
@@ -74,13 +75,20 @@ async def runs(session_id: FromPath[str], request: Asked) -> Page[RunView]:
 async def _runs_seen(record: SessionRecord, request: Asked) -> list[RunRecord]:
     principal = principal_of(request)
     found = await served_of(request).service.runs_of(record.session_id)
-    return [run for run in found if principal.sees(run.agent)]
+    return [run for run in found if principal.sees(run.agent) and principal.sees_owner(run.owner)]
 
 
 async def _seen(session_id: FromPath[str], request: Asked) -> SessionRecord:
-    record = await served_of(request).service.session(SessionId(session_id))
-    if not principal_of(request).sees(record.agent):
-        raise UnknownSession(f"There is no session {session_id}.")
+    """A session, if it exists for whoever asks; as `seen_run` does."""
+    principal = principal_of(request)
+    try:
+        record = await served_of(request).service.session(SessionId(session_id))
+    except UnknownSession:
+        if principal.sees_all:
+            raise
+        raise unknown_session(session_id) from None
+    if not (principal.sees(record.agent) and principal.sees_owner(record.owner)):
+        raise unknown_session(session_id)
     return record
 
 

@@ -17,6 +17,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError
 from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.service.following import Reader
 from treadle.surfaces.http.describing import streams
@@ -157,12 +158,12 @@ async def anew(record: RunRecord, lost: int, served: Served) -> Batches:
             yield batch
 
 
-async def of_many(after: int | None, agents: Sequence[str] | None, served: Served) -> Pieces:
+async def of_many(after: int | None, agents: Sequence[str] | None, owner: UserId | None, served: Served) -> Pieces:
     if after is not None and after > await served.service.position():
         told = served.service.reset(NOBODYS, f"There is no event {after}; this begins anew.")
         yield b"data: %b\n\n" % to_json(told)
         after = 0
-    async with aclosing(served.service.feed_pages(after, agents)) as feed:
+    async with aclosing(served.service.feed_pages(after, agents, owner)) as feed:
         async for page in feed:
             yield b"".join([b"id: %d\ndata: %b\n\n" % (each.position, to_json(each.event)) for each in page])
 
@@ -196,15 +197,18 @@ async def agent_events(
     name: FromPath[str], request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None
 ) -> ASGIApp:
     """Durable events, in the order of commits: those after a cursor, and as they come."""
-    agents = (await with_runs(name, request),)
-    return EventStream(of_many(_position(last_event_id or after), agents, served_of(request)), bytes, request)
+    agents, owner = (await with_runs(name, request),), principal_of(request).only_owner
+    pieces = of_many(_position(last_event_id or after), agents, owner, served_of(request))
+    return EventStream(pieces, bytes, request)
 
 
 @get("/v1/events", **streams("Follow all runs"))
 async def all_events(request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None) -> ASGIApp:
     """Durable events, in the order of commits: those after a cursor, and as they come."""
-    agents = agents_of(principal_of(request), None)
-    return EventStream(of_many(_position(last_event_id or after), agents, served_of(request)), bytes, request)
+    principal = principal_of(request)
+    agents, owner = agents_of(principal, None), principal.only_owner
+    pieces = of_many(_position(last_event_id or after), agents, owner, served_of(request))
+    return EventStream(pieces, bytes, request)
 
 
 async def no_more(scope: Scope, receive: Receive, send: Send) -> None:

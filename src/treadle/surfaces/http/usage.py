@@ -23,7 +23,10 @@ async def usage(
     since: Day = None,
     until: Day = None,
 ) -> Page[UsageLine]:
-    query = UsageQuery(by, agents_of(principal_of(request), agent), since, until)
+    """A token that is limited to its own user is shown what it has used itself."""
+    principal = principal_of(request)
+    token = None if principal.only_owner is None else principal.token_id
+    query = UsageQuery(by, agents_of(principal, agent), since, until, token)
     return Page(tuple(await served_of(request).service.usage(query)))
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from treadle.domain.identity import AgentId
+from treadle.domain.memories import MemoryScope
+from treadle.domain.users import LOCAL_USER
 from treadle.ports.access import Requests, Tokens
 from treadle.ports.automation import DeadLetters, Hooks, Schedules, Webhooks
 from treadle.ports.clock import Clock
@@ -17,6 +19,8 @@ from treadle.testing.conformance.store import Process, Recorder, Store
 from treadle.testing.time import CountingIds, FakeClock
 
 AGENT = AgentId("agt_conformance")
+OWN = MemoryScope(AGENT, LOCAL_USER)
+"""What the local user has told it."""
 """The one that all runs of a check are of."""
 OTHER = AgentId("agt_other")
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from treadle.domain.identity import AgentId, SessionId
-from treadle.domain.memories import Memory
+from treadle.domain.memories import Memory, MemoryScope
+from treadle.domain.users import LOCAL_USER
 from treadle.domain.words import folded
 from treadle.ports.memory import Without
 from treadle.ports.memory_index import Glance, Hit, Pending, Term
-from treadle.testing.conformance.beside import AGENT, OTHER, KeptCheck, KeptHarness, MemoryStore, one_desk
+from treadle.testing.conformance.beside import AGENT, OTHER, OWN, KeptCheck, KeptHarness, MemoryStore, one_desk
 
 
 def memory(number: int, text: str, agent: AgentId = AGENT, session: str | None = None) -> Memory:
@@ -50,14 +51,12 @@ class Shelf:
     async def matching(self, text: str, limit: int, *asked: Any, begins: bool = False) -> list[str]:
         """The ids of those that have all words of one of the lines."""
         terms = [Term(folded(line), begins) for line in text.split("\n")]
-        hits = await self.store.read(lambda view: view.matching(AGENT, terms, limit, *asked))
+        hits = await self.store.read(lambda view: view.matching(OWN, terms, limit, *asked))
         return [hit.memory.memory_id for hit in hits]
 
     async def embed(self, *vectors: Sequence[float], name: str = "test") -> None:
         """Give a vector to each that has none."""
-        await self.store.keep(
-            AGENT, name, list(zip(await self.pending(AGENT, name, None, 1000), vectors, strict=True))
-        )
+        await self.store.keep(OWN, name, list(zip(await self.pending(OWN, name, None, 1000), vectors, strict=True)))
 
 
 # ── What people do ─────────────────────────────────────────────────────────────────────────────────
@@ -82,8 +81,8 @@ async def memories_are_added_once_listed_found_and_pinned(harness: KeptHarness) 
         found = await store.find("mem_1")
         assert found is not None
         assert found.pinned
-        assert await store.read(lambda view: view.same(AGENT, "One")) == "mem_1"
-        assert await store.read(lambda view: view.same(OTHER, "One")) is None
+        assert await store.read(lambda view: view.same(AGENT, LOCAL_USER, "One")) == "mem_1"
+        assert await store.read(lambda view: view.same(OTHER, LOCAL_USER, "One")) is None
 
 
 async def whatever_was_written_comes_back(harness: KeptHarness) -> None:
@@ -109,8 +108,8 @@ async def what_is_forgotten_is_gone_with_its_words_and_vectors(harness: KeptHarn
         assert await shelf.store.find("mem_1") is None
         assert await shelf.matching("old", 5) == []
         await shelf.store.add([memory(3, "new")])
-        assert await shelf.near(AGENT, "test", unit(1, 0), 5) == ["other"]
-        assert [item.memory.text for item in await shelf.pending(AGENT, "test", 2, 5)] == ["new"]
+        assert await shelf.near(OWN, "test", unit(1, 0), 5) == ["other"]
+        assert [item.memory.text for item in await shelf.pending(OWN, "test", 2, 5)] == ["new"]
 
 
 # ── Words ──────────────────────────────────────────────────────────────────────────────────────────
@@ -152,7 +151,7 @@ async def rare_words_count_for_more(harness: KeptHarness) -> None:
         assert await shelf.matching("invoic", 30) == []
         assert len(await shelf.matching("invoic", 30, begins=True)) == 11
         assert await shelf.matching("tuba invoices", 30) == ["mem_21"], "all words of a term"
-        lines = await shelf.store.read(lambda view: view.matching(AGENT, [Term(("tuba", "a"))], 5))
+        lines = await shelf.store.read(lambda view: view.matching(OWN, [Term(("tuba", "a"))], 5))
         assert [hit.line for hit in lines] == [" a tuba "]
 
 
@@ -165,15 +164,15 @@ async def the_nearest_come_first_and_one_session_can_be_left_out(harness: KeptHa
         shelf, own = Shelf(desk.memories), Without(session=SessionId("ses_1"))
         await shelf.store.add([memory(1, "east"), memory(2, "north", session="ses_1"), memory(3, "north-east")])
         await shelf.embed(unit(1, 0, 0), unit(0, 1, 0), [number * 7 for number in unit(1, 1, 0)])
-        found = await shelf.nearest(AGENT, "test", unit(0.1, 1, 0), 5)
+        found = await shelf.nearest(OWN, "test", unit(0.1, 1, 0), 5)
         assert [hit.memory.text for hit in found] == ["north", "north-east", "east"]
         for hit, likeness in zip(found, (0.995, 0.774, 0.0995), strict=True):
             assert hit.likeness is not None
             assert abs(hit.likeness - likeness) < 0.01
-        assert await shelf.near(AGENT, "test", unit(0.1, 1, 0), 1) == ["north"]
-        assert await shelf.near(AGENT, "test", unit(0.1, 1, 0), 5, own) == ["north-east", "east"]
-        assert await shelf.near(OTHER, "test", unit(0, 1, 0), 5) == []
-        assert await shelf.near(AGENT, "another", unit(0, 1, 0), 5) == []
+        assert await shelf.near(OWN, "test", unit(0.1, 1, 0), 1) == ["north"]
+        assert await shelf.near(OWN, "test", unit(0.1, 1, 0), 5, own) == ["north-east", "east"]
+        assert await shelf.near(MemoryScope(OTHER, LOCAL_USER), "test", unit(0, 1, 0), 5) == []
+        assert await shelf.near(OWN, "another", unit(0, 1, 0), 5) == []
         assert await shelf.matching("north", 5, own) == ["mem_3"]
 
 
@@ -188,7 +187,7 @@ async def what_is_not_wanted_does_not_stand_in_the_way_of_the_rest(harness: Kept
         await shelf.embed(*[unit(0, 1, 0)] * 700, unit(0.5, 1, 0), unit(0.6, 1, 0))
 
         async def found(without: Without) -> tuple[list[str], list[str]]:
-            near = await shelf.nearest(AGENT, "test", unit(0, 1, 0), 2, without)
+            near = await shelf.nearest(OWN, "test", unit(0, 1, 0), 2, without)
             return await shelf.matching("north", 2, without), [hit.memory.memory_id for hit in near]
 
         assert await found(Without(session=own)) == (["mem_1000"], ["mem_1000"])
@@ -211,13 +210,13 @@ async def codes_choose_what_an_exact_search_would_find(harness: KeptHarness) -> 
     async with one_desk(harness) as desk:
         shelf, agreed = Shelf(desk.memories), 0
         await shelf.store.add([memory(n, f"number {n}") for n in range(len(vectors))])
-        while pending := await shelf.pending(AGENT, "test", dimensions, 500):
+        while pending := await shelf.pending(OWN, "test", dimensions, 500):
             made = [(item, vectors[int(item.memory.memory_id[4:])]) for item in pending]
-            await shelf.store.keep(AGENT, "test", made)
+            await shelf.store.keep(OWN, "test", made)
         for _ in range(10):
             asked = near(chance.choice(centres), 0.3)
             exact = sorted(range(len(vectors)), key=lambda n: -sum(map(float.__mul__, asked, vectors[n])))[:5]
-            found = await shelf.near(AGENT, "test", asked, 5)
+            found = await shelf.near(OWN, "test", asked, 5)
             agreed += len({f"number {n}" for n in exact} & set(found))
         assert agreed >= 48, f"{agreed} of 50"
 
@@ -228,16 +227,16 @@ async def vectors_of_other_dimensions_are_made_anew(harness: KeptHarness) -> Non
         shelf = Shelf(desk.memories)
         await shelf.store.add([memory(1, "one"), memory(2, "two")])
         await shelf.embed(unit(1, 0), unit(0, 1))
-        assert list(await shelf.pending(AGENT, "test", 2, 5)) == []
-        assert await shelf.near(AGENT, "test", unit(1, 0, 0), 5) == [], "not comparable"
-        again = await shelf.pending(AGENT, "test", 3, 5)
+        assert list(await shelf.pending(OWN, "test", 2, 5)) == []
+        assert await shelf.near(OWN, "test", unit(1, 0, 0), 5) == [], "not comparable"
+        again = await shelf.pending(OWN, "test", 3, 5)
         assert len(again) == 2
-        await shelf.store.keep(AGENT, "test", [(again[1], unit(0, 1, 0))])
-        assert again[0] in await shelf.pending(AGENT, "test", 3, 5), "also those that came before"
-        await shelf.store.keep(AGENT, "test", [(again[0], unit(1, 0, 0)), (again[1], None)])
-        assert await shelf.near(AGENT, "test", unit(1, 0, 0), 5) == ["one", "two"]
-        assert list(await shelf.pending(AGENT, "test", 3, 5)) == []
-        assert (await shelf.glance(AGENT, "test")).dimensions == 3
+        await shelf.store.keep(OWN, "test", [(again[1], unit(0, 1, 0))])
+        assert again[0] in await shelf.pending(OWN, "test", 3, 5), "also those that came before"
+        await shelf.store.keep(OWN, "test", [(again[0], unit(1, 0, 0)), (again[1], None)])
+        assert await shelf.near(OWN, "test", unit(1, 0, 0), 5) == ["one", "two"]
+        assert list(await shelf.pending(OWN, "test", 3, 5)) == []
+        assert (await shelf.glance(OWN, "test")).dimensions == 3
 
 
 async def what_gets_no_vector_is_not_asked_for_again(harness: KeptHarness) -> None:
@@ -245,15 +244,15 @@ async def what_gets_no_vector_is_not_asked_for_again(harness: KeptHarness) -> No
     async with one_desk(harness) as desk:
         shelf = Shelf(desk.memories)
         await shelf.store.add([memory(1, "one"), memory(2, "two"), memory(3, "three")])
-        first, *others = await shelf.pending(AGENT, "test", None, 5)
-        await shelf.store.keep(AGENT, "test", [(first, None)])
-        assert (await shelf.glance(AGENT, "test")).dimensions is None
-        assert list(await shelf.pending(AGENT, "test", 2, 5)) == others
+        first, *others = await shelf.pending(OWN, "test", None, 5)
+        await shelf.store.keep(OWN, "test", [(first, None)])
+        assert (await shelf.glance(OWN, "test")).dimensions is None
+        assert list(await shelf.pending(OWN, "test", 2, 5)) == others
         await shelf.store.forget(["mem_2"])
-        await shelf.store.keep(AGENT, "test", [(item, unit(1, 0)) for item in others])
-        assert list(await shelf.pending(AGENT, "test", 2, 5)) == []
-        assert (await shelf.glance(AGENT, "test")).dimensions == 2
-        assert await shelf.near(AGENT, "test", unit(1, 0), 5) == ["three"]
+        await shelf.store.keep(OWN, "test", [(item, unit(1, 0)) for item in others])
+        assert list(await shelf.pending(OWN, "test", 2, 5)) == []
+        assert (await shelf.glance(OWN, "test")).dimensions == 2
+        assert await shelf.near(OWN, "test", unit(1, 0), 5) == ["three"]
 
 
 # ── At a glance ────────────────────────────────────────────────────────────────────────────────────
@@ -263,17 +262,17 @@ async def a_glance_tells_what_there_is(harness: KeptHarness) -> None:
     """Whether anything, the latest notes, and whether all of it has vectors."""
     async with one_desk(harness) as desk:
         shelf = Shelf(desk.memories)
-        assert (await shelf.glance(AGENT, "test")).is_empty
+        assert (await shelf.glance(OWN, "test")).is_empty
         notes = [Memory(f"mem_n{n}", AGENT, "journal", f"note {n}", float(n)) for n in range(5)]
         await shelf.store.add([*notes, memory(1, "one")])
-        glance = await shelf.glance(AGENT, "test")
+        glance = await shelf.glance(OWN, "test")
         assert (glance.is_empty, glance.dimensions, glance.is_behind) == (False, None, True)
         assert [note.text for note in glance.notes] == ["note 2", "note 3", "note 4"]
         await shelf.embed(*[unit(1, 0)] * 6)
-        glance = await shelf.glance(AGENT, "test")
+        glance = await shelf.glance(OWN, "test")
         assert (glance.dimensions, glance.is_behind) == (2, False)
-        assert not (await shelf.glance(AGENT, None)).is_behind
-        assert (await shelf.glance(OTHER, "test")).is_empty
+        assert not (await shelf.glance(OWN, None)).is_behind
+        assert (await shelf.glance(MemoryScope(OTHER, LOCAL_USER), "test")).is_empty
 
 
 async def notes_of_the_own_session_do_not_hide_those_of_others(harness: KeptHarness) -> None:
@@ -285,7 +284,7 @@ async def notes_of_the_own_session_do_not_hide_those_of_others(harness: KeptHarn
         await shelf.store.add([*notes, *mine])
 
         async def shown(without: Without) -> list[str]:
-            return [note.memory_id for note in (await shelf.glance(AGENT, None, without)).notes]
+            return [note.memory_id for note in (await shelf.glance(OWN, None, without)).notes]
 
         assert await shown(Without(session=own)) == ["mem_n1", "mem_n2", "mem_n3"]
         assert await shown(Without(session=own, since=11.0)) == ["mem_n2", "mem_n3", "mem_o0"]

@@ -6,7 +6,7 @@ from typing import Final
 from treadle.domain.events import EventData, JournalWritten, MemoryRecalled, MemorySaved, Reminder
 from treadle.domain.memories import Memory
 from treadle.ports.memory_index import Term
-from treadle.testing.conformance.beside import AGENT, Desk, KeptCheck, KeptHarness, one_desk, two_desks
+from treadle.testing.conformance.beside import AGENT, OWN, Desk, KeptCheck, KeptHarness, one_desk, two_desks
 from treadle.testing.conformance.memories import Shelf, unit
 
 
@@ -33,9 +33,9 @@ async def what_a_run_saves_is_kept_with_its_event(harness: KeptHarness) -> None:
         fact = Memory("mem_1", AGENT, "long_term", saved.text, desk.clock.now(), "tool", None, 0, True, *whose)
         note = Memory("mem_2", AGENT, "journal", noted.text, desk.clock.now(), "tool", None, 0, False, *whose)
         assert await _all_of(desk) == [fact, note]
-        hits = await desk.memories.read(lambda view: view.matching(AGENT, [Term(("tuba",))], 5))
+        hits = await desk.memories.read(lambda view: view.matching(OWN, [Term(("tuba",))], 5))
         assert [hit.memory for hit in hits] == [fact]
-        assert (await desk.memories.read(lambda view: view.glance(AGENT, None))).notes == (note,)
+        assert (await desk.memories.read(lambda view: view.glance(OWN, None))).notes == (note,)
 
 
 async def what_is_said_again_refreshes_what_was_there(harness: KeptHarness) -> None:
@@ -101,7 +101,7 @@ async def no_text_stops_a_run(harness: KeptHarness) -> None:
             assert [row[1] for row in kept] == ([text] * 2 if text.strip() else [])
         many = " ".join(f"word{number:06}" for number in range(100_000))
         assert ("mem_many", many, 0, False) in await _reported(desk, MemorySaved("mem_many", many, "tool"))
-        hits = await desk.memories.read(lambda view: view.matching(AGENT, [Term(("word000001",))], 5))
+        hits = await desk.memories.read(lambda view: view.matching(OWN, [Term(("word000001",))], 5))
         assert [hit.memory.memory_id for hit in hits] == ["mem_many"]
 
 
@@ -116,8 +116,8 @@ async def whoever_makes_vectors_meanwhile_leaves_out_nothing(harness: KeptHarnes
                 assert (await desk.advance(claim, 2 + turn, [event])).accepted
 
         async def embed(desk: Desk, at_once: int) -> bool:
-            pending = await Shelf(desk.memories).pending(AGENT, "test", None, at_once)
-            await desk.memories.keep(AGENT, "test", [(item, unit(1, item.number)) for item in pending])
+            pending = await Shelf(desk.memories).pending(OWN, "test", None, at_once)
+            await desk.memories.keep(OWN, "test", [(item, unit(1, item.number)) for item in pending])
             return bool(pending)
 
         async def make(desk: Desk) -> None:
@@ -128,8 +128,8 @@ async def whoever_makes_vectors_meanwhile_leaves_out_nothing(harness: KeptHarnes
         while await embed(one, 50):
             pass
         assert len(await Shelf(two.memories).matching("shared", 100)) == 40
-        assert len(await Shelf(two.memories).near(AGENT, "test", unit(1, 1), 100)) == 40
-        assert not (await Shelf(two.memories).glance(AGENT, "test")).is_behind
+        assert len(await Shelf(two.memories).near(OWN, "test", unit(1, 1), 100)) == 40
+        assert not (await Shelf(two.memories).glance(OWN, "test")).is_behind
 
 
 CHECKS: Final[tuple[KeptCheck, ...]] = (

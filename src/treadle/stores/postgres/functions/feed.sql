@@ -19,7 +19,7 @@ BEGIN
           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())));
 END $$;
 
-CREATE OR REPLACE FUNCTION feed(after_ BIGINT, agents_ TEXT[], limit_ INTEGER)
+CREATE OR REPLACE FUNCTION feed(after_ BIGINT, agents_ TEXT[], limit_ INTEGER, owner_ TEXT)
 RETURNS TABLE (place BIGINT, run_id TEXT, session_id TEXT, agent_id TEXT, parent_run_id TEXT, sequence INTEGER,
                event_id TEXT, stamp FLOAT8, type TEXT, version SMALLINT, data BYTEA) LANGUAGE plpgsql AS $$
 DECLARE
@@ -30,6 +30,7 @@ BEGIN
            e.type, e.version, e.data
     FROM events AS e JOIN runs AS r ON r.id = e.run
     WHERE e.position > after_ AND e.position <= bound
+      AND (owner_ IS NULL OR r.owner = owner_)
       AND (agents_ IS NULL OR r.agent_id IN (SELECT a.agent_id FROM agents AS a WHERE a.name = ANY(agents_)))
     ORDER BY e.position LIMIT limit_;
 END $$;

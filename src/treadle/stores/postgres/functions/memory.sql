@@ -22,26 +22,36 @@ BEGIN
           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())));
 END $$;
 
--- What the words of an agent's memories begin with in the index: those of other agents cost nothing. Two agents may
--- have the same; whoever asks names the agent too.
-CREATE OR REPLACE FUNCTION mark_of(agent_id_ TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
-    SELECT left(encode(sha256(convert_to(agent_id_, 'UTF8')), 'hex'), 4)
+-- What the words of one owner's memories begin with in the index: those of others cost nothing. Two may have the same;
+-- whoever asks names the agent and the owner too. That of the local user is as it was before there were others.
+CREATE OR REPLACE FUNCTION mark_of(agent_id_ TEXT, owner_ TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE owner_ WHEN 'local' THEN left(encode(sha256(convert_to(agent_id_, 'UTF8')), 'hex'), 4)
+           ELSE left(encode(sha256(convert_to(agent_id_ || '/' || owner_, 'UTF8')), 'hex'), 8) END
+$$;
+
+-- The words of a memory as they are in the index: under the mark of its owner, and under one for all owners but the
+-- local user.
+CREATE OR REPLACE FUNCTION marked_words(words JSONB, agent_id_ TEXT, owner_ TEXT)
+RETURNS TSVECTOR LANGUAGE sql IMMUTABLE AS $$
+    SELECT array_to_tsvector(ARRAY(
+        SELECT mark_of(agent_id_, kept) || word
+        FROM jsonb_array_elements_text(words) AS word,
+             unnest(CASE owner_ WHEN 'local' THEN ARRAY[owner_] ELSE ARRAY[owner_, '*'] END) AS kept))
 $$;
 
 -- Keep a memory with its words; whether it is new. One whose id is there already is left as it is, and so is a fact
 -- whose text is.
-CREATE OR REPLACE FUNCTION keep_memory(kept JSONB, agent_id_ TEXT, session_id_ TEXT, run_id_ TEXT)
+CREATE OR REPLACE FUNCTION keep_memory(kept JSONB, agent_id_ TEXT, owner_ TEXT, session_id_ TEXT, run_id_ TEXT)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
-DECLARE
-    mark TEXT := mark_of(agent_id_);
 BEGIN
     PERFORM hold_memories();
     INSERT INTO memories (memory_id, agent_id, kind, text, words, lexemes, digest, created_at, source, used_at, uses,
-                          pinned, session_id, run_id)
+                          pinned, session_id, run_id, owner)
     VALUES (kept->>'memory_id', agent_id_, kept->>'kind', kept->>'text', kept->>'words',
-            array_to_tsvector(ARRAY(SELECT mark || word FROM jsonb_array_elements_text(kept->'lexemes') AS word)),
+            marked_words(kept->'lexemes', agent_id_, owner_),
             decode(kept->>'digest', 'hex'), (kept->>'created_at')::FLOAT8, kept->>'source',
-            (kept->>'used_at')::FLOAT8, (kept->>'uses')::INTEGER, (kept->>'pinned')::BOOLEAN, session_id_, run_id_)
+            (kept->>'used_at')::FLOAT8, (kept->>'uses')::INTEGER, (kept->>'pinned')::BOOLEAN, session_id_, run_id_,
+            owner_)
     ON CONFLICT DO NOTHING;
     RETURN FOUND;
 END $$;
@@ -53,7 +63,7 @@ DECLARE
     count INTEGER := 0;
 BEGIN
     FOR kept IN SELECT value FROM jsonb_array_elements(all_) LOOP
-        IF keep_memory(kept, kept->>'agent_id', kept->>'session_id', kept->>'run_id') THEN
+        IF keep_memory(kept, kept->>'agent_id', kept->>'owner', kept->>'session_id', kept->>'run_id') THEN
             count := count + 1;
         END IF;
     END LOOP;
@@ -71,10 +81,11 @@ BEGIN
     IF EXISTS (SELECT 1 FROM memories WHERE memory_id = kept->>'memory_id') THEN
         RETURN;
     END IF;
-    SELECT id INTO same FROM memories WHERE memory_id = kept->>'repeats' AND agent_id = whose.agent_id;
-    IF same IS NULL AND NOT keep_memory(kept, whose.agent_id, whose.session_id, whose.run_id) THEN
+    SELECT id INTO same FROM memories
+    WHERE memory_id = kept->>'repeats' AND agent_id = whose.agent_id AND owner = whose.owner;
+    IF same IS NULL AND NOT keep_memory(kept, whose.agent_id, whose.owner, whose.session_id, whose.run_id) THEN
         SELECT id INTO same FROM memories
-        WHERE agent_id = whose.agent_id AND kind = 'long_term' AND digest = decode(kept->>'digest', 'hex')
+        WHERE agent_id = whose.agent_id AND owner = whose.owner AND kind = 'long_term' AND digest = decode(kept->>'digest', 'hex')
           AND kept->>'kind' = 'long_term';
     END IF;
     IF same IS NOT NULL THEN
@@ -102,15 +113,16 @@ $$;
 -- vectors, one after the other. Vectors of other dimensions that were kept under this name go. Then see how far the
 -- embedder has come: up to the first memory that it has not seen, and no further than nobody can add one.
 CREATE OR REPLACE FUNCTION keep_vectors(
-    agent_id_ TEXT, embedder_ TEXT, dimensions_ INTEGER, memories_ BIGINT[], codes_ VARBIT[], numbers_ REAL[]
+    agent_id_ TEXT, owner_ TEXT, embedder_ TEXT, dimensions_ INTEGER, memories_ BIGINT[], codes_ VARBIT[],
+    numbers_ REAL[]
 ) RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     known memory_spaces;
     bound BIGINT;
 BEGIN
-    INSERT INTO memory_spaces (agent_id, embedder, dimensions, done_to)
-    VALUES (agent_id_, embedder_, coalesce(dimensions_, 0), 0)
-    ON CONFLICT (agent_id, embedder) DO UPDATE SET embedder = excluded.embedder RETURNING * INTO known;
+    INSERT INTO memory_spaces (agent_id, owner, embedder, dimensions, done_to)
+    VALUES (agent_id_, owner_, embedder_, coalesce(dimensions_, 0), 0)
+    ON CONFLICT (agent_id, owner, embedder) DO UPDATE SET embedder = excluded.embedder RETURNING * INTO known;
     IF dimensions_ <> known.dimensions THEN
         UPDATE memory_spaces SET dimensions = dimensions_ WHERE id = known.id;
         IF known.dimensions <> 0 THEN
@@ -131,12 +143,64 @@ BEGIN
          JOIN memory_codes ON memory_codes.space = known.id AND memory_codes.memory = made.memory
     ON CONFLICT (space, memory) DO UPDATE SET numbers = excluded.numbers;
     bound := memory_bound();
-    UPDATE memory_spaces
-    SET done_to = greatest(done_to, least(bound, coalesce(
-        (SELECT id - 1 FROM memories AS unseen
-         WHERE agent_id = agent_id_ AND id > memory_spaces.done_to
-           AND NOT EXISTS (SELECT 1 FROM memory_codes WHERE space = known.id AND memory = unseen.id)
-         ORDER BY id LIMIT 1),
-        (SELECT max(id) FROM memories WHERE agent_id = agent_id_), 0)))
-    WHERE id = known.id;
+    IF owner_ = '*' THEN
+        UPDATE memory_spaces
+        SET done_to = greatest(done_to, least(bound, coalesce(
+            (SELECT id - 1 FROM memories AS unseen
+             WHERE agent_id = agent_id_ AND id > memory_spaces.done_to
+               AND NOT EXISTS (SELECT 1 FROM memory_codes WHERE space = known.id AND memory = unseen.id)
+             ORDER BY id LIMIT 1),
+            (SELECT max(id) FROM memories WHERE agent_id = agent_id_), 0)))
+        WHERE id = known.id;
+    ELSE
+        UPDATE memory_spaces
+        SET done_to = greatest(done_to, least(bound, coalesce(
+            (SELECT id - 1 FROM memories AS unseen
+             WHERE agent_id = agent_id_ AND owner = owner_ AND id > memory_spaces.done_to
+               AND NOT EXISTS (SELECT 1 FROM memory_codes WHERE space = known.id AND memory = unseen.id)
+             ORDER BY id LIMIT 1),
+            (SELECT max(id) FROM memories WHERE agent_id = agent_id_ AND owner = owner_), 0)))
+        WHERE id = known.id;
+    END IF;
+END $$;
+
+-- Give memories to another owner, each under another number: it is new there, and its vectors are made anew. A fact that
+-- the new owner has already stays as it is there, and takes over how often the other was used. How many were moved, and
+-- how many were merged so.
+CREATE OR REPLACE FUNCTION assign_memories(
+    owner_ TEXT, ids TEXT[], agent_id_ TEXT, before TEXT, OUT moved INTEGER, OUT merged INTEGER
+) LANGUAGE plpgsql AS $$
+DECLARE
+    each memories;
+    same BIGINT;
+BEGIN
+    moved := 0; merged := 0;
+    PERFORM hold_memories();
+    FOR each IN
+        SELECT * FROM memories
+        WHERE owner <> owner_ AND (ids IS NULL OR memory_id = ANY(ids)) AND (agent_id_ IS NULL OR agent_id = agent_id_)
+          AND (before IS NULL OR owner = before)
+        ORDER BY id FOR UPDATE
+    LOOP
+        SELECT id INTO same FROM memories
+        WHERE each.kind = 'long_term' AND agent_id = each.agent_id AND owner = owner_ AND kind = 'long_term'
+          AND digest = each.digest;
+        IF same IS NOT NULL THEN
+            UPDATE memories
+            SET used_at = greatest(used_at, each.used_at), uses = uses + each.uses, pinned = pinned OR each.pinned
+            WHERE id = same;
+            DELETE FROM memories WHERE id = each.id;
+            merged := merged + 1;
+        ELSE
+            DELETE FROM memory_codes WHERE memory = each.id;
+            DELETE FROM memory_vectors WHERE memory = each.id;
+            UPDATE memories
+            SET id = DEFAULT, owner = owner_,
+                lexemes = marked_words((
+                    SELECT coalesce(jsonb_agg(substr(lexeme, length(mark_of(agent_id, owner)) + 1)), '[]')
+                    FROM unnest(lexemes) WHERE starts_with(lexeme, mark_of(agent_id, owner))), agent_id, owner_)
+            WHERE id = each.id;
+            moved := moved + 1;
+        END IF;
+    END LOOP;
 END $$;

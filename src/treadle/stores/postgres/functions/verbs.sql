@@ -14,6 +14,15 @@ CREATE OR REPLACE FUNCTION buried(session_ids JSONB) RETURNS JSONB LANGUAGE sql 
     FROM deleted_sessions WHERE session_id = ANY(ARRAY(SELECT jsonb_array_elements_text(session_ids))) LIMIT 1
 $$;
 
+-- Whether one of the sessions that runs are to begin in is another owner's.
+CREATE OR REPLACE FUNCTION taken_session(begun JSONB) RETURNS JSONB LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object('taken', op->>'session')
+    FROM jsonb_array_elements(begun) AS op
+    WHERE coalesce(op->>'owner', 'local') <> (
+        SELECT owner FROM runs WHERE session_id = op->>'session' ORDER BY id LIMIT 1)
+    LIMIT 1
+$$;
+
 CREATE OR REPLACE FUNCTION submit_one(
     op JSONB, now_ FLOAT8, OUT answer JSONB, OUT run BIGINT, OUT first INTEGER, OUT events INTEGER
 ) LANGUAGE plpgsql AS $$
@@ -28,10 +37,14 @@ BEGIN
     IF answer IS NOT NULL THEN
         RETURN;
     END IF;
+    answer := taken_session(jsonb_build_array(op));
+    IF answer IS NOT NULL THEN
+        RETURN;
+    END IF;
     INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, wake_at, sequence,
-                      places)
+                      places, owner)
     VALUES (op->>'run', op->>'session', op->>'agent', op->>'parent', op->>'key', now_, 'pending', 0,
-            (op->'events')::INTEGER, (op->>'places')::INTEGER)
+            (op->'events')::INTEGER, (op->>'places')::INTEGER, coalesce(op->>'owner', 'local'))
     RETURNING id INTO run;
     answer := '{}'; first := 1; events := op->'events';
     IF op ? 'beside' THEN
@@ -125,7 +138,8 @@ BEGIN
         RETURN;
     END IF;
     IF op ? 'begin' THEN
-        answer := buried((SELECT jsonb_agg(value->'session') FROM jsonb_array_elements(op->'begin')));
+        answer := coalesce(
+            buried((SELECT jsonb_agg(value->'session') FROM jsonb_array_elements(op->'begin'))), taken_session(op->'begin'));
         IF answer IS NOT NULL THEN
             RETURN;
         END IF;

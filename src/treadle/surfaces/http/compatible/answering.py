@@ -158,6 +158,8 @@ async def begin(wanted: Wanted, request: Asked) -> Going:
             token_quotas=principal.quotas,
             before=() if goes_on else talk.before,
             instructions=talk.instructions,
+            user=principal.user,
+            only_own=principal.only_owner is not None,
         )
     )
     record = await service.run(ticket.run_id)

@@ -1,0 +1,22 @@
+"""Whose a run is, as its first event says."""
+
+from collections.abc import Sequence
+
+from treadle.domain.envelope import Draft
+from treadle.domain.errors import SessionTaken
+from treadle.domain.events import RunQueued
+from treadle.domain.identity import SessionId
+from treadle.domain.users import LOCAL_USER, UserId
+
+
+def owner_of(opening: Sequence[Draft]) -> UserId:
+    """The owner of a run that begins with these events."""
+    for made in opening:
+        if isinstance(made.data, RunQueued):
+            return made.data.owner
+    return LOCAL_USER
+
+
+def session_taken(session_id: SessionId) -> SessionTaken:
+    """For a run that was to begin in a session of another owner."""
+    return SessionTaken(f"{session_id} belongs to another user. Begin another session.")
