@@ -97,7 +97,7 @@ def test_nothing_of_a_deleted_session_is_left_in_the_files(tmp_path: Path) -> No
             body = f'{{"run_id": "{run_id}", "text": "{CANARY}"}}'.encode()
             db.execute("INSERT INTO requests VALUES ('', 'POST /v1/x', 'key', x'00', 5e9, 202, ?)", (body,))
             db.execute("INSERT INTO requests VALUES ('', 'POST /v1/x', 'other', x'00', 5e9, 202, x'7b7d')")
-            db.execute("INSERT INTO memory_spaces SELECT 1, agent_id, 'any', 2, 9 FROM agents")
+            db.execute("INSERT INTO memory_spaces SELECT 1, agent_id, 'local', 'any', 2, 9 FROM agents")
             db.execute("INSERT INTO memory_codes SELECT 1, id, x'01' FROM memories")
             db.execute("INSERT INTO memory_vectors SELECT 1, id, x'0102' FROM memories")
         before = in_the_files(tmp_path)

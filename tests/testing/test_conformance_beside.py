@@ -9,10 +9,10 @@ import pytest
 
 from tests.testing.harnesses import KeptOnFile
 from tests.testing.test_conformance import named
-from treadle.testing.conformance import access, automation, deleting, memories, remembering
+from treadle.testing.conformance import access, automation, deleting, memories, owners, remembering
 from treadle.testing.conformance.beside import KeptCheck
 
-PARTS = (memories, remembering, access, automation, deleting)
+PARTS = (memories, remembering, owners, access, automation, deleting)
 KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
 
 

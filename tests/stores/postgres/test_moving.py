@@ -135,7 +135,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
         assert await there.memories.list() == await here.memories.list()
         one, other = Shelf(here.memories), Shelf(there.memories)
         assert await other.matching("fact", 9) == await one.matching("fact", 9)
-        asked = (AGENT, "test", unit(1, 3, 0.4), 4)
+        asked = (OWN, "test", unit(1, 3, 0.4), 4)
         assert await other.near(*asked) == await one.near(*asked)
         assert not (await other.glance(OWN, "test")).is_behind
         assert await there.kept.tokens.list() == await here.kept.tokens.list()

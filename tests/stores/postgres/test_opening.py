@@ -62,6 +62,11 @@ SELECT string_agg(what, E'\\n' ORDER BY what) FROM (
 """
 WITH_OTHER_PARAMETERS = "CREATE FUNCTION lock_runs(runs JSONB) RETURNS INTEGER LANGUAGE sql AS 'SELECT 1';"
 """As it was up to format 3."""
+WITHOUT_OWNERS = """
+CREATE FUNCTION mark_of(agent_id_ TEXT) RETURNS TEXT LANGUAGE sql AS 'SELECT agent_id_';
+CREATE FUNCTION feed(after_ BIGINT, agents_ TEXT[], limit_ INTEGER) RETURNS INTEGER LANGUAGE sql AS 'SELECT 1';
+"""
+"""As they were up to format 4."""
 
 
 @pytest.mark.parametrize("version", range(1, len(load_migrations())))
@@ -71,9 +76,10 @@ def test_every_earlier_format_is_brought_up(
     """To what a new database has, and nothing else."""
     wanted, migrations = asyncio.run(ask(url, MADE)), load_migrations()
     assert "lock_runs" in wanted
+    functions = WITHOUT_OWNERS + (WITH_OTHER_PARAMETERS if version < 4 else "")
     with monkeypatch.context() as earlier:
         earlier.setattr("treadle.stores.postgres.migrating.load_migrations", lambda: migrations[:version])
-        earlier.setattr("treadle.stores.postgres.migrating.load_functions", lambda: WITH_OTHER_PARAMETERS)
+        earlier.setattr("treadle.stores.postgres.migrating.load_functions", lambda: functions)
         asyncio.run(migrate(bare))
     assert asyncio.run(ask(bare, MADE)) != wanted
     asyncio.run(opened(bare))

@@ -85,6 +85,6 @@ def refuse_closed(db: Database, approval_id: ApprovalId, now: Instant) -> None:
     found = db.execute(SQL["approval"], (approval_id,)).fetchone()
     if found is None:
         raise InvalidState(f"{approval_id} is not open any more.")
-    expires_at, decision = found[-2:]
+    expires_at, decision, _, _ = found[-4:]
     if decision is not None or (expires_at is not None and expires_at <= now):
         raise InvalidState(f"{approval_id} is no longer open.")

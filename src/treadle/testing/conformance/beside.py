@@ -19,9 +19,9 @@ from treadle.testing.conformance.store import Process, Recorder, Store
 from treadle.testing.time import CountingIds, FakeClock
 
 AGENT = AgentId("agt_conformance")
+"""The one that all runs of a check are of."""
 OWN = MemoryScope(AGENT, LOCAL_USER)
 """What the local user has told it."""
-"""The one that all runs of a check are of."""
 OTHER = AgentId("agt_other")
 
 

@@ -1,0 +1,273 @@
+"""Checks for implementers of a store: what belongs to one user is never found for another."""
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Draft
+from treadle.domain.errors import SessionTaken
+from treadle.domain.events import JournalWritten, MemorySaved, RunQueued, UserMessage
+from treadle.domain.identity import RunId, SessionId
+from treadle.domain.memories import Memory, MemoryScope
+from treadle.domain.messages import user
+from treadle.domain.users import LOCAL_USER, UserId
+from treadle.ports.journal import Claim, NewRun, RunFilter
+from treadle.ports.memory import Assigned, Assignment
+from treadle.ports.memory_index import Term
+from treadle.testing.conformance.beside import AGENT, Desk, KeptCheck, KeptHarness, one_desk, two_desks
+from treadle.testing.conformance.memories import Shelf, unit
+from treadle.testing.conformance.store import OPENING, refused, step
+
+EVERYONE = MemoryScope(AGENT, None)
+USERS = (LOCAL_USER, "alice", "bob", "tok_1")
+
+
+def opening(desk: Desk, owner: UserId) -> tuple[Draft, ...]:
+    """The events that a run of this user begins with."""
+    queued = RunQueued(AgentSpec("conformance", "none"), owner=owner)
+    return desk.draft(queued), desk.draft(UserMessage(user("hello")))
+
+
+async def _submit(desk: Desk, owner: UserId, session: str | None = None, key: str | None = None) -> RunId:
+    """A run of this user."""
+    return await desk.store.submit(desk.origin(session), opening(desk, owner), key)
+
+
+def of(owner: UserId) -> MemoryScope:
+    """What this user has told the agent."""
+    return MemoryScope(AGENT, owner)
+
+
+def fact(number: int, text: str, owner: UserId) -> Memory:
+    """Something that a person has added for a user."""
+    return Memory(f"mem_{number}", AGENT, "long_term", text, float(number), "person", owner=owner)
+
+
+# ── Runs and sessions ──────────────────────────────────────────────────────────────────────────────
+
+
+async def a_run_has_the_owner_that_its_first_event_names(harness: KeptHarness) -> None:
+    """Lists can be asked for one owner. The id of a run of another owner is no cursor in them."""
+    async with one_desk(harness) as desk:
+        runs = {owner: [await _submit(desk, owner) for _ in range(2)] for owner in USERS}
+        for owner, ids in runs.items():
+            assert [(await desk.store.record(run_id)).owner for run_id in ids] == [owner] * 2
+            found = await desk.store.find(RunFilter(owner=owner))
+            assert [record.origin.run_id for record in found] == ids[::-1]
+            page = await desk.store.find(RunFilter(owner=owner, before=ids[1]))
+            assert [record.origin.run_id for record in page] == ids[:1]
+        foreign = RunFilter(owner="alice", before=runs["bob"][1])
+        missing = RunFilter(owner="alice", before=RunId("run_none"))
+        assert await desk.store.find(foreign) == await desk.store.find(missing) == []
+        assert len(await desk.store.find()) == 2 * len(USERS)
+
+
+async def a_session_has_one_owner(harness: KeptHarness) -> None:
+    """Whoever is first has it, also of two processes that begin it at the same time."""
+    async with two_desks(harness) as (one, two):
+        await _submit(one, "alice", "ses_a", "key")
+        await refused(_submit(two, "bob", "ses_a"), SessionTaken)
+        await refused(_submit(two, LOCAL_USER, "ses_a"), SessionTaken)
+        assert await _submit(two, "alice", "ses_a")
+        await _submit(one, LOCAL_USER, "ses_l")
+        await refused(_submit(two, "alice", "ses_l"), SessionTaken)
+        assert len(await one.store.find(RunFilter(session_id=SessionId("ses_a")))) == 2
+
+
+async def no_run_begins_under_another_in_a_session_of_another_owner(harness: KeptHarness) -> None:
+    """Nothing of the advance is written then."""
+    async with one_desk(harness) as desk:
+        await _submit(desk, "alice", "ses_a")
+        claim = await desk.claim(await _submit(desk, "bob", "ses_b"))
+        child = NewRun(desk.origin("ses_a", claim.origin.run_id), opening(desk, "bob"))
+        await refused(desk.advance(claim, 2, [step(1)], [step(2)], begin=[child]), SessionTaken)
+        assert await desk.types(claim.origin.run_id) == OPENING
+        own = NewRun(desk.origin(None, claim.origin.run_id), opening(desk, "bob"))
+        assert (await desk.advance(claim, 2, [], [step(1)], begin=[own])).accepted
+        assert (await desk.store.record(own.origin.run_id)).owner == "bob"
+
+
+async def the_feed_can_be_read_for_one_owner(harness: KeptHarness) -> None:
+    """In the order of commits, and nothing of other owners in it."""
+    async with one_desk(harness) as desk:
+        ids = {owner: await _submit(desk, owner) for owner in USERS}
+        for owner, run_id in ids.items():
+            placed = await desk.store.after(0, owner=owner)
+            assert [(each.event.run_id, each.event.type) for each in placed] == [
+                (run_id, type_) for type_ in OPENING
+            ]
+            assert await desk.store.after(placed[-1].position, owner=owner) == []
+        assert len(await desk.store.after(0)) == 2 * len(USERS)
+
+
+# ── Memories ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def what_a_run_saves_belongs_to_its_owner(harness: KeptHarness) -> None:
+    """The same fact of two owners is two memories, and neither refreshes or pins the other."""
+    async with one_desk(harness) as desk:
+        claims = {owner: await desk.claim(await _submit(desk, owner)) for owner in ("alice", "bob")}
+        await _say(desk, claims["alice"], 2, MemorySaved("mem_a", "Likes tea.", "tool"))
+        await _say(desk, claims["bob"], 2, MemorySaved("mem_b", "likes TEA", "tool"))
+        again = MemorySaved("mem_c", "Likes tea.", "tool", pinned=True, repeats="mem_a")
+        await _say(desk, claims["bob"], 3, again)
+        await _say(desk, claims["bob"], 4, JournalWritten("mem_n", "tea is next"))
+        by_id = {memory.memory_id: memory for memory in await desk.memories.list()}
+        assert {key: memory.owner for key, memory in by_id.items()} == {
+            "mem_a": "alice",
+            "mem_b": "bob",
+            "mem_n": "bob",
+        }
+        assert (by_id["mem_a"].uses, by_id["mem_a"].pinned) == (0, False)
+        assert (by_id["mem_b"].uses, by_id["mem_b"].pinned) == (1, True)
+        notes = [await _notes(desk, of(owner)) for owner in ("alice", "bob", LOCAL_USER)]
+        assert notes == [[], ["mem_n"], []]
+
+
+async def _say(desk: Desk, claim: Claim, seen: int, *events: MemorySaved | JournalWritten) -> None:
+    assert (await desk.advance(claim, seen, list(events))).accepted
+
+
+async def _notes(desk: Desk, scope: MemoryScope) -> list[str]:
+    return [note.memory_id for note in (await Shelf(desk.memories).glance(scope, None)).notes]
+
+
+async def nothing_crosses_from_one_owner_to_another(harness: KeptHarness) -> None:
+    """Whatever is added, forgotten and given away, in whatever order: words, vectors, notes, twins and lists of one
+    owner have what that owner has and nothing else; those of all owners have all."""
+    chance = random.Random(19)
+    async with one_desk(harness) as desk:
+        shelf, kept = Shelf(desk.memories), dict[str, Memory]()
+        for number in range(60):
+            match chance.choice(("add", "add", "add", "note", "forget", "assign", "embed")):
+                case "add":
+                    text = f"shared word {chance.randrange(12)}"
+                    made = fact(number, text, chance.choice(USERS))
+                    is_new = all((each.text, each.owner) != (text, made.owner) for each in kept.values())
+                    assert await desk.memories.add([made]) == is_new
+                    if is_new:
+                        kept[made.memory_id] = made
+                case "note":
+                    note = Memory(
+                        f"mem_n{number}", AGENT, "journal", f"shared note {number}", 1000.0 + number,
+                        owner=chance.choice(USERS),
+                    )  # fmt: skip
+                    assert await desk.memories.add([note]) == 1
+                    kept[note.memory_id] = note
+                case "forget" if kept:
+                    gone = chance.choice(sorted(kept))
+                    assert await desk.memories.forget([gone]) == 1
+                    del kept[gone]
+                case "assign" if kept:
+                    await _assign_one(desk, kept, chance.choice(sorted(kept)), chance.choice(USERS))
+                case _:
+                    await _embed(desk, (*map(of, USERS), EVERYONE)[chance.randrange(len(USERS) + 1)])
+            await _check(desk, shelf, kept)
+
+
+async def _assign_one(desk: Desk, kept: dict[str, Memory], memory_id: str, owner: UserId) -> None:
+    moved = kept[memory_id]
+    twin = [
+        other for other in kept.values()
+        if (other.text, other.owner, other.kind) == (moved.text, owner, "long_term") and other is not moved
+    ]  # fmt: skip
+    came = await desk.memories.assign(Assignment(owner, (memory_id,)))
+    if moved.owner == owner:
+        assert came == Assigned()
+    elif twin and moved.kind == "long_term":
+        assert came == Assigned(0, 1)
+        del kept[memory_id]
+    else:
+        assert came == Assigned(1, 0)
+        found = await desk.memories.find(memory_id)
+        assert found is not None
+        assert found.owner == owner
+        kept[memory_id] = found
+
+
+async def _embed(desk: Desk, scope: MemoryScope) -> None:
+    pending = await Shelf(desk.memories).pending(scope, "test", None, 100)
+    assert all(scope.owner in (None, item.memory.owner) for item in pending)
+    await desk.memories.keep(scope, "test", [(item, unit(1, item.number)) for item in pending])
+
+
+async def _check(desk: Desk, shelf: Shelf, kept: dict[str, Memory]) -> None:
+    for scope in (*map(of, USERS), EVERYONE):
+        own = {key for key, memory in kept.items() if scope.owner in (None, memory.owner)}
+        assert set(await _matching(desk, scope, "shared")) == own
+        listed = await desk.memories.list(AGENT, limit=1000, owner=scope.owner)
+        assert {memory.memory_id for memory in listed} == own
+        near = await shelf.nearest(scope, "test", unit(1, 3), 1000)
+        assert {hit.memory.memory_id for hit in near} <= own
+        glance = await shelf.glance(scope, "test")
+        assert glance.is_empty == (not own)
+        assert {note.memory_id for note in glance.notes} <= own
+        if scope.owner is None:
+            continue
+        mine = {
+            memory.text for memory in kept.values() if (memory.owner, memory.kind) == (scope.owner, "long_term")
+        }
+        for number in range(12):
+            text, owner = f"shared word {number}", scope.owner
+            found = await desk.memories.read(lambda view, text=text, owner=owner: view.same(AGENT, owner, text))
+            assert (found is not None) == (text in mine)
+
+
+async def _matching(desk: Desk, scope: MemoryScope, word: str) -> Sequence[str]:
+    hits = await desk.memories.read(lambda view: view.matching(scope, [Term((word,))], 1000))
+    assert all(hit.line.startswith(f" {word} ") for hit in hits), "the words of a hit are those of its text"
+    return [hit.memory.memory_id for hit in hits]
+
+
+async def many_memories_of_others_stand_in_nobodys_way(harness: KeptHarness) -> None:
+    """An old memory of one owner is found by a word, and by its vector, that hundreds of newer ones of others
+    have."""
+    async with one_desk(harness) as desk:
+        await desk.memories.add([fact(0, "the word of alice", "alice")])
+        await desk.memories.add([fact(n, f"the word of bob {n}", "bob") for n in range(1, 700)])
+        for scope in (of("alice"), of("bob")):
+            pending = await Shelf(desk.memories).pending(scope, "test", None, 1000)
+            await desk.memories.keep(scope, "test", [(item, unit(1, 0.001)) for item in pending])
+        assert await _matching_of(desk, of("alice")) == ["mem_0"]
+        assert await Shelf(desk.memories).near(of("alice"), "test", unit(1, 0), 5) == ["the word of alice"]
+
+
+async def _matching_of(desk: Desk, scope: MemoryScope) -> list[str]:
+    hits = await desk.memories.read(lambda view: view.matching(scope, [Term(("word",))], 5))
+    return [hit.memory.memory_id for hit in hits]
+
+
+async def memories_are_given_to_another_owner(harness: KeptHarness) -> None:
+    """Those that fit all that is asked for. A fact that the owner has already is merged with it: it counts as used
+    as often as both."""
+    async with one_desk(harness) as desk:
+        await desk.memories.add([fact(1, "one", LOCAL_USER), fact(2, "two", LOCAL_USER), fact(3, "two", "alice")])
+        used = Memory("mem_4", AGENT, "long_term", "four", 4.0, "person", 9.0, 3, True, owner="bob")
+        await desk.memories.add([used, fact(5, "four", "alice")])
+        await _embed(desk, of(LOCAL_USER))
+        assert await desk.memories.assign(Assignment("alice", before=LOCAL_USER)) == Assigned(1, 1)
+        assert await desk.memories.assign(Assignment("alice", before=LOCAL_USER)) == Assigned()
+        assert await desk.memories.assign(Assignment("alice", ("mem_4",), AGENT, "carol")) == Assigned()
+        assert await desk.memories.assign(Assignment("alice", ("mem_4",), AGENT, "bob")) == Assigned(0, 1)
+        found = {memory.memory_id: memory for memory in await desk.memories.list()}
+        assert {key: memory.owner for key, memory in found.items()} == dict.fromkeys(
+            ("mem_1", "mem_3", "mem_5"), "alice"
+        )
+        assert (found["mem_5"].uses, found["mem_5"].used_at, found["mem_5"].pinned) == (3, 9.0, True)
+        shelf = Shelf(desk.memories)
+        assert await shelf.near(of(LOCAL_USER), "test", unit(1, 1), 5) == []
+        pending = await shelf.pending(of("alice"), "test", None, 5)
+        assert {item.memory.text for item in pending} == {"one", "two", "four"}, "they get their vectors anew"
+
+
+CHECKS: Final[tuple[KeptCheck, ...]] = (
+    a_run_has_the_owner_that_its_first_event_names,
+    a_session_has_one_owner,
+    no_run_begins_under_another_in_a_session_of_another_owner,
+    the_feed_can_be_read_for_one_owner,
+    what_a_run_saves_belongs_to_its_owner,
+    nothing_crosses_from_one_owner_to_another,
+    many_memories_of_others_stand_in_nobodys_way,
+    memories_are_given_to_another_owner,
+)
