@@ -271,7 +271,7 @@ class RunState:
     @property
     def owner(self) -> UserId:
         """The user the run is for."""
-        return LOCAL_USER if self.queued is None else self.queued.owner
+        return LOCAL_USER if self.queued is None else self.queued.user
 
     @property
     def memories(self) -> MemoryScope:

@@ -18,6 +18,11 @@ ACCEPTED_USER = (
 _USER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@+|-]{{0,{LONGEST_USER - 1}}}")
 
 
+def journaled(user: UserId) -> UserId | None:
+    """An owner as it stands in a journal: the local user is left out, as it was before there were others."""
+    return None if user == LOCAL_USER else user
+
+
 def refuse_wrong_user(name: UserId) -> None:
     """Raise ValueError unless this can be the name of a user.
 

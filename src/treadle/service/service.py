@@ -23,7 +23,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.domain.users import UserId
+from treadle.domain.users import UserId, journaled
 from treadle.engine.hub import End, Hub
 from treadle.engine.subscription import BACKLOG
 from treadle.ports.accounts import AgentState, Balance
@@ -124,7 +124,7 @@ class LocalService:
             self._credits_per_dollar,
             submission.before,
             submission.instructions,
-            owner=owner,
+            owner=journaled(owner),
         )
         reason = () if because is None else (because,)
         first = (queued, *reason, *redacted, *(() if command is not None else (UserMessage(message),)))

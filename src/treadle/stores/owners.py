@@ -13,7 +13,7 @@ def owner_of(opening: Sequence[Draft]) -> UserId:
     """The owner of a run that begins with these events."""
     for made in opening:
         if isinstance(made.data, RunQueued):
-            return made.data.owner
+            return made.data.user
     return LOCAL_USER
 
 

@@ -38,8 +38,13 @@ class RunQueued(EventData, frozen=True):
     """What whoever asks wants beside what the agent is told; it stands after that."""
     lineage: Lineage | None = None
     """Whose child it is; None: nobody's."""
-    owner: UserId = LOCAL_USER
-    """The user it is for: that of its session, and of every run under it."""
+    owner: UserId | None = None
+    """The user it is for: that of its session, and of every run under it. None: the local user."""
+
+    @property
+    def user(self) -> UserId:
+        """The owner by name."""
+        return LOCAL_USER if self.owner is None else self.owner
 
 
 @durable("user_message")
