@@ -42,7 +42,7 @@ def test_add_list_and_forget(shell: Shell) -> None:
     assert "remembers this already" in do(shell, "add", FACT.upper()).err
     assert do(shell, "add", "-", "--kind", "journal", "--pinned", stdin="a note\n").code == 0
     table = do(shell, "list").out.splitlines()
-    assert table[0].split() == ["MEMORY", "AGENT", "KIND", "DATE", "PINNED", "TEXT"]
+    assert table[0].split() == ["MEMORY", "AGENT", "USER", "KIND", "DATE", "PINNED", "TEXT"]
     assert "journal" in table[1]
     assert table[2].endswith(FACT)
     note, fact = listed(shell)
@@ -79,7 +79,7 @@ def test_search_by_meaning_says_how_it_was_found(shell: Shell) -> None:
     for text in (FACT, "Steel is sold by the ton.", "E4711 means that the disk is full."):
         do(shell, "add", text)
     by_meaning = do(shell, "search", "when do the kids sleep?").out.splitlines()
-    assert by_meaning[0].split() == ["SCORE", "BY", "MEMORY", "DATE", "TEXT"]
+    assert by_meaning[0].split() == ["SCORE", "BY", "MEMORY", "USER", "DATE", "TEXT"]
     assert by_meaning[1].split()[1] == "vectors"
     assert by_meaning[1].endswith(FACT)
     first, *_ = do(shell, "search", "what is E4711?", "--json").json
@@ -287,3 +287,24 @@ def test_a_database_that_is_owned_can_be_looked_at_and_not_changed(shell: Shell)
             assert "Until then `treadle memory list`, `search` and `export` show what is" in done.complaint
     finally:
         lock.release()
+
+
+def test_memories_are_shown_for_a_user_and_assigned_to_another(shell: Shell) -> None:
+    with_agents(shell, "ada")
+    for user, text in (("alice", "Likes tea."), ("bob", "Likes tea."), ("local", "Likes coffee.")):
+        assert do(shell, "add", text, "-a", "ada", "--user", user).code == 0
+    assert [line["owner"] for line in listed(shell, "--user", "alice")] == ["alice"]
+    assert "coffee" in do(shell, "search", "coffee", "-a", "ada").out
+    assert (
+        "nothing that `ada` remembers of user `bob` fits"
+        in do(shell, "search", "coffee", "-a", "ada", "--user", "bob").err
+    )
+    assert do(shell, "export", "--user", "bob").out.count("\n") == 1
+    assert "1 memory assigned to `carol`" in do(shell, "assign", "carol", "--from-user", "alice").err
+    merged = do(shell, "assign", "carol", "-a", "ada", "--json").out
+    assert json.loads(merged) == {"moved": 1, "merged": 1}
+    assert {line["owner"] for line in listed(shell)} == {"carol"}
+    nothing = do(shell, "assign", "carol")
+    assert (nothing.code, "No memories were named" in nothing.err) == (2, True)
+    wrong = do(shell, "assign", "LOCAL", "-a", "ada")
+    assert (wrong.code, "would be taken for the local user" in wrong.err) == (2, True)

@@ -12,7 +12,8 @@ from treadle.remote.connection import Connection
 from treadle.service.access import Minted, NewToken
 from treadle.service.keeping import Deleted, Pruned
 from treadle.service.memory import Imported
-from treadle.service.shapes import AssignBody, Brought, Page, Pinning, Prune, Remembered
+from treadle.service.memory_shapes import AssignBody, Brought, Pinning, Remembered
+from treadle.service.shapes import Page, Prune
 from treadle.service.token_shapes import NewTokenView, TokenView, token_body, token_record
 
 

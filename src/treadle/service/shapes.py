@@ -9,9 +9,8 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin
 from treadle.domain.events import Decision, Remember, RunEnd, SegmentReason, SteerMode, WaitReason
 from treadle.domain.identity import AgentId, ApprovalId, Instant, RunId, SegmentId, SessionId
-from treadle.domain.memories import MemoryKind
 from treadle.domain.runs import Metrics, OutcomeKind, Status
-from treadle.domain.users import LOCAL_USER, LONGEST_USER, UserId
+from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
@@ -98,46 +97,11 @@ class Reason(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=1000)] = ""
 
 
-class Pinning(Struct, frozen=True, forbid_unknown_fields=True):
-    pinned: bool = True
-    """False: let it fade again."""
-
-
 class Prune(Struct, frozen=True, forbid_unknown_fields=True):
     older_than: Annotated[float, Meta(gt=0)]
     """Seconds since anything happened in a session."""
     agent: str | None = None
     """Only of this agent; null: of all."""
-
-
-class Remembered(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a command that attaches has an agent remember."""
-
-    agent: str
-    text: str
-    kind: MemoryKind = "long_term"
-    pinned: bool = False
-    user: UserId = LOCAL_USER
-
-
-class Brought(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a command that attaches has read from a file of memories."""
-
-    data: bytes
-    agent: str | None
-    known_agents: tuple[str, ...]
-    user: UserId | None = None
-
-
-class AssignBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which memories are given to which user: those that fit all that is not null."""
-
-    user: Annotated[str, Meta(min_length=1, max_length=LONGEST_USER)]
-    """Who owns them from now on."""
-    memory_ids: Annotated[tuple[str, ...], Meta(min_length=1, max_length=10_000)] | None = None
-    agent: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
-    from_user: Annotated[str, Meta(min_length=1, max_length=LONGEST_USER)] | None = None
-    """Who owns them now."""
 
 
 # ── Answers ────────────────────────────────────────────────────────────────────────────────────────

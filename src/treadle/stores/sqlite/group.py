@@ -10,7 +10,9 @@ from treadle.domain.calendar import minute
 from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.ports.journal import NewRun, RunRecord
 from treadle.stores.counting import ANSWERING, COUNTED, Payer, payer_of
+from treadle.stores.owners import owner_of, session_taken
 from treadle.stores.sqlite.connection import SQL, Database, Value
 from treadle.stores.sqlite.counting import Sums
 from treadle.stores.sqlite.projections import PROJECTIONS
@@ -186,3 +188,20 @@ def session_deleted(database: Database, session_id: SessionId) -> SessionDeleted
     found = database.execute(SQL["tombstone"], (session_id,)).fetchone()
     when = "" if found is None else f" on {minute(found[-2])} by {found[-1]}"
     return SessionDeleted(f"{session_id} was deleted{when}: nothing of it is left. Begin another session.")
+
+
+def refuse_unfit_session(database: Database, new: NewRun) -> None:
+    """Raise SessionDeleted or SessionTaken where the session of a new run was deleted, or is another owner's."""
+    session_id = new.origin.session_id
+    if database.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
+        raise session_deleted(database, session_id)
+    found = database.execute(SQL["owner_of_session"], (session_id,)).fetchone()
+    if found is not None and found[0] != owner_of(new.events):
+        raise session_taken(session_id)
+
+
+def run_record(row: Any) -> RunRecord:
+    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
+    sequence, agent, owner = rest
+    origin = Origin(run_id, session_id, agent_id, parent)
+    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, agent, owner)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
-from treadle.domain.errors import Fenced, NotClaimable, UnknownRun, UnknownSession
+from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
 from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.messages import Message
@@ -29,10 +29,10 @@ from treadle.ports.journal import (
     SessionFacts,
     Tell,
 )
-from treadle.stores.owners import owner_of, session_taken
+from treadle.stores.owners import owner_of
 from treadle.stores.places import no_place, places_of
 from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.group import Group, RunRow, read_row, session_deleted, unknown
+from treadle.stores.sqlite.group import Group, RunRow, read_row, refuse_unfit_session, run_record, unknown
 from treadle.stores.sqlite.places import Wakes, next_of_agent, places_taken
 from treadle.stores.sqlite.projections import refuse_closed
 from treadle.stores.sqlite.reserving import reserve
@@ -106,7 +106,7 @@ class SqliteJournal:
             ),
         )
         if inserted.fetchone() is None:
-            raise _cannot_begin(group.db, new)
+            refuse_unfit_session(group.db, new)
         group.append(group.run(origin.run_id), new.events)
 
     def _publish_begun(self, new: NewRun) -> None:
@@ -155,8 +155,7 @@ class SqliteJournal:
         if row.epoch != advance.epoch or row.outcome is not None or row.worker is None:
             raise Fenced(f"{advance.run_id} is in other hands: epoch {row.epoch}, not {advance.epoch}.")
         for new in advance.begin:  # before anything is appended
-            if (refusal := _refusal(group.db, new)) is not None:
-                raise refusal
+            refuse_unfit_session(group.db, new)
         delivered: tuple[Event, ...] = ()
         if row.sequence > advance.seen:
             group.flush()
@@ -359,19 +358,6 @@ def _nothing(_: object) -> None:
     """Nobody need be told."""
 
 
-def _refusal(db: Database, new: NewRun) -> UnknownSession | None:
-    """Why a run cannot begin in its session; None: it can."""
-    session_id = new.origin.session_id
-    if db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
-        return session_deleted(db, session_id)
-    found = db.execute(SQL["owner_of_session"], (session_id,)).fetchone()
-    return session_taken(session_id) if found is not None and found[0] != owner_of(new.events) else None
-
-
-def _cannot_begin(db: Database, new: NewRun) -> UnknownSession:
-    return _refusal(db, new) or session_deleted(db, new.origin.session_id)
-
-
 def _is_cancelled(group: Group, row: RunRow) -> bool:
     """Whether a run was asked to end: then it need not wait for its turn."""
     group.flush()
@@ -411,10 +397,3 @@ def _json(names: Sequence[str] | None) -> str | None:
 def _split(row: Any) -> tuple[Any, ...]:
     """The position, the four parts of the origin, and the rest."""
     return (*row[:5], row[5:])
-
-
-def run_record(row: Any) -> RunRecord:
-    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
-    sequence, agent, owner = rest
-    origin = Origin(run_id, session_id, agent_id, parent)
-    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, agent, owner)

@@ -12,8 +12,7 @@ from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.group import session_deleted
-from treadle.stores.sqlite.journal import run_record
+from treadle.stores.sqlite.group import run_record, session_deleted
 from treadle.stores.sqlite.writer import Writer
 
 

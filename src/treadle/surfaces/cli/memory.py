@@ -13,6 +13,7 @@ import msgspec
 from treadle.domain.agents import MemorySettings
 from treadle.domain.errors import UsageError
 from treadle.domain.memories import MemoryKind
+from treadle.domain.users import LOCAL_USER
 from treadle.home import DEFAULT_AGENT, Home
 from treadle.memory_assembly import look_at_memories, own_memories
 from treadle.ports.memory import Found
@@ -61,7 +62,8 @@ async def search_memories(agent: str, text: str, limit: int, user: str, json: bo
         head = ("SCORE", "BY", "MEMORY", "USER", "DATE", "TEXT")
         print_table(head, [_found_row(hit, agent) for hit in recall.found])
     else:
-        note(f"nothing that `{agent}` remembers of user `{user}` fits")
+        of_whom = "" if user == LOCAL_USER else f" of user `{user}`"
+        note(f"nothing that `{agent}` remembers{of_whom} fits")
     return 0
 
 

@@ -8,7 +8,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.memories import Memory
 from treadle.service import Fork, Submission, Ticket
 from treadle.service.memory import Imported
-from treadle.service.shapes import Brought, Remembered
+from treadle.service.memory_shapes import Brought, Remembered
 from treadle.surfaces.http.served import Asked, seen_run, served_of
 
 

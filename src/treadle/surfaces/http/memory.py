@@ -13,7 +13,8 @@ from treadle.domain.memories import MemoryKind
 from treadle.domain.users import LONGEST_USER, UserId
 from treadle.ports.memory import Assigned
 from treadle.service.memory import MOST_CHARACTERS, MemoryLine, line
-from treadle.service.shapes import AssignBody, Page, Pinning
+from treadle.service.memory_shapes import AssignBody, Pinning
+from treadle.service.shapes import Page
 from treadle.surfaces.http.describing import asks
 from treadle.surfaces.http.gate import principal_of
 from treadle.surfaces.http.problems import Refusal

@@ -1,0 +1,91 @@
+"""Owners on SQLite: what looks for one user uses an index, and what is older is the local user's."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.stores.corpus import make
+from treadle import Agent, Engine
+from treadle.domain.errors import UnknownSession, UsageError
+from treadle.domain.identity import RunId
+from treadle.home import Home
+from treadle.stores.sqlite.connection import SQL, connect, open_database
+from treadle.testing.models import FunctionModel, say
+
+STATEMENTS = (
+    "owner_of_session",
+    "find_runs_of_owner",
+    "sessions_of_owner",
+    "memories_of_owner",
+    "memories_of_agent_owner",
+    "latest_notes_of_owner",
+    "same_memory",
+    "any_memory_of_owner",
+    "any_memory_above_of_owner",
+    "memories_above_of_owner",
+    "memory_space",
+    "spaces_of_memory",
+)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_what_is_looked_for_is_looked_up(name: str) -> None:
+    """No table of runs or memories is read from end to end."""
+    with closing(open_database(":memory:")) as db:
+        values = [None] * max(SQL[name].count("?"), 9)
+        used = values[: SQL[name].count("?")] if "?1" not in SQL[name] else values[: _parameters(SQL[name])]
+        plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", used)]
+    read = [step for step in plan if step.startswith("SCAN") and ("runs" in step or "memories" in step)]
+    assert read == [], plan
+
+
+def _parameters(statement: str) -> int:
+    return max(number for number in range(1, 10) if f"?{number}" in statement)
+
+
+@pytest.mark.parametrize("dump", sorted(make.FOLDER.glob("v*.sql")), ids=lambda dump: dump.stem)
+def test_what_is_older_belongs_to_the_local_user(dump: Path, tmp_path: Path) -> None:
+    path = str(tmp_path / "treadle.db")
+    with closing(connect(path)) as old:
+        old.execute(dump.read_text())
+        tables = {row[0] for row in old.execute("SELECT name FROM sqlite_schema")}
+        if "tokens" in tables and dump.stem != "v7":
+            old.execute(
+                "INSERT INTO tokens (token_id, name, digest, scopes, created_at) VALUES (?, 'x', x'00', ?, 1)",
+                ("tok_1", '["run"]'),
+            )
+    with closing(open_database(path)) as db:
+        assert {row[0] for row in db.execute("SELECT owner FROM runs")} == {"local"}
+        assert list(db.execute("SELECT owner, visibility FROM tokens")) in ([], [(None, "all")])
+
+
+def engine_on(folder: Path) -> Engine:
+    engine = Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
+    engine.add_model("fake", FunctionModel(lambda request: say("done")))
+    return engine
+
+
+def test_a_program_names_the_user_of_a_run(tmp_path: Path) -> None:
+    """For that user sessions of others do not exist; without one, the run is for whoever owns the session."""
+
+    async def story() -> None:
+        agent = Agent(name="ada", model="fake/m", memory={"embedder": "none"})
+        async with engine_on(tmp_path) as engine:
+            alice = await engine.run(agent, "Hello.", user="alice", key="k")
+            local = await engine.run(agent, "Hello.")
+            again = await engine.run(agent, "And now?", session=alice.session_id)
+            owners = [(await engine.service.run(RunId(run.run_id))).owner for run in (alice, local, again)]
+            assert owners == ["alice", "local", "alice"]
+            with pytest.raises(UnknownSession):
+                await engine.run(agent, "Hello.", session=alice.session_id, user="bob")
+            with pytest.raises(UnknownSession):
+                await engine.run(agent, "Hello.", session=local.session_id, user="bob")
+            with pytest.raises(UsageError, match="in use already"):
+                await engine.run(agent, "Hello.", user="bob", key="k")
+            with pytest.raises(UsageError, match="cannot be for this user"):
+                await engine.run(agent, "Hello.", user="Local")
+            assert len(await engine.service.runs()) == 3
+
+    asyncio.run(story())
