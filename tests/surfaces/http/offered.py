@@ -11,7 +11,7 @@ import aiohttp
 
 from tests.fake_endpoint import Behaviour, FakeEndpoint, Policy, calls, fragment, says
 from treadle.app import Engine
-from treadle.domain.access import SCOPES, Scope
+from treadle.domain.access import SCOPES, Scope, Visibility
 from treadle.domain.quotas import Quotas
 from treadle.home import Home
 from treadle.service.access import NewToken
@@ -94,9 +94,10 @@ class Offered:
         agents: Sequence[str] | None = None,
         expires_at: float | None = None,
         quotas: Quotas | None = None,
+        visibility: Visibility = "all",
     ) -> str:
         limited = None if agents is None else tuple(agents)
-        wanted = NewToken("somebody", scopes or ("read", "run"), limited, expires_at, quotas)
+        wanted = NewToken("somebody", scopes or ("read", "run"), limited, expires_at, quotas, None, visibility)
         return (await self.engine.front.access.create(wanted)).secret
 
     async def begin(self, agent: str = "one", **body: Any) -> str:
