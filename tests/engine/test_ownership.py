@@ -101,7 +101,7 @@ def test_a_worker_that_was_taken_over_from_cannot_write() -> None:
         log = Log(await process.journal.claim(run_id, "me"), process.deps)
         await asyncio.sleep(20)
         claim = await process.journal.claim(run_id, "another")
-        assert claim.recovering
+        assert claim.death is not None
         before = await process.store.read(run_id)
         with pytest.raises(Fenced):
             await log.intend(StepStart(1))

@@ -195,7 +195,7 @@ def test_a_failed_fsync_stops_everything(path: str) -> None:
             types = await process.types(claim.origin.run_id)
             assert types[: acknowledged.sequence] == [*OPENING, "step_start"]
             process.clock.pass_time(60)
-            assert (await process.claim(claim.origin.run_id)).recovering
+            assert (await process.claim(claim.origin.run_id)).death
 
     asyncio.run(run())
 

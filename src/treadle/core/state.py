@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from treadle.core.child import Child
 from treadle.core.ledger import Call, Ledger
 from treadle.core.repair import Transcript, transcribed
+from treadle.core.suspicion import Suspicion
 from treadle.core.tokens import TokenCount
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import SessionCommand
@@ -81,6 +82,8 @@ class StepTally:
     output_tokens: int = 0
     told_something: bool = False
     """A result that was never seen before, or text."""
+    interrupted: bool = False
+    """A call of it has no result of its own, as its worker died."""
 
 
 @dataclass(slots=True)
@@ -249,8 +252,8 @@ class RunState:
     claimed: tuple[str, str] | None = None
     """An answer that claims what no call has done, and the claim: it goes out if no better one comes."""
     hinted_percent: int = 0
-    recoveries: int = 0
-    """Takeovers after a crash, in a row, without anything done in between."""
+    suspicion: Suspicion = field(default_factory=Suspicion)
+    """The deaths of its workers since it last made progress."""
     stopped: list[str] = field(default_factory=list[str])
     """Calls that were under way when the run was cancelled."""
     waiting: RunWaiting | None = None

@@ -11,6 +11,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.engine.absent import NoAgents, NoApprovals, NoMemories, NoResults, NoSessions, NoSurroundings, NoVault
 from treadle.engine.conversations import Conversations
 from treadle.engine.hub import Hub
+from treadle.engine.isolation import Isolation, NoIsolation
 from treadle.ports.agents import Agents
 from treadle.ports.approvals import Approvals
 from treadle.ports.clock import Clock, Ids
@@ -61,5 +62,6 @@ class Deps:
     """The folder that the tools of an agent work in; it is there when this returns."""
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may show or change."""
+    isolation: Isolation | NoIsolation = field(default_factory=Isolation)
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is about to end: its runs are let go of at the next safe point."""

@@ -34,6 +34,7 @@ from treadle.engine.calling import asked, call_model
 from treadle.engine.clearing import clear
 from treadle.engine.delegating import divided, tend, told_of_the_end, told_of_the_wait
 from treadle.engine.deps import Deps
+from treadle.engine.isolation import Turn
 from treadle.engine.ownership import Log, own
 from treadle.engine.remembering import remembered, reminded
 from treadle.engine.reshaping import reshape
@@ -46,30 +47,42 @@ logger = logging.getLogger(__name__)
 
 PAUSE_AFTER_A_FAULT = 1.0
 """Seconds before a run is looked at again on which the engine itself has failed."""
+WORKER_DIED = "The worker before died or lost its lease."
 LOOKS_AGAIN = ("breaker", "quota", "budget")
 """What a run waits for by looking at it now and then."""
 
 
 async def advance(run_id: RunId, deps: Deps) -> None:
     """Carry one run as far as it can go now: to its end, or to where it must wait."""
+    async with deps.isolation.together() as turn:
+        state = await _advance(run_id, turn, deps)
+    if state is not None and turn.defers(state) and not deps.leaving.is_set():
+        async with deps.isolation.alone(run_id, state.suspicion.alone) as turn:
+            await _advance(run_id, turn, deps)
+
+
+async def _advance(run_id: RunId, turn: Turn, deps: Deps) -> RunState | None:
+    """Own the run while its turn lasts; return what it has come to, or None if it could not be claimed."""
     try:
         async with own(run_id, deps) as log:
             try:
-                await _carry(log, deps)
+                await _carry(log, turn, deps)
             except (Fenced, StoreError):
                 raise
             except Exception as fault:
                 await _survive(log, fault, deps)
+            return log.state
     except NotClaimable:
         pass  # it is in other hands, it has ended, or its turn has not come
+    return None
 
 
-async def _carry(log: Log, deps: Deps) -> None:
-    if log.recovering:
-        log.record(RunRecovered(log.epoch, "The worker before died or lost its lease."))
+async def _carry(log: Log, turn: Turn, deps: Deps) -> None:
+    if log.death is not None:
+        log.record(RunRecovered(log.epoch, WORKER_DIED, log.death.alone, log.death.lately))
         await log.flush()
     model = begin(log, deps)
-    while not deps.leaving.is_set():  # where it is left here, it is due at once for whoever takes it up
+    while turn.goes_on(log.state) and not deps.leaving.is_set():  # if it is left here, it is due again at once
         end_step(log, deps)
         match possible(afforded(decide(log.state, deps.clock.now()), log, deps), model, log.state, deps):
             case CallModel(notes, tools_offered):

@@ -54,7 +54,7 @@ class Log:
 
     def __init__(self, claim: Claim, deps: Deps, said: Said | None = None) -> None:
         self.origin = claim.origin
-        self.recovering = claim.recovering
+        self.death = claim.death
         self.epoch = claim.epoch
         began = beginning(claim.origin, said.transcript if said else Transcript(), claim.session)
         if said is not None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from treadle.core.guards.quarantine import RECOVERIES
 from treadle.core.retry import fallback_after
 from treadle.core.routing import Route, route
 from treadle.core.state import RunState
@@ -34,7 +33,7 @@ ASKED_BESIDE = "Whoever sends the messages asks for this too, as far as it agree
 def begin(log: Log, deps: Deps) -> Resolved | Missing:
     """Find the model that answers and, the first time, the tools that may be called."""
     state = log.state
-    if state.cancelled is not None or state.recoveries > RECOVERIES:
+    if state.cancelled is not None or state.suspicion.is_culprit:
         return Missing("nothing: it is about to end")
     try:
         model, news = _find(state, deps)

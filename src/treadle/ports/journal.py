@@ -21,6 +21,8 @@ from treadle.ports.accounts import Reserve, Short
 
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 3.0
+LATELY_SECONDS = 600.0
+"""How long the death of a worker says something about the next one."""
 
 
 class SessionFacts(Struct, frozen=True):
@@ -36,14 +38,23 @@ class SessionFacts(Struct, frozen=True):
     """The run before this one that has added to its conversation; None: nobody has said anything."""
 
 
+class Death(Struct, frozen=True):
+    """A worker that died, or lost its lease, while it owned a run."""
+
+    alone: bool = True
+    """It owned no other run."""
+    lately: int = 0
+    """Workers that died within `LATELY_SECONDS`, this one included."""
+
+
 class Claim(Struct, frozen=True):
     """A worker's right to advance a run, with all that the run has been through."""
 
     origin: Origin
     epoch: int
     events: tuple[Event, ...]
-    recovering: bool
-    """The worker before never let go: it died, or lost its lease."""
+    death: Death | None = None
+    """How the previous worker lost the run; None: it released the run, or there was none."""
     session: SessionFacts = SessionFacts()
 
 

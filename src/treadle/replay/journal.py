@@ -10,8 +10,9 @@ from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import SegmentOpened
 from treadle.domain.identity import Instant, RunId
 from treadle.domain.messages import Message
+from treadle.engine.loop import WORKER_DIED
 from treadle.ports.accounts import Reserve, Short
-from treadle.ports.journal import Advance, Advanced, Claim, SessionFacts
+from treadle.ports.journal import Advance, Advanced, Claim, Death, SessionFacts
 from treadle.replay.comparing import Difference, differences
 from treadle.replay.family import refused_by_the_tree
 from treadle.replay.reading import short_of
@@ -19,7 +20,10 @@ from treadle.replay.script import Script
 
 BEFORE = RunId("run_before")
 """Stands for the run before in the session."""
-DIED = "The worker before died or lost its lease."
+
+
+def _is_failure_of_the_engine(data: e.EventData) -> bool:
+    return isinstance(data, e.RunRecovered) and data.reason != WORKER_DIED
 
 
 class Mismatch(Struct, frozen=True):
@@ -50,7 +54,7 @@ class RecordedJournal:
     async def claim(self, run_id: RunId, worker: str) -> Claim:
         script = self._script
         script.deliveries(self.known)
-        while (found := script.next()) and isinstance(found.data, e.RunRecovered) and found.data.reason != DIED:
+        while (found := script.next()) and _is_failure_of_the_engine(found.data):
             script.commit()  # the engine failed, which a later one need not
             script.deliveries(self.known)
             script.settle()
@@ -59,9 +63,11 @@ class RecordedJournal:
         self._epoch += 1
         self.dead, self.mismatch = False, None
         script.settle()
-        recovering = isinstance(script.events[script.committed].data, e.RunRecovered)
+        following = script.events[script.committed].data
+        recovered = isinstance(following, e.RunRecovered)
+        death = Death(following.alone, following.deaths_lately) if recovered else None
         events = script.events[: script.committed]
-        return Claim(script.recorded.origin, self._epoch, events, recovering, self._session())
+        return Claim(script.recorded.origin, self._epoch, events, death, self._session())
 
     def _session(self) -> SessionFacts:
         recorded = self._script.recorded

@@ -14,6 +14,7 @@ from treadle.domain import events as e
 from treadle.engine.conversations import Conversations, Said
 from treadle.engine.deps import Deps, ToolTimeouts
 from treadle.engine.hub import Hub
+from treadle.engine.isolation import NoIsolation
 from treadle.engine.loop import advance
 from treadle.ports.tool import Toolbox
 from treadle.replay.answering import RecordedModels
@@ -88,6 +89,7 @@ class Player:
             surroundings=RecordedSurroundings(script),
             sessions=RecordedSessions(script),
             agents=RecordedAgents(script),
+            isolation=NoIsolation(),
         )
 
     # ── From claim to claim ──

@@ -133,9 +133,9 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path)
             process.wire.on_reply = once(b'"accepted"')
             assert (await process.end(claim, 4)).accepted, "an end is not taken for one by another"
             assert await process.types(claim.origin.run_id) == [*OPENING, "step_start", "step_start", "run_end"]
-            process.wire.on_reply = once(b'"recovering"')
+            process.wire.on_reply = once(b'"lost"')
             again = await process.claim(later)
-            assert (again.epoch, again.recovering) == (1, False), "it is ours, and was claimed once"
+            assert (again.epoch, again.death) == (1, None), "it is ours, and was claimed once"
             process.wire.on_reply = once(b'"accepted"')
             released = await process.advance(again, 2, release=Release("interrupted"))
             assert released.accepted, "a release without any event either"

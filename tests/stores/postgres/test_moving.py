@@ -39,6 +39,7 @@ MINE = SessionId("ses_own")
 BESIDE = """
 INSERT INTO session_notes VALUES ('ses_top', '/w', 'n' || char(0));
 INSERT INTO results (session_id, run, call_id, content) SELECT session_id, id, 'c', 'long' || char(0) FROM runs;
+INSERT INTO deaths VALUES ('worker-1', 2, 3.5);
 INSERT INTO warnings VALUES ('token/x', 'credits', 1.5, 2.5);
 INSERT INTO accounts VALUES ('token/x', 0.1, 0.2);
 INSERT INTO windows VALUES ('token/x', 'calls', 1800000000, 4);

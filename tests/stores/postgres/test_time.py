@@ -39,7 +39,7 @@ def test_a_machine_whose_clock_is_wrong_takes_nobodys_run(url: str) -> None:
             assert list(await early.store.renew("early")) == [run_id]
             await tell(url, "UPDATE treadle.runs SET lease_until = extract(epoch FROM clock_timestamp()) - 0.1")
             assert list(await early.store.runnable()) == [run_id]
-            assert (await late.claim(run_id)).recovering
+            assert (await late.claim(run_id)).death
             await fenced(early.advance(claim, 2, [step(1)]))
 
     asyncio.run(story())

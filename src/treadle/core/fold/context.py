@@ -11,6 +11,7 @@ from treadle.core.cutting import with_results_cut
 from treadle.core.fold.changes import on
 from treadle.core.repair import transcribed
 from treadle.core.state import RunState
+from treadle.core.suspicion import MODEL_CALL
 from treadle.domain import events as e
 from treadle.domain.messages import Message, user
 
@@ -64,7 +65,7 @@ def _compacted(state: RunState, data: e.ContextCompacted) -> None:
     state.spent.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
     state.tally.model_calls += data.calls - 1  # the first was counted when it was begun
-    state.recoveries = 0
+    state.suspicion.finish(MODEL_CALL)
     _made_room(state)
 
 

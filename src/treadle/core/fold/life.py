@@ -6,6 +6,7 @@ from treadle.core.accounts import ceilings_of, spending, trees_of
 from treadle.core.context import set_preamble
 from treadle.core.fold.changes import on
 from treadle.core.state import RunState
+from treadle.core.suspicion import MODEL_CALL
 from treadle.core.tokens import TokenCount
 from treadle.domain import events as e
 from treadle.domain.messages import user
@@ -64,9 +65,10 @@ def _waits(state: RunState, data: e.RunWaiting) -> None:
 
 
 @on(e.RunRecovered)
-def _recovered(state: RunState, _: e.RunRecovered) -> None:
+def _recovered(state: RunState, data: e.RunRecovered) -> None:
     state.status = "running"
-    state.recoveries += 1
+    running = frozenset(call.name for call in state.open_calls if call.phase == "started")
+    state.suspicion.count_death(data, running or frozenset((MODEL_CALL,)))
 
 
 @on(e.RunEnd)

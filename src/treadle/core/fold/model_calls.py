@@ -4,6 +4,7 @@ from treadle.core.fold.changes import on
 from treadle.core.ledger import FAILURES_WARN
 from treadle.core.retry import MOST_KEYS
 from treadle.core.state import RunState, StepTally, joined
+from treadle.core.suspicion import MODEL_CALL
 from treadle.domain import events as e
 from treadle.domain.messages import Message, Part, Text, ToolUse
 from treadle.domain.runs import Usage
@@ -40,7 +41,8 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
 
 @on(e.LlmResponse)
 def _replied(state: RunState, data: e.LlmResponse) -> None:
-    state.in_flight, state.failures, state.recoveries, state.keys_tried = False, 0, 0, 0
+    state.in_flight, state.failures, state.keys_tried = False, 0, 0
+    state.suspicion.finish(MODEL_CALL)
     state.reply, state.spent = data, set()
     state.spend(data.usage, data.duration_ms, data.cost)
     if state.tally.first_token_ms is None:
@@ -94,6 +96,7 @@ def _held_secret(state: RunState, call_id: str, name: str) -> None:
 @on(e.LlmError)
 def _attempt_failed(state: RunState, data: e.LlmError) -> None:
     state.in_flight, state.failure = False, data
+    state.suspicion.finish(MODEL_CALL)
     if data.next_key and state.keys_tried < MOST_KEYS:
         state.keys_tried += 1
     elif not data.repair:  # which is tried once
@@ -119,6 +122,8 @@ def _fell_back(state: RunState, data: e.LlmFallback) -> None:
 
 @on(e.StepEnd)
 def _step_ended(state: RunState, _: e.StepEnd) -> None:
+    if not state.step.interrupted:
+        state.suspicion.clear()
     recovery = state.recovery
     recovery.refused_tool = None
     if state.step.told_something:

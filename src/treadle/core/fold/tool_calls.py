@@ -6,6 +6,9 @@ from treadle.domain import events as e
 from treadle.domain.messages import Message, ToolResult
 from treadle.domain.observations import observation
 
+NOT_RUN = ("denied", "skipped", "unknown_tool")
+"""Errors of calls that were never made."""
+
 
 @on(e.ToolCallStart)
 def _call_started(state: RunState, data: e.ToolCallStart) -> None:
@@ -19,12 +22,17 @@ def _call_started(state: RunState, data: e.ToolCallStart) -> None:
 
 @on(e.ToolCallEnd)
 def _call_done(state: RunState, data: e.ToolCallEnd) -> None:
+    state.suspicion.finish(data.name)
     content = observation("ok", data.content, data.duration_ms, data.exit_code, data.truncated)
     _call_ended(state, ToolResult(data.call_id, content), data.content, data.duration_ms)
 
 
 @on(e.ToolCallError)
 def _call_failed(state: RunState, data: e.ToolCallError) -> None:
+    if data.kind == "interrupted":
+        state.step.interrupted = True
+    elif data.kind not in NOT_RUN:
+        state.suspicion.finish(data.name)
     if data.kind == "cancelled":
         state.stopped.append(f"{data.name} ({data.call_id})")
     content = observation(data.kind, data.content, data.duration_ms, data.exit_code, data.truncated)
@@ -67,7 +75,6 @@ def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: boo
 
 
 def _call_ended(state: RunState, result: ToolResult, told: str, duration_ms: int) -> None:
-    state.recoveries = 0
     state.tally.tool_ms += duration_ms
     for call in state.calls:
         if call.call_id == result.call_id:

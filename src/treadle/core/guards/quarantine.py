@@ -1,4 +1,4 @@
-"""A run that was taken over again and again and never got on: it may well be what kills its workers."""
+"""A run whose workers died several times without progress is ended: it is probably what kills them."""
 
 from treadle.core.guards.verdict import Stop
 from treadle.core.state import RunState
@@ -6,18 +6,17 @@ from treadle.domain.events import RunQuarantined
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
 
-RECOVERIES = 3
-
 
 def judge(state: RunState, now: Instant) -> Stop | None:
-    if state.recoveries <= RECOVERIES:
+    if not state.suspicion.is_culprit:
         return None
+    deaths = state.suspicion.alone + state.suspicion.in_company
     return Stop(
         Outcome(
             "quarantined",
             state.answer_so_far,
-            reason=f"The worker died {state.recoveries} times in a row without the run getting on.",
-            next="See what its last step did (treadle runs events), mend that, then send its session a message.",
+            reason=f"The worker died {deaths} times in a row while it executed this run, without progress.",
+            next="See what its last step did (treadle runs events), fix that, then send its session a message.",
         ),
-        (RunQuarantined(state.recoveries),),
+        (RunQuarantined(deaths),),
     )

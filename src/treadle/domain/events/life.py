@@ -97,15 +97,19 @@ class RunWaiting(EventData, frozen=True):
 
 @durable("run_recovered")
 class RunRecovered(EventData, frozen=True):
-    """The worker before died, lost its lease or failed; the run was taken up again."""
+    """The previous worker died, lost its lease or failed. Another one resumed the run."""
 
     epoch: int
     reason: str
+    alone: bool = True
+    """No other run was executing in the worker that died."""
+    deaths_lately: int = 0
+    """Workers that died in the last minutes, this one included; 0: not counted."""
 
 
 @durable("run_quarantined")
 class RunQuarantined(EventData, frozen=True):
-    """The run was taken up again and again and never got on; it is not tried any more."""
+    """The run was resumed several times and each time its worker died. It is not resumed again."""
 
     recoveries: int
 

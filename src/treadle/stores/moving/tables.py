@@ -76,13 +76,14 @@ TABLES = (
     _table(
         "runs",
         "id run_id session_id agent_id parent_run_id submission_key created_at status outcome waiting_for sequence "
-        "epoch worker lease_until wake_at counted places owner",
+        "epoch worker lease_until wake_at counted places owner lost_worker",
         "id",
         counted="id",
         source={"sequence": LAST},
     ),
     _table("events", "position run sequence event_id timestamp type version data", "position", counted="position"),
     _table("deliveries", "run key sequence", "run key"),
+    _table("deaths", "worker runs at", "worker"),
     _table("said", "session_id run messages whole", "session_id run", made={"whole": bool}),
     _table(
         "approvals",

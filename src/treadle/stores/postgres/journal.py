@@ -13,10 +13,12 @@ from treadle.domain.messages import Message
 from treadle.domain.users import LOCAL_USER
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
+    LATELY_SECONDS,
     LEASE_SECONDS,
     Advance,
     Advanced,
     Claim,
+    Death,
     NewRun,
     Publisher,
     Release,
@@ -108,9 +110,15 @@ class PostgresJournal(PostgresRuns):
             origin,
             answer.epoch,
             tuple([event_of(origin, record) for record in events]),
-            answer.recovering,
+            None if answer.lost is None else await self._record_death(answer.lost),
             _session(facts),
         )
+
+    async def _record_death(self, worker: str) -> Death:
+        """Record that a worker died while it owned runs; return what that says about each of them."""
+        row = await self._database.row("record_death", worker, self._writer.now(), LATELY_SECONDS, patient=True)
+        assert row is not None
+        return Death(alone=row[0] == 1, lately=row[1])
 
     async def _hold(self, run_id: RunId) -> Held:
         """A run that is owned here and was not heard of, or was forgotten when something of it was refused."""

@@ -203,7 +203,8 @@ class Answer(Struct, frozen=True):
     """The delivery was not there before."""
     origin: Whose | None = None
     epoch: int = 0
-    recovering: bool = False
+    lost: str | None = None
+    """The worker that died while it owned the run."""
     counted: int = 0
     id: int = 0
     last: int | None = None

@@ -79,3 +79,16 @@ WITH made AS (
     INSERT INTO agents (agent_id, name) VALUES ($2, $1) ON CONFLICT (name) DO NOTHING RETURNING agent_id
 )
 SELECT agent_id FROM made UNION ALL SELECT agent_id FROM agents WHERE name = $1 LIMIT 1;
+
+-- name: record_death
+WITH moment AS (SELECT coalesce($2::FLOAT8, extract(epoch FROM clock_timestamp())::FLOAT8) AS now),
+     old AS (DELETE FROM deaths WHERE at <= (SELECT now FROM moment) - 100 * $3::FLOAT8),
+     made AS (
+         INSERT INTO deaths (worker, runs, at)
+         SELECT $1, (SELECT count(*) FROM runs WHERE worker = $1 OR lost_worker = $1), now FROM moment
+         ON CONFLICT (worker) DO UPDATE
+         SET runs = CASE WHEN deaths.at > excluded.at - $3::FLOAT8 THEN deaths.runs ELSE excluded.runs END,
+             at = CASE WHEN deaths.at > excluded.at - $3::FLOAT8 THEN deaths.at ELSE excluded.at END
+         RETURNING runs
+     )
+SELECT runs, (SELECT count(*) + 1 FROM deaths, moment WHERE at > now - $3::FLOAT8 AND worker <> $1) FROM made;

@@ -10,16 +10,18 @@ import msgspec
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
 from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.users import UserId
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
     ALL_RUNS,
+    LATELY_SECONDS,
     LEASE_SECONDS,
     Advance,
     Advanced,
     Claim,
+    Death,
     NewRun,
     Placed,
     Publisher,
@@ -114,12 +116,12 @@ class SqliteJournal:
         self._publisher.wake(new.origin.run_id, self._clock.now())
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
-        def work(group: Group) -> tuple[Origin, int, bool, list[Any], Any]:
+        def work(group: Group) -> tuple[Origin, int, Death | None, list[Any], Any]:
             row, now, db = group.run(run_id), self._clock.now(), group.db
             if row.outcome is not None:
                 raise NotClaimable(f"{run_id} has ended.")
-            recovering = row.worker is not None
-            if recovering and (row.lease_until or 0) > now:
+            lost = row.worker
+            if lost is not None and (row.lease_until or 0) > now:
                 raise NotClaimable(f"{run_id} is owned by {row.worker}.")
             earlier = db.execute(SQL["earlier_unfinished"], (row.origin.session_id, row.id)).fetchone()
             if earlier and not (row.status == "pending" and _is_cancelled(group, row)):
@@ -131,18 +133,19 @@ class SqliteJournal:
             if row.status == "pending":  # one that waits may be looked at only to find that it still does
                 row.status = "running"
             db.execute(SQL["open_epoch"], (row.epoch, worker, row.lease_until, row.status, row.id))
+            death = None if lost is None else _record_death(db, row.id, lost, now)
             group.own(row)
             group.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
             group.learn(row, events, now)
-            return row.origin, row.epoch, recovering, events, _facts(db, row)
+            return row.origin, row.epoch, death, events, _facts(db, row)
 
-        origin, epoch, recovering, events, facts = await self._writer.write(work, _nothing, patient=True)
+        origin, epoch, death, events, facts = await self._writer.write(work, _nothing, patient=True)
         return Claim(
             origin,
             epoch,
             tuple(_event(origin, record) for record in events),
-            recovering,
+            death,
             _session(facts),
         )
 
@@ -352,6 +355,15 @@ class SqliteJournal:
 
     async def close(self) -> None:
         await self._writer.close()
+
+
+def _record_death(db: Database, run: int, worker: str, now: Instant) -> Death:
+    """Record that a worker died while it owned runs; return what that says about this one."""
+    db.execute(SQL["lose"], (worker, run))
+    db.execute(SQL["forget_deaths"], (now - 100 * LATELY_SECONDS,))
+    db.execute(SQL["record_death"], (worker, now, now - LATELY_SECONDS))
+    runs, lately = db.execute(SQL["death"], (worker, now - LATELY_SECONDS)).fetchall()[0]
+    return Death(alone=runs == 1, lately=lately)
 
 
 def _nothing(_: object) -> None:

@@ -254,3 +254,17 @@ SELECT type, version, data FROM events JOIN (
 -- name: segments
 SELECT segment_id, parent, run_id, reason, messages, opened_at
 FROM segments JOIN runs ON runs.id = run WHERE segments.session_id = ? ORDER BY segments.id;
+
+-- name: lose
+UPDATE runs SET lost_worker = ? WHERE id = ?;
+
+-- name: record_death
+INSERT INTO deaths (worker, runs, at)
+SELECT ?1, (SELECT count(*) FROM runs WHERE worker = ?1 OR lost_worker = ?1), ?2 WHERE TRUE
+ON CONFLICT (worker) DO UPDATE SET runs = excluded.runs, at = excluded.at WHERE at <= ?3;
+
+-- name: death
+SELECT runs, (SELECT count(*) FROM deaths WHERE at > ?2) FROM deaths WHERE worker = ?1;
+
+-- name: forget_deaths
+DELETE FROM deaths WHERE at <= ?;

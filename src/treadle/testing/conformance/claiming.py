@@ -6,7 +6,7 @@ from typing import Final
 from treadle.domain.events import RunStart, SegmentOpened
 from treadle.domain.identity import RunId, SegmentId
 from treadle.domain.messages import user
-from treadle.ports.journal import LEASE_SECONDS, Advance, Release, SessionFacts
+from treadle.ports.journal import LATELY_SECONDS, LEASE_SECONDS, Advance, Death, Release, SessionFacts
 from treadle.testing.conformance.store import (
     END,
     OPENING,
@@ -69,7 +69,7 @@ async def a_claim_opens_an_epoch(harness: StoreHarness) -> None:
         claim = await process.claim(run_id)
         assert [event.type for event in claim.events] == [*OPENING, "message_steered"]
         assert list(claim.events) == list(await process.gapless(run_id))
-        assert (claim.session, claim.recovering) == (SessionFacts(), False)
+        assert (claim.session, claim.death) == (SessionFacts(), None)
         assert (await process.store.record(run_id)).status == "running"
         await process.advance(claim, 3, release=Release(wake_at=process.clock.now()))
         assert (await process.claim(run_id)).epoch > claim.epoch
@@ -143,9 +143,26 @@ async def an_expired_lease_lets_another_claim(harness: StoreHarness) -> None:
         first = await one.claimed()
         one.clock.pass_time(LEASE_SECONDS)
         second = await two.claim(first.origin.run_id)
-        assert second.recovering
+        assert second.death == Death(alone=True, lately=1)
         assert second.epoch > first.epoch
         await not_claimable(one, first.origin.run_id)
+
+
+async def a_death_tells_whether_other_runs_were_owned(harness: StoreHarness) -> None:
+    """The claim after a death says whether the dead worker owned other runs, also once those were claimed again,
+    and how many workers have died lately."""
+    async with two_processes(harness) as (one, two):
+        runs = [(await one.claimed(f"ses_{number}")).origin.run_id for number in range(2)]
+        one.clock.pass_time(LEASE_SECONDS)
+        claims = [await two.claim(run_id) for run_id in runs]
+        assert [claim.death for claim in claims] == [Death(alone=False, lately=1)] * 2
+        await two.advance(claims[0], 2, release=Release())
+        two.clock.pass_time(LEASE_SECONDS)
+        assert (await one.claim(runs[1])).death == Death(alone=True, lately=2)
+        one.clock.pass_time(LATELY_SECONDS)
+        again = await two.claim(runs[1])
+        assert again.death is not None
+        assert again.death.lately == 1
 
 
 async def a_released_run_can_be_claimed(harness: StoreHarness) -> None:
@@ -157,7 +174,7 @@ async def a_released_run_can_be_claimed(harness: StoreHarness) -> None:
         record = await two.store.record(first.origin.run_id)
         assert (record.status, record.waiting_for) == ("waiting", "retry")
         second = await two.claim(first.origin.run_id)
-        assert not second.recovering
+        assert second.death is None
         record = await two.store.record(first.origin.run_id)
         assert (record.status, record.waiting_for) == ("waiting", "retry")
         await two.advance(second, 3, intents=[step(2)])
@@ -216,6 +233,7 @@ CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_leased_run_cannot_be_claimed,
     one_of_many_claims_wins,
     an_expired_lease_lets_another_claim,
+    a_death_tells_whether_other_runs_were_owned,
     a_released_run_can_be_claimed,
     an_ended_run_cannot_be_claimed,
     a_session_runs_in_order,

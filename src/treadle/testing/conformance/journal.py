@@ -118,7 +118,7 @@ async def a_worker_that_must_stop_may_let_go(harness: StoreHarness) -> None:
         run_id = claim.origin.run_id
         await process.steer(run_id)
         assert (await process.advance(claim, ANY, [step(1)], release=Release(wake_at=process.clock.now()))).accepted
-        assert not (await process.claim(run_id)).recovering
+        assert (await process.claim(run_id)).death is None
         assert await process.types(run_id) == [*OPENING, "message_steered", "step_start"]
 
 

@@ -230,11 +230,12 @@ BEGIN
     PERFORM settle(found.id, NULL, NULL, NULL, now_);
     UPDATE runs
     SET epoch = found.epoch + 1, worker = op->>'worker', lease_until = now_ + (op->'lease')::FLOAT8,
-        status = CASE status WHEN 'pending' THEN 'running' ELSE status END
+        status = CASE status WHEN 'pending' THEN 'running' ELSE status END,
+        lost_worker = coalesce(found.worker, lost_worker)
     WHERE id = found.id;
     RETURN jsonb_build_object(
         'origin', jsonb_build_array(found.run_id, found.session_id, found.agent_id, found.parent_run_id),
-        'epoch', found.epoch + 1, 'recovering', found.worker IS NOT NULL, 'counted', found.counted,
+        'epoch', found.epoch + 1, 'lost', found.worker, 'counted', found.counted,
         'id', found.id, 'last', (SELECT max(run) FROM said WHERE session_id = found.session_id AND run < found.id),
         'opening', CASE WHEN found.sequence <= 4 THEN opening(found.id, found.sequence) END);
 END $$;
