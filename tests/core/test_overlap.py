@@ -4,8 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from treadle.core.overlap import Asked, may_run_beside
+from treadle.core.overlap import Asked, Batch
 from treadle.domain.tools import ToolSpec
 
 
@@ -29,6 +31,12 @@ TOOLS = {
         spec("clarify", effect="none", asks_a_person=True, parallel=False),
     )
 }
+
+
+def may_run_beside(call: Asked, other: Asked, tools: dict[str, ToolSpec]) -> bool:
+    batch = Batch(tools)
+    batch.add(call)
+    return batch.fits(other)
 
 
 def together(one: "Given", two: "Given") -> bool:
@@ -87,3 +95,24 @@ def test_these_do_not(one: Given, two: Given) -> None:
 def test_arguments_that_cannot_be_read_stand_alone() -> None:
     broken, whole = Asked("write", '{"path": "x'), Asked("write", '{"path": "y"}')
     assert not may_run_beside(broken, whole, TOOLS)
+
+
+ARGUMENTS = ("path", "source", "target")
+CALLS = st.tuples(
+    st.sampled_from([*sorted(TOOLS), "nosuch"]),
+    st.fixed_dictionaries(
+        {}, optional={name: st.sampled_from(["a", "a/b", "a/b/c", "b", "/", "/a", "..", "."]) for name in ARGUMENTS}
+    ),
+)
+
+
+@given(st.lists(CALLS, max_size=8), CALLS)
+def test_call_fits_a_batch_exactly_if_it_may_run_with_each_of_its_calls(admitted: list[Given], call: Given) -> None:
+    batch, calls = Batch(TOOLS), list[Asked]()
+    for name, arguments in [*admitted, call]:
+        asked = Asked(name, msgspec.json.encode(arguments).decode())
+        fits = batch.fits(asked)
+        assert fits == all(may_run_beside(asked, other, TOOLS) for other in calls)
+        if fits:
+            batch.add(asked)
+            calls.append(asked)

@@ -7,7 +7,7 @@ from treadle.core.guards import loop, stuck
 from treadle.core.guards.quota import most_calls
 from treadle.core.guards.verdict import Block, Stop
 from treadle.core.ledger import Call
-from treadle.core.overlap import as_written, may_run_beside
+from treadle.core.overlap import Batch, as_written
 from treadle.core.state import RunState
 from treadle.core.steps import Gather, Reach, RunTools, Wait
 from treadle.domain.events import (
@@ -28,38 +28,47 @@ OUTCOME_UNKNOWN = (
 )
 AFTER_A_DENIAL = "Do not try this call again: go on without it, or say what you need it for."
 UNANSWERED = "Nobody answered in time. Go on with what you think best, and say what you assumed."
+MAKE_FEWER = "Read the results of the others, then make the calls that are still needed."
 SUPERSEDED = "A new message came before anybody answered."
 
 
 def plan_calls(state: RunState, now: Instant) -> RunTools | Gather | Reach | Wait | Stop:
     if (first := to_reach(state, now) or to_gather(state, now)) is not None:
         return first
+    if excess := [call for call in state.calls[state.agent.limits.max_calls :] if call.result is None]:
+        return RunTools((), tuple([_one_too_many(call, state) for call in excess]))
     free = room(state)
     run: list[Call] = []
-    beside: list[Call] = []
+    batch = Batch(state.tools)
     refuse: list[EventData] = []
     waits: list[Wait] = []
     for call in state.open_calls:
-        if beside and not all(may_run_beside(as_written(call), as_written(one), state.tools) for one in beside):
+        if not batch.fits(as_written(call)):
             break  # and what stands behind it is judged when its turn has come
         match _judge(state, call, now):
             case Stop() as stop:
                 return stop
             case Wait() as wait:
                 waits.append(wait)
-                beside.append(call)
+                batch.add(as_written(call))
             case None if delegates(state, call) and free == 0:
                 waits.append(turn(call))
-                beside.append(call)
+                batch.add(as_written(call))
             case None:
                 free -= delegates(state, call)
                 run.append(call)
-                beside.append(call)
+                batch.add(as_written(call))
             case refusal:
                 refuse += refusal
     if waits and not (run or refuse):
         return _soonest(waits, state.deadline)
     return RunTools(tuple(run[: most_calls(state)]), tuple(refuse))  # the others come next
+
+
+def _one_too_many(call: Call, state: RunState) -> ToolCallError:
+    most = state.agent.limits.max_calls
+    told = f"Not run: a reply may have at most {most} tool calls, and this one has {len(state.calls)}. {MAKE_FEWER}"
+    return ToolCallError(call.call_id, call.name, "too_many", told)
 
 
 def skipped(call: Call, reason: str) -> ToolCallError:

@@ -139,8 +139,9 @@ class RunState:
     """The latest reply, until the next request."""
     calls: list[Call] = field(default_factory=list[Call])
     """The calls of the latest reply."""
-    open_calls: list[Call] = field(default_factory=list[Call])
-    """Those of them that have no result, in order."""
+    calls_by_id: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
+    unanswered: int = 0
+    """How many of these calls have no result."""
     answer_so_far: str = ""
     """The text of the answer, joined over continuations."""
 
@@ -265,6 +266,21 @@ class RunState:
     @property
     def started(self) -> bool:
         return self.started_at is not None
+
+    @property
+    def open_calls(self) -> list[Call]:
+        """The calls of the latest reply that have no result, in order."""
+        return [call for call in self.calls if call.result is None] if self.unanswered else []
+
+    def set_calls(self, calls: list[Call]) -> None:
+        """Take the calls of a reply; none of them has a result."""
+        self.calls, self.unanswered, self.calls_by_id = calls, len(calls), {}
+        for call in calls:
+            self.calls_by_id.setdefault(call.call_id, []).append(call)
+
+    def find_calls(self, call_id: str) -> Sequence[Call]:
+        """Return the calls of the latest reply with this id; journals of old may hold several."""
+        return self.calls_by_id.get(call_id, ())
 
     @property
     def lineage(self) -> Lineage | None:

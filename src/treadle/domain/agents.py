@@ -52,10 +52,13 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     max_tree: int = 32
     """Runs under one run in all, however deep."""
     stuck_steps: int = 6
+    max_calls: int = 128
+    """Tool calls of one reply; those beyond are refused."""
 
     def __post_init__(self) -> None:
         _positive("max_steps", self.max_steps)
         _positive("max_children", self.max_children)
+        _positive("max_calls", self.max_calls)
         if self.max_depth < 0 or self.max_tree < 0:
             raise ValueError("max_depth and max_tree must be 0 or more")
         _positive("stuck_steps", self.stuck_steps)

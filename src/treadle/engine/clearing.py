@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.core.ledger import Call
-from treadle.core.overlap import Asked, may_run_beside
+from treadle.core.overlap import Asked, Batch
 from treadle.core.permissions import can_be_asked, needs_no_ruling, ruling_for
 from treadle.core.planning import denied
 from treadle.core.state import RunState
@@ -89,13 +89,13 @@ def _apart(ready: list[Ready], log: Log) -> list[Ready]:
     """Those that may run side by side with the arguments they have now; the others have their turn after them."""
     if all(item.start.arguments == item.call.use.arguments for item in ready):
         return ready
-    beside: list[Ready] = []
+    batch, together = Batch(log.state.tools), list[Ready]()
     for item in ready:
-        mine = Asked(item.call.name, item.start.arguments)
-        others = [Asked(other.call.name, other.start.arguments) for other in beside]
-        if all(may_run_beside(mine, other, log.state.tools) for other in others):
-            beside.append(item)
-    return beside
+        call = Asked(item.call.name, item.start.arguments)
+        if batch.fits(call):
+            batch.add(call)
+            together.append(item)
+    return together
 
 
 async def _clear(call: Call, log: Log, deps: Deps) -> Ready:

@@ -13,10 +13,9 @@ def _spawned(state: RunState, data: e.AgentSpawn) -> None:
     child = state.children[data.call_id] = Child(data, state.latest_at)
     if data.end is not None:
         state.judging = child
-    for call in state.calls:
-        if call.call_id == data.call_id:
-            call.phase, call.attempts, call.started, call.arguments = "delegated", 1, state.sequence, data.arguments
-            state.tally.actions += 1
+    for call in state.find_calls(data.call_id):
+        call.phase, call.attempts, call.started, call.arguments = "delegated", 1, state.sequence, data.arguments
+        state.tally.actions += 1
 
 
 @on(e.AgentEnd)

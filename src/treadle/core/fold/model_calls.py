@@ -31,7 +31,8 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
     state.request, state.in_flight, state.steered = state.sequence, True, None
     state.aside, state.unrecalled = data.aside, []
     state.retry_at, state.failure = None, None
-    state.reply, state.calls, state.open_calls = None, [], []
+    state.reply = None
+    state.set_calls([])
     state.step.attempts += 1
     state.tally.model_calls += 1
     state.tally.repeated_calls += data.repeats_lost
@@ -59,8 +60,7 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
     elif not uses and said in SILENT_TEXTS:
         parts = (Text(SILENT_STORED),)
     _said(state, data.usage, parts)
-    state.calls = [state.ledger.ask(use, state.tools.get(use.name)) for use in uses]
-    state.open_calls = state.calls.copy()
+    state.set_calls([state.ledger.ask(use, state.tools.get(use.name)) for use in uses])
     for call_id, name in data.secrets:
         _held_secret(state, call_id, name)
     state.step.calls = len(uses)
@@ -88,9 +88,8 @@ def _said(state: RunState, usage: Usage, parts: tuple[Part, ...]) -> None:
 
 
 def _held_secret(state: RunState, call_id: str, name: str) -> None:
-    for call in state.calls:
-        if call.call_id == call_id:
-            call.secrets = (*call.secrets, name)
+    for call in state.find_calls(call_id):
+        call.secrets = (*call.secrets, name)
 
 
 @on(e.LlmError)

@@ -6,17 +6,16 @@ from treadle.domain import events as e
 from treadle.domain.messages import Message, ToolResult
 from treadle.domain.observations import observation
 
-NOT_RUN = ("denied", "skipped", "unknown_tool")
+NOT_RUN = ("denied", "skipped", "too_many", "unknown_tool")
 """Errors of calls that were never made."""
 
 
 @on(e.ToolCallStart)
 def _call_started(state: RunState, data: e.ToolCallStart) -> None:
     state.status, state.waiting = "running", None
-    for call in state.calls:
-        if call.call_id == data.call_id:
-            call.phase = "started"
-            call.attempts, call.started, call.arguments = data.attempt, state.sequence, data.arguments
+    for call in state.find_calls(data.call_id):
+        call.phase = "started"
+        call.attempts, call.started, call.arguments = data.attempt, state.sequence, data.arguments
     state.tally.actions += 1
 
 
@@ -37,7 +36,7 @@ def _call_failed(state: RunState, data: e.ToolCallError) -> None:
         state.stopped.append(f"{data.name} ({data.call_id})")
     content = observation(data.kind, data.content, data.duration_ms, data.exit_code, data.truncated)
     result = ToolResult(data.call_id, content, is_error=True)
-    if data.kind == "denied":  # which says nothing about the tool
+    if data.kind in ("denied", "too_many"):  # which says nothing about the tool
         _call_refused(state, data.call_id, result, counts=False)
     else:
         _call_ended(state, result, data.content, data.duration_ms)
@@ -68,24 +67,23 @@ def _blocked(call_id: str, content: str) -> ToolResult:
 
 
 def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:
-    for call in state.calls:
-        if call.call_id == call_id:
-            state.ledger.refuse(call, result, counts)
+    for call in state.find_calls(call_id):
+        state.unanswered -= call.result is None
+        state.ledger.refuse(call, result, counts)
     _answer_calls(state)
 
 
 def _call_ended(state: RunState, result: ToolResult, told: str, duration_ms: int) -> None:
     state.tally.tool_ms += duration_ms
-    for call in state.calls:
-        if call.call_id == result.call_id:
-            news = state.ledger.end(call, result, told, state.tools.get(call.name))
-            state.step.told_something = state.step.told_something or news
+    for call in state.find_calls(result.call_id):
+        state.unanswered -= call.result is None
+        news = state.ledger.end(call, result, told, state.tools.get(call.name))
+        state.step.told_something = state.step.told_something or news
     _answer_calls(state)
 
 
 def _answer_calls(state: RunState) -> None:
     """Once every call of the turn has its result, they go into the conversation, in the order of the calls."""
-    state.open_calls = [call for call in state.calls if call.result is None]
-    if not state.open_calls:
+    if state.unanswered == 0:
         results = [call.result for call in state.calls if call.result is not None]
         state.transcript.add(Message("tool", tuple(results)))

@@ -45,6 +45,7 @@ CallErrorKind = Literal[
     "cancelled",
     "skipped",
     "denied",
+    "too_many",
 ]
 
 

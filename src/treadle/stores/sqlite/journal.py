@@ -10,13 +10,12 @@ import msgspec
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
 from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
-from treadle.domain.identity import AgentId, Instant, RunId, SessionId
+from treadle.domain.identity import AgentId, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.users import UserId
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
     ALL_RUNS,
-    LATELY_SECONDS,
     LEASE_SECONDS,
     Advance,
     Advanced,
@@ -34,6 +33,7 @@ from treadle.ports.journal import (
 from treadle.stores.owners import owner_of
 from treadle.stores.places import no_place, places_of
 from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.deaths import record_death
 from treadle.stores.sqlite.group import Group, RunRow, read_row, refuse_unfit_session, run_record, unknown
 from treadle.stores.sqlite.places import Wakes, next_of_agent, places_taken
 from treadle.stores.sqlite.projections import refuse_closed
@@ -133,7 +133,7 @@ class SqliteJournal:
             if row.status == "pending":  # one that waits may be looked at only to find that it still does
                 row.status = "running"
             db.execute(SQL["open_epoch"], (row.epoch, worker, row.lease_until, row.status, row.id))
-            death = None if lost is None else _record_death(db, row.id, lost, now)
+            death = None if lost is None else record_death(db, row.id, lost, now)
             group.own(row)
             group.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
@@ -355,15 +355,6 @@ class SqliteJournal:
 
     async def close(self) -> None:
         await self._writer.close()
-
-
-def _record_death(db: Database, run: int, worker: str, now: Instant) -> Death:
-    """Record that a worker died while it owned runs; return what that says about this one."""
-    db.execute(SQL["lose"], (worker, run))
-    db.execute(SQL["forget_deaths"], (now - 100 * LATELY_SECONDS,))
-    db.execute(SQL["record_death"], (worker, now, now - LATELY_SECONDS))
-    runs, lately = db.execute(SQL["death"], (worker, now - LATELY_SECONDS)).fetchall()[0]
-    return Death(alone=runs == 1, lately=lately)
 
 
 def _nothing(_: object) -> None:
