@@ -48,7 +48,7 @@ from treadle.service.following import without_resets
 from treadle.service.front import Front
 from treadle.stores_assembly import ALL, Share
 from treadle.surroundings import HomeSurroundings
-from treadle.system import SystemClock, TimeOrderedIds
+from treadle.system import SteadyClock, SystemClock, TimeOrderedIds
 from treadle.tools.builtin import builtin
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
@@ -75,7 +75,7 @@ class Engine:
     ) -> None:
         self._home = home or Home.from_environment(os.environ)
         self._database = database
-        self._clock = clock or SystemClock()
+        self._clock = clock or SteadyClock()
         self._ids = ids or TimeOrderedIds()
         config = self._home.config()
         catalog = Catalog(config.aliases, config.models)
@@ -111,6 +111,7 @@ class Engine:
             self._observing,
             config.credits.per_dollar,
             share=share,
+            time_of_day=clock or SystemClock(),
         )
         self._parts: Parts | None = None
 

@@ -71,6 +71,8 @@ class Known:
     """Those that a program has brought along."""
     share: Share = ALL
     """What it takes of the work."""
+    time_of_day: Clock = field(default_factory=SystemClock)
+    """Follows the clock of the machine, also when it is set; `clock` does not."""
 
 
 @asynccontextmanager
@@ -258,7 +260,7 @@ def _automation(known: Known, stores: Stores, service: LocalService, hub: Hub) -
 def _front(known: Known, stores: Stores, deps: Deps, automation: Callable[[], Automation]) -> Front:
     memories = stores.memories
     return Front(
-        Access(stores.tokens, known.clock, known.ids),
+        Access(stores.tokens, known.time_of_day, known.ids),
         stores.requests,
         MemoryService(memories, deps.memories, memories, known.vault, known.clock, known.ids),
         Housekeeping(stores.deletions, known.clock),

@@ -89,10 +89,10 @@ class HomeAgents:
 def automation(known: "Known", stores: Stores, service: LocalService, hub: Hub) -> Automation:
     """Over an open engine."""
     schedules, hooks, webhooks, letters = stores.schedules, stores.hooks, stores.webhooks, stores.letters
-    home, clock, ids = known.home, known.clock, known.ids
+    home, clock, ids = known.home, known.time_of_day, known.ids
     secrets, agents = VaultSecrets(home, known.vault.value), HomeAgents(home)
     scheduler = Scheduler(schedules, service, agents.all, clock, ids)
-    sender = Sender(webhooks, letters, service, secrets, hub.live, clock, random.random)
+    sender = Sender(webhooks, letters, service, secrets, hub.live, known.clock, random.random, clock.now)
 
     async def sending() -> None:
         await stores.alone("webhooks", sender.work)  # two would send everything twice

@@ -30,6 +30,7 @@ from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.sessions import PostgresSessions
 from treadle.stores.postgres.turns import Turns
 from treadle.stores_assembly import Share, Stores, Working
+from treadle.system import SteadyClock
 
 MOST_RUNNABLE = 1000
 """Runs among which a process looks for its own."""
@@ -40,6 +41,8 @@ async def open_postgres(url: str, hub: Hub, clock: Clock) -> Stores:
     async with AsyncExitStack() as opened:
         database = await open_database(url)
         opened.push_async_callback(database.close)
+        if isinstance(clock, SteadyClock):
+            clock.align(await database.now())  # timers that one process sets are looked at by others
         writer = Writer(database, hub.lost)
         journal = PostgresJournal(database, writer, hub, clock)
         opened.push_async_callback(journal.close)

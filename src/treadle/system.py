@@ -3,15 +3,46 @@
 import os
 import secrets
 import time
+from collections.abc import Callable
 
-from treadle.domain.identity import Prefix
+from treadle.domain.identity import Instant, Prefix
 
 
 class SystemClock:
-    """Implements `ports.clock.Clock`."""
+    """The time of day, which jumps when someone sets it. Implements `ports.clock.Clock`.
+
+    For what others tell the time of: schedules, signatures, tokens that expire."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
+
+
+class SteadyClock:
+    """The time of day when the process started, and from then on the time that has passed, time asleep included.
+
+    Setting the clock of the machine changes nothing for a process that runs: deadlines, retries and leases take as
+    long as they should. Implements `ports.clock.Clock`."""
+
+    def __init__(self, wall: Callable[[], Instant] = time.time, elapsed: Callable[[], float] | None = None) -> None:
+        self._elapsed = elapsed or _elapsed
+        self._start = wall() - self._elapsed()
+
+    def now(self) -> Instant:
+        return self._start + self._elapsed()
+
+    def align(self, now: Instant) -> None:
+        """Go on from this time, which several processes agree on."""
+        self._start = now - self._elapsed()
+
+    monotonic = staticmethod(time.monotonic)
+
+
+def _elapsed() -> float:
+    """Return seconds since some moment that count while the machine sleeps, where the system has such a clock."""
+    return time.clock_gettime(_ELAPSED)
+
+
+_ELAPSED: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 _COUNTS = [f"{count:03x}" for count in range(0x1000)]

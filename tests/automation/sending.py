@@ -73,6 +73,7 @@ class Sending:
             self._tell,
             self.clock,
             lambda: 0.5,
+            self.clock.now,
             look_every=0.01,
             patience=self.patience,
         )

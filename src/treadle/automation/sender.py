@@ -57,6 +57,7 @@ class Sender:
         live: Live,
         clock: Clock,
         chance: Callable[[], float],
+        time_of_day: Callable[[], Instant],
         look_every: float = LOOK_SECONDS,
         patience: float = TIMEOUT_SECONDS,
     ) -> None:
@@ -67,6 +68,7 @@ class Sender:
         self._live = live
         self._clock = clock
         self._chance = chance
+        self._time_of_day = time_of_day
         self._look_every = look_every
         self._patience = patience
         self._changed = asyncio.Event()
@@ -199,7 +201,7 @@ class Sender:
             "content-type": "application/json",
             "user-agent": "treadle",
             SEQUENCE: str(event.sequence),
-            **signed(secret, event.event_id, self._clock.now(), body),
+            **signed(secret, event.event_id, self._time_of_day(), body),
         }
         try:
             async with session.post(url, data=BytesIO(body), headers=headers, allow_redirects=False) as response:

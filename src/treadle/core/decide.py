@@ -40,6 +40,8 @@ from treadle.domain.events import (
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
 
+CLOCKS_DIFFER_SECONDS = 60.0
+"""How far the clocks of two machines that share a database may be apart."""
 MORE_CAME = "Another message came first."
 
 
@@ -149,10 +151,15 @@ def _call_model(
 def _must_wait(state: RunState, now: Instant) -> Wait | None:
     if state.interrupted is not None:
         return Wait("interrupted", state.interrupted, state.deadline)
-    if state.retry_at is not None and now < state.retry_at and state.steered is None:
+    if state.retry_at is not None and _is_ahead(state.retry_at, state, now) and state.steered is None:
         wake_at = state.retry_at if state.deadline is None else min(state.retry_at, state.deadline)
         return Wait("retry", f"attempt {state.failures + 1} of the model call", wake_at)
     return None
+
+
+def _is_ahead(moment: Instant, state: RunState, now: Instant) -> bool:
+    """Whether the moment is still to come. Where the clock was set back since the last event, it has passed."""
+    return state.latest_at - CLOCKS_DIFFER_SECONDS <= now < moment
 
 
 def _plan_calls(state: RunState, now: Instant) -> RunTools | Gather | Reach | Wait | Finish:

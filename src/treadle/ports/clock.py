@@ -7,7 +7,7 @@ from treadle.domain.identity import Instant, Prefix
 
 class Clock(Protocol):
     def now(self) -> Instant:
-        """The wall clock. It may jump; nothing but timers and records may depend on it."""
+        """The time of day. Between two processes, and for a clock that follows the machine's, it may jump."""
         ...
 
     def monotonic(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from treadle.domain.errors import StoreError
+from treadle.domain.identity import Instant
 from treadle.stores.postgres.connection import (
     CONNECT_SECONDS,
     FAILURES,
@@ -71,6 +72,12 @@ class Database:
         """The first of what it finds; None: nothing."""
         found = await self.rows(statement, *values, patient=patient)
         return found[0] if found else None
+
+    async def now(self) -> Instant:
+        """Return the time by the clock of the server."""
+        row = await self.row("now")
+        assert row is not None
+        return row[0]
 
     async def connect(self, more: Mapping[str, str] | None = None) -> Connection:
         """A connection for somebody who keeps it, with further settings of the server."""

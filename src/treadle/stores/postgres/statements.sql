@@ -92,3 +92,6 @@ WITH moment AS (SELECT coalesce($2::FLOAT8, extract(epoch FROM clock_timestamp()
          RETURNING runs
      )
 SELECT runs, (SELECT count(*) + 1 FROM deaths, moment WHERE at > now - $3::FLOAT8 AND worker <> $1) FROM made;
+
+-- name: now
+SELECT extract(epoch FROM clock_timestamp())::FLOAT8;
