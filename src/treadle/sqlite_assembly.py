@@ -132,7 +132,7 @@ def owned(home: Home, what: str) -> Generator[None, None, None]:
     try:
         lock = DatabaseLock(str(database_of(home)))
     except StoreOwned as error:
-        raise StoreOwned(f"{what} {error}", error.socket) from None
+        raise StoreOwned(f"{what} {error}", error.socket, error.owner) from None
     try:
         yield
     finally:

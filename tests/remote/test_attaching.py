@@ -11,9 +11,11 @@ from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, Request, call
 from tests.surfaces.http.offered import offered
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.test_access import in_time
-from tests.surfaces.shell import Shell, finish, until_token
+from tests.surfaces.shell import Process, Shell, finish, until_token
 from treadle.surfaces.http import server
 from treadle.surfaces.http.doorway import attachable, socket_path
+
+LIVE = ("token", "thinking", "tool_call_delta", "tool_call_progress", "attempt_reset")
 
 
 def slow(*words: str) -> Answer:
@@ -22,6 +24,15 @@ def slow(*words: str) -> Answer:
     return Answer(
         [delta(content=first), PAUSE, *(delta(content=word) for word in rest), delta(finish="stop"), DONE]
     )
+
+
+async def until_noted(process: Process, words: str) -> str:
+    """Read the standard error of a command up to a line with these words."""
+    assert process.stderr is not None
+    while line := await asyncio.to_thread(process.stderr.readline):
+        if words in line.decode():
+            return line.decode()
+    raise AssertionError(f"the command ended without {words!r}")
 
 
 def made(tmp_path: Path, endpoint: FakeEndpoint, home: str = "home") -> Shell:
@@ -105,6 +116,46 @@ def test_an_owner_stays_until_attached_runs_end(tmp_path: Path) -> None:
     in_time(perform())
 
 
+def test_command_that_owns_the_home_hands_it_over_to_a_server_and_follows_its_run_there(tmp_path: Path) -> None:
+    """The server says that it waits. The run goes on where it stopped: the model is asked nothing twice."""
+
+    async def perform() -> None:
+        answers = (calls(fragment(0, "call_1", "glob", '{"pattern": "*.x"}')), says("From the server."))
+        first = Answer([PAUSE, *answers[0].pieces])
+        async with FakeEndpoint(first, answers[1]) as endpoint:
+            shell = made(tmp_path, endpoint).configure_careful()
+            owner = shell.start("run", "--json", "First.")
+            await endpoint.asked.wait()
+            serving = shell.start("serve", "--json", "--port", "0")
+            assert await until_noted(serving, "waiting for process")
+            endpoint.go_on.set()
+            done = await finish(owner)
+            assert "handing the home over" in done.err
+            assert (done.code, done.json[-1]["data"]["text"]) == (0, "From the server.")
+            sequences = [event["sequence"] for event in done.json if event["type"] not in LIVE]
+            assert sequences == list(range(1, len(sequences) + 1))
+            assert len(endpoint.requests) == 2
+            assert not any(event["type"] == "run_recovered" for event in done.json)
+            serving.terminate()
+            await finish(serving)
+
+    in_time(perform())
+
+
+def test_server_does_not_hand_its_home_over_to_another_server(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with FakeEndpoint() as endpoint:
+            shell = made(tmp_path, endpoint)
+            serving = Serving(shell)
+            await asyncio.to_thread(serving.start)
+            second = await shell("serve", "--port", "0")
+            assert second.code == 1
+            assert "is owned by process" in second.complaint
+            await asyncio.to_thread(serving.stop)
+
+    in_time(perform())
+
+
 def test_a_command_whose_owner_dies_says_so_and_how_to_go_on(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(slow("half", " never"), says("Whole.")) as endpoint:
@@ -116,7 +167,9 @@ def test_a_command_whose_owner_dies_says_so_and_how_to_go_on(tmp_path: Path) -> 
             serving.kill()
             done = await finish(attached)
             assert done.code == 1
-            assert f"go on with: treadle runs resume {run_id}" in done.err
+            assert f"the process that executed {run_id} has stopped. The run is recorded, and continues" in done.err
+            assert f"treadle runs events {run_id} --follow" in done.err
+            assert f"treadle runs resume {run_id}" in done.err
             assert (tmp_path / "home" / "treadle.db.sock").exists()  # it had no time to take it away
             again = await shell("runs", "resume", run_id)
             assert (again.code, again.out) == (0, "Whole.\n")

@@ -209,7 +209,7 @@ def test_a_database_has_one_owner_which_parks_its_run_when_it_is_terminated(shel
         ended, left = await finish(owner), await finish(other)
         assert (ended.code, left.code) == (143, 1)
         run_id = ended.json[-1]["run_id"]
-        told = f"the process that worked on {others} has stopped; go on with: treadle runs resume {others}"
+        told = f"Continue it now: treadle runs resume {others}"
         assert told in left.err
         assert await shell("runs", "cancel", others) == (0, f"{others} cancelled\n", "")
         assert await shell("runs", "cancel", run_id) == (0, f"{run_id} cancelled\n", "")

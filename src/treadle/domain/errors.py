@@ -136,10 +136,11 @@ class StoreError(TreadleError):
 
 
 class StoreOwned(StoreError):
-    def __init__(self, message: str, socket: str | None = None) -> None:
+    def __init__(self, message: str, socket: str | None = None, owner: str = "another process") -> None:
         super().__init__(message)
         self.socket = socket
         """Where the owner can be attached to, if anywhere."""
+        self.owner = owner
 
 
 class StoreLocked(StoreError):

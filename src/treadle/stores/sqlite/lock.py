@@ -39,7 +39,8 @@ class DatabaseLock:
         except BlockingIOError:
             owner = self._owner()
             os.close(self._file)
-            raise StoreOwned(_describe(database, owner), None if owner is None else owner.socket) from None
+            socket = None if owner is None else owner.socket
+            raise StoreOwned(_describe(database, owner), socket, _who(owner)) from None
         self._owned_by = Owner(os.getpid(), _command(), time.time())
         self._write(self._owned_by)
 
@@ -64,16 +65,28 @@ class DatabaseLock:
             return None
 
 
+def read_owner(database: str) -> Owner | None:
+    """Return who owns a database, as far as its lock file tells; None: no process does."""
+    try:
+        return msgspec.json.decode(Path(f"{database}.lock").read_bytes(), type=Owner | None)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
 def _command() -> str:
     return " ".join([Path(sys.argv[0]).name or "python", *sys.argv[1:2]])
 
 
+def _who(owner: Owner | None) -> str:
+    if owner is None:
+        return "another process"
+    since = time.strftime("%H:%M:%S", time.localtime(owner.since))
+    return f"process {owner.pid} (`{owner.command}`, since {since})"
+
+
 def _describe(database: str, owner: Owner | None) -> str:
-    who = "another process"
-    how = "Wait for it to end"
+    who, how = _who(owner), "Wait for it to end"
     if owner is not None:
-        since = time.strftime("%H:%M:%S", time.localtime(owner.since))
-        who = f"process {owner.pid} (`{owner.command}`, since {since})"
         how = f"Wait for it to end, or stop it (kill {owner.pid}: its runs go on later)"
     return (
         f"The database {database} is owned by {who}, and a SQLite database has one owner at a time. {how}; "

@@ -43,19 +43,24 @@ class Following(Struct, frozen=True):
         try:
             if not await self._settle(run_id):  # what it has asked before
                 return await self._left_waiting(run_id)
-            with suppress(*self._losses):
-                async with aclosing(without_resets(self.reached.service, run_id, after)) as events:
-                    async for event in events:
-                        last = event.sequence if event.durable else last
-                        code = self._show(event) or code
-                        if (ended := self._ended(event, since)) is not None:
-                            return code or ended
-                        if _asks(event) and event.sequence > since and not await self._settle(run_id):
-                            return code or await self._left_waiting(run_id)
+            while True:
+                try:
+                    async with aclosing(without_resets(self.reached.service, run_id, last)) as events:
+                        async for event in events:
+                            last = event.sequence if event.durable else last
+                            code = self._show(event) or code
+                            if (ended := self._ended(event, since)) is not None:
+                                return code or ended
+                            if _asks(event) and event.sequence > since and not await self._settle(run_id):
+                                return code or await self._left_waiting(run_id)
+                except StoreError:
+                    if not self.reached.is_leaving:
+                        raise
+                if self.reached.is_shared or self.stop.is_heard or not await self.reached.follow_home():
+                    break
             if (ended := await self._left_behind(run_id, last, since)) is not None:
                 return code or ended
-            resume = f"treadle runs resume {run_id}{self.resume_options}"
-            self.printer.note(f"treadle: the process that worked on {run_id} has stopped; go on with: {resume}")
+            self.printer.note(_stopped(run_id, self.resume_options))
             return code or FAILED
         finally:
             interrupting.cancel()
@@ -64,11 +69,6 @@ class Following(Struct, frozen=True):
         """Follow a run that was just told something; of one under others, the root, as it goes on from there."""
         seen = since if root.origin.run_id == run_id else root.sequence
         return await self.run(root.origin.run_id, after=seen, since=seen)
-
-    @property
-    def _losses(self) -> tuple[type[Exception], ...]:
-        """What tells that another process has gone; of its own, one that works by itself is told as ever."""
-        return (StoreError,) if self.reached.engine is None else ()
 
     async def _left_behind(self, run_id: RunId, last: int, since: int) -> int | None:
         """Show what the process that has gone had written still; the exit code, if the run has ended or waits."""
@@ -157,6 +157,15 @@ class Following(Struct, frozen=True):
         while (self.reached.busy or self.reached.attended()) and not self.stop.is_heard:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.asked.wait(), LOOK_SECONDS)
+
+
+def _stopped(run_id: RunId, options: str) -> str:
+    """What to do when the process that executed a run has gone."""
+    return (
+        f"treadle: the process that executed {run_id} has stopped. The run is recorded, and continues when "
+        f"`treadle serve` or another command opens the home. Follow it: treadle runs events {run_id} --follow. "
+        f"Continue it now: treadle runs resume {run_id}{options}"
+    )
 
 
 def _asks(event: Event) -> bool:

@@ -18,7 +18,7 @@ from treadle.home import Home
 from treadle.service.access import Access, NewToken
 from treadle.stores_assembly import ALL, Share
 from treadle.surfaces.cli.listening import is_loopback, listen
-from treadle.surfaces.cli.opening import open_engine
+from treadle.surfaces.cli.opening import take_over_home
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import Stop, settle
 from treadle.surfaces.http.doorway import attachable
@@ -52,7 +52,7 @@ async def serve(wanted: Wanted) -> int:
     engine.models.local.notice = note
     with Stop() as stop:
         async with AsyncExitStack() as opened:
-            if not await open_engine(engine, stop, opened):
+            if not await take_over_home(engine, stop, opened):
                 return 0
             token = await _first_token(engine.front.access, host, engine.clock.now())
             app = application(engine, home)

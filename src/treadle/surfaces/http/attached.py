@@ -51,4 +51,10 @@ async def bring_in(data: JSONBody[Brought], request: Asked) -> Imported:
     return await served_of(request).memory.bring_in(data.data, data.agent, data.known_agents, data.user)
 
 
-ROUTES = Router("/", route_handlers=[submit, fork, agent_of, remember, memory, forget, bring_in])
+@post("/v1/attached/handover", status_code=202, opt={"scope": "admin"}, include_in_schema=False)
+async def hand_over(request: Asked) -> None:
+    """Ask this process to release the home. It does so when its runs have come to a safe point."""
+    served_of(request).hand_over()
+
+
+ROUTES = Router("/", route_handlers=[hand_over, submit, fork, agent_of, remember, memory, forget, bring_in])

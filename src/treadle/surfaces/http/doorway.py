@@ -30,9 +30,11 @@ LONGEST_PATH = 100
 
 @asynccontextmanager
 async def attachable(
-    engine: Engine, home: Home, app: "Application | None" = None
+    engine: Engine, home: Home, app: "Application | None" = None, hand_over: Callable[[], None] | None = None
 ) -> AsyncGenerator[Callable[[], bool], None]:
-    """Let other commands of this user attach while the block is entered; whether any has can be asked."""
+    """Let other commands of this user attach while the block is entered; whether any has can be asked.
+
+    `hand_over` is called when a server asks for the home; without it this process keeps the home."""
     path = socket_path(home)
     listener = None if path is None else _listener(path)
     if path is None or listener is None:
@@ -44,9 +46,10 @@ async def attachable(
         serving: asyncio.Task[Callable[[], int]] | None = None
 
         async def begin() -> Callable[[], int]:
-            from treadle.surfaces.http.serving import application, to_the_owner
+            from treadle.surfaces.http.serving import application, keep_home, to_the_owner
 
-            return await opened.enter_async_context(to_the_owner(app or application(engine, home), listener))
+            offered = app or application(engine, home, hand_over=hand_over or keep_home)
+            return await opened.enter_async_context(to_the_owner(offered, listener))
 
         def first() -> None:
             nonlocal serving

@@ -62,6 +62,8 @@ class Served:
     house: Housekeeping
     watched: Watched
     automation: Automation
+    hand_over: Callable[[], None]
+    """Give the home up to the process that asks for it. Raises InvalidState where this one keeps it."""
 
 
 def served_of(request: Asked) -> Served:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from litestar import Router
 
 from treadle.app import Engine
+from treadle.domain.errors import InvalidState
 from treadle.home import Home
 from treadle.known_agents import HomeAgents
 from treadle.surfaces.http.application import ROUTES, Application
@@ -16,7 +17,13 @@ from treadle.surfaces.http.served import Served, Unwatched
 from treadle.surfaces.http.server import OfTheSameUser, listening
 
 
-def application(engine: Engine, home: Home, routes: Sequence[Router] = ROUTES) -> Application:
+def keep_home() -> None:
+    raise InvalidState("Another server has this home. Stop that one first, or use another home (TREADLE_HOME).")
+
+
+def application(
+    engine: Engine, home: Home, routes: Sequence[Router] = ROUTES, hand_over: Callable[[], None] = keep_home
+) -> Application:
     """The routes over an open engine."""
     front = engine.front
     served = Served(
@@ -30,6 +37,7 @@ def application(engine: Engine, home: Home, routes: Sequence[Router] = ROUTES) -
         front.house,
         engine.metrics or Unwatched(),
         front.automation(),
+        hand_over,
     )
     return Application(served, engine.clock, routes)
 
