@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from treadle.database_url import is_postgres, refuse_passing
+from treadle.database_url import is_postgres, path_of, refuse_passing
 from treadle.domain.errors import UsageError
 from treadle.engine.hub import Hub
 from treadle.home import Home
@@ -26,6 +26,9 @@ from treadle.ports.sessions import Sessions
 from treadle.service.memory import KnownAgents
 from treadle.service.usage import Books
 from treadle.system import SystemClock, TimeOrderedIds
+
+if TYPE_CHECKING:
+    from treadle.stores.sqlite.lock import Owner
 
 
 class StoredMemories(MemoryKeeper, MemoryIndex, VectorShelf, KnownAgents, Protocol):
@@ -114,6 +117,13 @@ def look_at_home(home: Home) -> AbstractAsyncContextManager[Stores]:
     """The same, of a home, whose database is kept when this command ends: else UsageError."""
     refuse_passing(home.database_url)
     return look_at_stores(home.database_url)
+
+
+def owner_of(home: Home) -> "Owner | None":
+    """Return the process that owns the database of a home, where one process does, as far as is known."""
+    from treadle.stores.sqlite.lock import read_owner
+
+    return read_owner(path_of(home.database_url))
 
 
 def own_stores(home: Home, what: str) -> AbstractAsyncContextManager[Stores]:

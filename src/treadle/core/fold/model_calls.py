@@ -3,8 +3,9 @@
 from treadle.core.fold.changes import on
 from treadle.core.ledger import FAILURES_WARN
 from treadle.core.retry import MOST_KEYS
-from treadle.core.state import RunState, StepTally, joined
+from treadle.core.state import RunState, joined
 from treadle.core.suspicion import MODEL_CALL
+from treadle.core.tallies import StepTally
 from treadle.domain import events as e
 from treadle.domain.messages import Message, Part, Text, ToolUse
 from treadle.domain.runs import Usage

@@ -338,7 +338,7 @@ class SqliteJournal:
         else:
             statement, values = SQL["events_after_position_of_owner"], (position, _json(agents), limit, owner)
         found = await self._writer.read(lambda db: db.execute(statement, values).fetchall())
-        return [Placed(at, _event(Origin(*origin), record)) for at, *origin, record in map(_split, found)]
+        return [Placed(row[0], _event(Origin(*row[1:5]), row[5:])) for row in found]
 
     async def submitted(self, key: str) -> RunId | None:
         found = await self._writer.read(lambda db: db.execute(SQL["submitted"], (key, key)).fetchone())
@@ -395,8 +395,3 @@ def _session(facts: Any) -> SessionFacts:
 
 def _json(names: Sequence[str] | None) -> str | None:
     return None if names is None else _encode(names).decode()
-
-
-def _split(row: Any) -> tuple[Any, ...]:
-    """The position, the four parts of the origin, and the rest."""
-    return (*row[:5], row[5:])

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from msgspec import Struct
 
 from treadle.app import Engine
-from treadle.database_url import is_postgres, path_of
+from treadle.database_url import is_postgres
 from treadle.domain.errors import StoreOwned, UsageError
 from treadle.home import Home
 from treadle.service import Service
-from treadle.stores.sqlite.lock import read_owner
+from treadle.stores_assembly import owner_of
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.http.doorway import attachable
 
@@ -83,7 +83,7 @@ class Reached:
             self._handing_over, patience = None, START_SECONDS
         deadline = asyncio.get_running_loop().time() + patience
         while asyncio.get_running_loop().time() < deadline:
-            owner = read_owner(path_of(self.home.database_url))
+            owner = owner_of(self.home)
             if owner is not None and owner.pid != os.getpid() and owner.socket is not None:
                 connection = await _attached(owner.socket, self._connections)
                 if connection is not None:
