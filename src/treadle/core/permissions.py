@@ -56,12 +56,22 @@ def rule_on(approvals: Approvals, spec: ToolSpec, subjects: Subjects, grants: Se
     rulings += [_on_text(fallback, of_tool, spec, text, grants) for text in subjects.texts or ("",)]
     if subjects.caution is not None:
         rulings.append(Ruling("ask", subjects.caution))
-    if subjects.opaque is not None:
+    if subjects.opaque is not None and not _allowed_by_path(subjects, of_tool, spec, grants):
         allows_all = any(rule.do == "auto" and rule.match is None for rule in of_tool)
         asks = fallback.verdict != "auto" and not (approvals.default == "auto" and allows_all)
         might_refuse = asks or any(rule.do != "auto" for rule in of_tool)
         rulings.append(Ruling("ask", subjects.opaque) if might_refuse else WAVED_THROUGH)
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
+
+
+def _allowed_by_path(
+    subjects: Subjects, rules: Sequence[ApprovalRule], spec: ToolSpec, grants: Sequence[Grant]
+) -> bool:
+    """Whether a rule or grant allows each program that is named by a path, and names that path without a glob."""
+    patterns = [rule.match for rule in rules if rule.do == "auto" and rule.match is not None]
+    patterns += [grant.pattern for grant in grants if grant.tool in spec.names]
+    named = {pattern.partition(" ")[0] for pattern in patterns}
+    return bool(subjects.only_by_path) and named.issuperset(subjects.only_by_path)
 
 
 def matches(rule: ApprovalRule, text: str) -> bool:

@@ -12,6 +12,15 @@ EndedBy = Literal["timeout", "cancelled", "output", "memory", "processes", "disk
 """Why a command was stopped before its own end."""
 
 
+class GitUse(Struct, frozen=True):
+    """How a line uses git: decides which settings of a repository are overridden."""
+
+    reads_only: bool
+    """Every call only looks, so the hooks and filters of the repository are off."""
+    folders: tuple[str, ...] = (".",)
+    """Where it runs, relative to the workspace."""
+
+
 class Command(Struct, frozen=True):
     """A line for `bash -lc`. Its standard input is empty."""
 
@@ -23,6 +32,8 @@ class Command(Struct, frozen=True):
     """Variables beside those that every command gets; they cannot replace these."""
     timeout: float = 60.0
     """Seconds."""
+    git: GitUse | None = None
+    """How the line itself calls git, if it does."""
 
 
 class Finished(Struct, frozen=True):

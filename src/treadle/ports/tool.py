@@ -34,6 +34,9 @@ class Subjects(Struct, frozen=True):
     """Why it is asked for whatever the rules say."""
     pattern: str | None = None
     """The glob to offer to a person who does not want to be asked about such calls again."""
+    only_by_path: tuple[str, ...] = ()
+    """Programs named by a path, where nothing else makes the call opaque. A rule that names such a path without a
+    glob allows it."""
     concern: "Concern | None" = None
     """What a tool found on this machine that needs a reviewer."""
 

@@ -19,7 +19,8 @@ from treadle.sandbox.bubblewrap import (
     private_places_of_user,
     why_not,
 )
-from treadle.sandbox.environment import SYSTEM_PATH, environment
+from treadle.sandbox.environment import SYSTEM_PATH, environment, search_path
+from treadle.sandbox.git_settings import overrides_for, variables_for
 from treadle.sandbox.keeping import Keeper, Request, Session, Watched, finished
 from treadle.sandbox.limits import Limits
 from treadle.sandbox.output import Output
@@ -59,7 +60,8 @@ class ShellCommands:
     async def run(self, command: Command, show: Callable[[str], None]) -> Finished:
         confined = await self._is_confined(command)
         workspace = _as_it_is(command.workspace)
-        request = self._request(command, workspace, confined)
+        overrides = await overrides_for(command.git, workspace, search_path(self._path, workspace))
+        request = self._request(command, workspace, confined, variables_for(overrides, command.git))
         output = Output(self._limits.kept_output, show)
         session = Session(self._keeper, output, self._limits.output)
         following = asyncio.create_task(session.follow(request))
@@ -105,9 +107,9 @@ class ShellCommands:
 
     # ── What the keeper is told ──
 
-    def _request(self, command: Command, workspace: Path, confined: bool) -> Request:
+    def _request(self, command: Command, workspace: Path, confined: bool, git: dict[str, str]) -> Request:
         try:
-            variables = environment(command.environment, self._path, HOME, workspace)
+            variables = environment(command.environment, self._path, HOME, workspace, git)
         except ValueError as error:
             raise CommandError(str(error)) from None
         line = (self._shell, "-lc", command.text)

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from treadle.sandbox.git_settings import variables_for
+
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -28,17 +30,20 @@ FIXED: Mapping[str, str] = {
 }
 
 
-def environment(given: Mapping[str, str], path: str, home: str, workspace: Path) -> dict[str, str]:
+def environment(
+    given: Mapping[str, str], path: str, home: str, workspace: Path, git: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The variables of one command. Those given cannot replace ours.
 
-    Raises ValueError for a name that is none of a variable."""
+    `git` are the variables with git's overrides. Raises ValueError for a name that is none of a variable."""
     for name, value in given.items():
         if VARIABLE.match(name) is None or "\0" in value:
             raise ValueError(
                 f"`{name}` cannot be handed to a command as a variable: its name has more than letters, digits and "
                 f"underscores, or its value has a NUL. Rename it, or do not grant it to this tool."
             )
-    return {**given, **FIXED, "PATH": search_path(path, workspace), "HOME": home}
+    for_git = variables_for((), None) if git is None else git
+    return {**given, **FIXED, **for_git, "PATH": search_path(path, workspace), "HOME": home}
 
 
 def search_path(path: str, workspace: Path) -> str:

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from treadle.domain.events.tool_calls import ProcessKilled, SandboxDenied
 from treadle.domain.tools import ToolSpec
-from treadle.ports.sandbox import Command, CommandError, Commands, EndedBy, Finished, SandboxMissing
+from treadle.ports.sandbox import Command, CommandError, Commands, EndedBy, Finished, GitUse, SandboxMissing
 from treadle.ports.tool import (
     UNCONFINED_PREFIX,
     Concern,
@@ -104,7 +104,7 @@ class Bash:
         parsed = commands_of(arguments.command)
         caution = caution_about(arguments.command, parsed)
         pattern = None if caution is not None else pattern_for(parsed)
-        return Subjects(parsed.commands, parsed.opaque, caution, pattern)
+        return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path)
 
     async def assess(self, arguments: BashArguments, scene: Scene) -> Concern | None:
         """Where no sandbox works, a command is asked for, unless a rule allows it or the agent's settings switch
@@ -117,7 +117,12 @@ class Bash:
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
         shown = _Shown(context.progress)
         command = Command(
-            arguments.command, context.workspace, context.sandbox, dict(context.secrets), arguments.timeout
+            arguments.command,
+            context.workspace,
+            context.sandbox,
+            dict(context.secrets),
+            arguments.timeout,
+            _git_use(arguments.command),
         )
         try:
             finished = await self._commands.run(command, shown.add)
@@ -148,6 +153,13 @@ def _waits_for_terminal(line: str) -> str | None:
     from treadle.tools.shell.terminal import waits_for_terminal
 
     return waits_for_terminal(commands_of(line))
+
+
+def _git_use(line: str) -> GitUse | None:
+    from treadle.tools.shell.git import use_of
+    from treadle.tools.shell.parsing import commands_of
+
+    return use_of(commands_of(line).calls)
 
 
 def _on_record(finished: Finished, why: EndedBy, arguments: BashArguments, context: ToolContext) -> ProcessKilled:

@@ -51,6 +51,8 @@ class Parsed(Struct, frozen=True):
     calls: tuple[Call, ...]
     opaque: str | None = None
     """Why nobody can tell from the line what it would do."""
+    only_by_path: tuple[str, ...] = ()
+    """The programs that are named by a path, where that is the only reason."""
 
     @property
     def commands(self) -> tuple[str, ...]:

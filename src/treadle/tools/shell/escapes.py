@@ -37,6 +37,10 @@ _RUNS_ANOTHER = frozenset(
     }
 )  # fmt: skip
 """Programs that run what their words name, and that are not looked into."""
+_LOADER = re.compile(r"ld\.so|ld-(linux|musl|[0-9]).*|git-.+|busybox[-.].*")
+"""Loaders, single commands of git and builds of busybox under names of their own."""
+_STANDARD_FOLDER = re.compile(r"/+(usr/+)?(local/+)?s?bin(/.*)?")
+_PLACES_FILES = frozenset({"cp", "mv", "ln", "install", "rsync", "link", "dd", "rename"})
 _FED_PROGRAMS = re.compile(r"/dev/(stdin|fd/[0-9]+)|/proc/[^/]+/(task/[^/]+/)?fd/[0-9]+|-")
 _HARMLESS_SET = re.compile(r"[-+][euxvfCbhETn]+")
 _HARMLESS_SET_NAMES = frozenset(
@@ -63,8 +67,10 @@ def escape_of(call: Call, words: tuple[Word, ...]) -> str | None:
     program = call.program
     if (why := _OF_THE_SHELL.get(program)) is not None:
         return f"`{program}` {why}"
-    if program in _RUNS_ANOTHER:
+    if program in _RUNS_ANOTHER or _LOADER.fullmatch(program):
         return f"`{program}` runs another program"
+    if program in _PLACES_FILES and any(_STANDARD_FOLDER.fullmatch(_target(word)) for word in call.arguments[1:]):
+        return f"`{program}` may put a program where programs are looked for"
     if _reads_its_program(call):
         return f"`{program}` runs what it reads"
     if program in SUBCOMMANDS and _comes_from_elsewhere(words):
@@ -74,6 +80,10 @@ def escape_of(call: Call, words: tuple[Word, ...]) -> str | None:
     if _options_are_hidden(program, words):
         return f"what `{program}` does comes from an expansion"
     return None
+
+
+def _target(word: str) -> str:
+    return posixpath.normpath(word.removeprefix("of=").partition("=")[2] or word.removeprefix("of="))
 
 
 def _options_are_hidden(program: str, words: tuple[Word, ...]) -> bool:

@@ -1,20 +1,39 @@
-"""What a call of `git` does beyond its words: its own options, settings and many commands make it run programs."""
+"""What a call of `git` does beyond its words: options, settings and many verbs make it run programs.
+
+`sandbox/git_settings.py` overrides the settings of a repository that run programs. This module decides which calls
+those overrides cover, and makes all others opaque to the rules."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-_VALUED = frozenset({"-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source"})
+from treadle.ports.sandbox import GitUse
+from treadle.tools.shell.calls import Call
+
 _FLAGS = frozenset(
-    {"-p", "--paginate", "-P", "--no-pager", "--bare", "--no-replace-objects", "--literal-pathspecs",
+    {"-p", "--paginate", "-P", "--no-pager", "--no-replace-objects", "--literal-pathspecs",
      "--no-optional-locks", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs", "--no-advice",
-     "-v", "--version", "-h", "--help", "--html-path", "--man-path", "--info-path", "--exec-path"}
+     "-v", "--version", "-h", "--html-path", "--man-path", "--info-path", "--exec-path"}
 )  # fmt: skip
-_RUNS_OTHERS = frozenset(
-    {"filter-branch", "difftool", "mergetool", "shell", "remote-ext", "remote-fd", "web--browse", "instaweb",
-     "daemon", "for-each-repo", "merge-index", "send-email", "imap-send", "citool", "gui", "credential", "help",
-     "hook", "credential-cache", "credential-store", "cvsserver", "http-backend", "p4", "svn", "maintenance",
-     "quiltimport"}
+READS = frozenset(
+    {"status", "diff", "log", "show", "blame", "annotate", "shortlog", "describe", "rev-parse", "rev-list",
+     "ls-files", "ls-tree", "cat-file", "reflog", "grep", "name-rev", "merge-base", "count-objects",
+     "for-each-ref", "show-ref", "show-branch", "diff-tree", "range-diff", "cherry", "var", "version",
+     "check-ignore", "check-attr", "check-ref-format", "verify-commit", "verify-tag", "merge-tree"}
 )  # fmt: skip
+"""Verbs that only look. With the overrides they run no program that a repository names."""
+_CHANGES = frozenset(
+    {"add", "am", "apply", "bisect", "branch", "bundle", "checkout", "cherry-pick", "clean", "clone", "commit",
+     "commit-tree", "config", "fetch", "format-patch", "fsck", "gc", "hash-object", "init", "ls-remote",
+     "merge", "mv", "notes", "pack-refs", "pull", "push", "rebase", "remote", "reset", "restore", "revert",
+     "rm", "sparse-checkout", "stash", "switch", "symbolic-ref", "tag", "update-index", "update-ref",
+     "worktree"}
+)  # fmt: skip
+"""Verbs that change or transfer something. They run the repository's hooks and filters, as they do for its user."""
+_KEEP_SETTINGS = frozenset({"add", "commit", "push", "fetch", "branch", "tag"})
+"""Verbs that write no file which settings may include."""
+_PLAIN_FOLDER = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@-]*")
+_NEW_ENVIRONMENT = frozenset({"env", "exec", "sudo", "doas", "su", "runuser", "ssh", "chroot", "find", "watch"})
+"""Wrappers that drop or may replace the variables with the overrides, or that change the folder."""
 WITHOUT_ESCAPES = frozenset(
     {"add", "rm", "mv", "commit", "checkout", "switch", "branch", "tag", "status", "restore", "reset", "stash",
      "merge", "cherry-pick", "revert", "rev-parse", "ls-files", "cat-file", "describe", "worktree", "blame"}
@@ -26,8 +45,21 @@ _LONG: Mapping[str, tuple[str, ...]] = {
     "clone": ("--config", "--template"),
     "init": ("--template",),
     "grep": ("--open-files-in-pager",),
+    "describe": ("--dirty", "--broken"),
+    "rebase": ("--continue", "--skip", "--edit-todo"),
 }
-_LONG_OF_ALL = ("--upload-pack", "--receive-pack", "--exec", "--extcmd", "--ext-diff", "--output")
+_LONG_OF_ALL = (
+    "--upload-pack",
+    "--receive-pack",
+    "--exec",
+    "--extcmd",
+    "--ext-diff",
+    "--output",
+    "--submodule",
+    "--ignore-submodules",
+    "--recurse-submodules",
+    "--help",
+)
 _HARMLESS_SETTING = re.compile(
     r"(user|color|advice|pull|branch|column|help|tag|versionsort)\..*|init\.defaultbranch|push\.(default|auto.*)"
     r"|core\.(autocrlf|eol|safecrlf|filemode|ignorecase|quotepath|longpaths|abbrev|symlinks|precomposeunicode)"
@@ -43,33 +75,89 @@ _READS_SETTINGS = frozenset(
 
 
 def does_more(arguments: tuple[str, ...]) -> bool:
-    """Whether it may run a program, or write a file, that its command by itself would not."""
+    """Whether it may run a program, or write a file, that its verb would not. Unknown verbs may be aliases."""
     if any("ext::" in word for word in arguments):
         return True
     rest = list(arguments)
+    folders = 0
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
-        name, equals, _ = option.partition("=")
-        if option in _VALUED:
-            del rest[:1]
-        elif not (option in _FLAGS or (equals and name in _VALUED)):
+        if option == "-C" and rest and _PLAIN_FOLDER.fullmatch(rest[0]) and not folders:
+            folders += 1
+            rest.pop(0)
+        elif option not in _FLAGS:
             return True
-    return bool(rest) and _by_command(rest[0], rest[1:])
+    return bool(rest) and _does_more_by_verb(rest[0], rest[1:])
 
 
-def _by_command(command: str, words: list[str]) -> bool:
+def use_of(calls: Iterable[Call]) -> GitUse | None:
+    """Return how a line uses git, for the overrides; None where it does not."""
+    folders = {"."}
+    reads_only, used = True, False
+    for call in calls:
+        if call.program == "cd":
+            folders.update(call.operands[:1])
+        elif call.program == "git":
+            used = True
+            verb, words = verb_of(call.arguments)
+            reads_only = reads_only and (not verb or _only_reads(verb, words))
+            if "-C" in call.arguments[:-1]:
+                folders.add(call.arguments[call.arguments.index("-C") + 1])
+    return GitUse(reads_only, tuple(sorted(folders))) if used else None
+
+
+def escape_of_line(calls: list[Call], looking: frozenset[str]) -> str | None:
+    """Why the overrides may not cover a call of git in this line. `looking`: programs that write no file."""
+    of_git = [call for call in calls if call.program == "git"]
+    if any(_NEW_ENVIRONMENT & set(call.within) for call in of_git):
+        return "`git` runs in another environment or folder"
+    if not any(_only_reads(*verb_of(call.arguments)) for call in of_git):
+        return None
+    moves = [call for call in calls if call.program in ("cd", "pushd", "popd", "dirs")]
+    elsewhere = [call for call in of_git if "-C" in call.arguments]
+    if len(moves) + bool(elsewhere) > 1 or any(not _is_plain_move(call) for call in moves):
+        return "`git` runs in a folder that is not known"
+    for call in calls:
+        if call.program == "git":
+            verb, words = verb_of(call.arguments)
+            changes_nothing = not verb or _only_reads(verb, words) or verb in _KEEP_SETTINGS
+        else:
+            changes_nothing = call.program in looking
+        if not changes_nothing:
+            return f"`{call.program}` may change the settings of the repository before `git` reads them"
+    return None
+
+
+def verb_of(arguments: tuple[str, ...]) -> tuple[str, list[str]]:
+    """Return the verb and what follows it; an empty verb where there is none."""
+    rest = list(arguments)
+    while rest and rest[0].startswith("-"):
+        del rest[: 2 if rest[0] == "-C" else 1]
+    return (rest[0], rest[1:]) if rest else ("", [])
+
+
+def _is_plain_move(call: Call) -> bool:
+    return call.program == "cd" and len(call.arguments) == 1 and bool(_PLAIN_FOLDER.fullmatch(call.arguments[0]))
+
+
+def _only_reads(verb: str, words: list[str]) -> bool:
+    if verb == "reflog":
+        operands = [word for word in words if not word.startswith("-")]
+        return not operands or operands[0] not in ("expire", "delete", "write", "drop")
+    return verb in READS
+
+
+def _does_more_by_verb(verb: str, words: list[str]) -> bool:
+    if verb not in READS and verb not in _CHANGES:
+        return True
     operands = [word for word in words if not word.startswith("-")]
-    match command:
-        case _ if command in _RUNS_OTHERS:
-            return True
+    match verb:
         case "bisect":
             return "run" in operands
-        case "submodule":
-            return "foreach" in operands
         case "config":
             return _sets(words, operands)
         case _:
-            return any(_is_dangerous(command, word) for word in words)
+            return any(_is_dangerous(verb, word) for word in words)
 
 
 def _is_dangerous(command: str, word: str) -> bool:

@@ -9,10 +9,12 @@ from functools import cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from treadle.tools.shell import git
 from treadle.tools.shell.calls import Call, Context, Parsed, Unwrapped
 from treadle.tools.shell.escapes import escape_of
 from treadle.tools.shell.evaluating import Evaluation
 from treadle.tools.shell.naming import evaluated_name, put_by
+from treadle.tools.shell.patterns import LOOKING
 from treadle.tools.shell.variables import assigned_by, trusted_variable
 from treadle.tools.shell.words import Word, literal, word_of
 from treadle.tools.shell.wrappers import unwrap
@@ -25,6 +27,7 @@ PATIENCE = 0.5
 _SHORT = 4000
 _PIECE = 1024
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"})
+_LOOKING = LOOKING | {"sed", "gsed", "awk", "gawk", "mawk", "find", "[", "xargs"}
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Characters that do something else than they show."""
 _JOINED = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
@@ -70,6 +73,9 @@ def commands_of(line: str) -> Parsed:
     except RecursionError:
         reader.note("the line is nested too deep to be understood")
     reader.note(reader.evaluation.left_over())
+    reader.note(git.escape_of_line(reader.calls, _LOOKING))
+    if reader.opaque is None and reader.paths:
+        return Parsed(tuple(reader.calls), f"`{reader.paths[0]}` is named by its path", tuple(reader.paths))
     return Parsed(tuple(reader.calls), reader.opaque)
 
 
@@ -82,6 +88,8 @@ class _Reader:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.opaque: str | None = None
+        self.paths: list[str] = []
+        """Programs that are named by a path outside the standard folders: each may be any program."""
         self.evaluation = Evaluation()
         self._visitors: Mapping[str, Callable[[Node, Context], None]] = {
             "command": self._command,
@@ -229,6 +237,8 @@ class _Reader:
 
     def add(self, words: tuple[Word, ...], context: Context) -> None:
         """Take up a command, and all that it runs in turn."""
+        if _is_elsewhere(words[0].text):
+            self.paths.append(words[0].text)
         words = (_named(words[0]), *words[1:])
         program = words[0]
         if _NO_PROGRAM.fullmatch(program.text):
@@ -347,6 +357,14 @@ def _is_harmless(target: Word, operator: str) -> bool:
     if operator == ">&" and target.text.isdigit():
         return True
     return target.is_known and target.text in _HARMLESS_FILES
+
+
+def _is_elsewhere(program: str) -> bool:
+    """Whether a program is named by a path that may lead out of the standard folders."""
+    if "/" not in program:
+        return False
+    folder, _ = posixpath.split(program)
+    return ".." in program.split("/") or posixpath.normpath(folder).replace("//", "/") not in _STANDARD_FOLDERS
 
 
 def _named(word: Word) -> Word:

@@ -22,7 +22,7 @@ _ANYTHING = (
     }
 )  # fmt: skip
 """Programs that run whatever they are told: to allow them always is to allow everything."""
-_ANY_WORDS = frozenset(
+LOOKING = frozenset(
     {
         "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "rg", "pwd", "echo", "printf", "whoami", "id",
         "uname", "du", "df", "stat", "file", "tree", "which", "type", "ps", "uptime", "free", "diff", "cmp",
@@ -60,7 +60,7 @@ _THREE_WORDS = frozenset({"gh", "aws", "gcloud", "az"})
 
 def pattern_for(parsed: Parsed) -> str | None:
     """For one simple command that can be understood."""
-    if parsed.opaque is not None or len(parsed.calls) != 1 or parsed.calls[0].within:
+    if (parsed.opaque is not None and not parsed.only_by_path) or len(parsed.calls) != 1 or parsed.calls[0].within:
         return None
     call = parsed.calls[0]
     depth = _depth(call)
@@ -78,7 +78,7 @@ def pattern_for(parsed: Parsed) -> str | None:
 def _depth(call: Call) -> int | None:
     """How many words say what a command does, whatever follows them; None: all of them."""
     words = call.words
-    if call.program in _ANY_WORDS:
+    if call.program in LOOKING:
         return 1
     if " ".join(words[:2]) in _NAMED_SCRIPTS and len(words) > 2 and not words[2].startswith("-"):
         return 3
