@@ -92,7 +92,18 @@ def automation(known: "Known", stores: Stores, service: LocalService, hub: Hub) 
     home, clock, ids = known.home, known.time_of_day, known.ids
     secrets, agents = VaultSecrets(home, known.vault.value), HomeAgents(home)
     scheduler = Scheduler(schedules, service, agents.all, clock, ids)
-    sender = Sender(webhooks, letters, service, secrets, hub.live, known.clock, random.random, clock.now)
+    allow_local = home.config().webhooks.allow_local
+    sender = Sender(
+        webhooks,
+        letters,
+        service,
+        secrets,
+        hub.live,
+        known.clock,
+        random.random,
+        clock.now,
+        allow_local=allow_local,
+    )
 
     async def sending() -> None:
         await stores.alone("webhooks", sender.work)  # two would send everything twice
@@ -114,7 +125,7 @@ def automation(known: "Known", stores: Stores, service: LocalService, hub: Hub) 
         ScheduleBook(schedules, agents.find, clock, ids, scheduler.look_now),
         HookBook(hooks, secrets, agents.find, clock, ids),
         HookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
-        WebhookBook(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now),
+        WebhookBook(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now, allow_local),
         at_work,
     )
 
@@ -155,7 +166,16 @@ def _books(home: Home, stores: Stores) -> Generator[Books, None, None]:
         yield Books(
             ScheduleBook(stores.schedules, agents.find, clock, ids, _nobody_to_tell),
             HookBook(stores.hooks, secrets, agents.find, clock, ids),
-            WebhookBook(stores.webhooks, stores.letters, stores.runs, secrets, clock, ids, _nobody_to_tell),
+            WebhookBook(
+                stores.webhooks,
+                stores.letters,
+                stores.runs,
+                secrets,
+                clock,
+                ids,
+                _nobody_to_tell,
+                home.config().webhooks.allow_local,
+            ),
         )
 
 

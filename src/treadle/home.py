@@ -57,7 +57,12 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     drain_seconds: float = 10.0
     """On PostgreSQL: how long a server or a worker that shall stop waits for its runs to come to a safe point."""
 
+    streams_per_token: int = 64
+    """Event streams that one access token may have open at a time. The Unix socket has no such limit."""
+
     def __post_init__(self) -> None:
+        if self.streams_per_token < 1:
+            raise ValueError(f"streams_per_token must be 1 or more, found {self.streams_per_token}")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be from 0 to 65535, found {self.port}")
         if not 0 <= self.drain_seconds <= 3600:
@@ -65,6 +70,13 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
         for origin in self.origins:
             if not origin.startswith(("http://", "https://")):
                 raise ValueError(f"origins: `{origin}` must begin with http:// or https://")
+
+
+class WebhookSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where webhooks may be sent."""
+
+    allow_local: bool = False
+    """Also to this machine and its link: loopback, link-local and metadata addresses."""
 
 
 class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +89,7 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, ModelFacts] = {}
     """What is to be taken for true of a model, by provider/model-id."""
     server: ServerSettings = ServerSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     house_rules: str = ""
     """What every agent here is told, after its persona."""
     credits: CreditRate = CreditRate()

@@ -55,13 +55,24 @@ class Sending:
         self.webhooks = Mortal(writer)
         self.live: list[EventData] = []
         self.patience = 5.0
+        self.allow_local = True
         self._secrets = VaultSecrets(home, vault.value)
         self._task: asyncio.Task[None] | None = None
         self.sender = self._new_sender()
+        self.book = self.new_book(allow_local=True)
+
+    def new_book(self, allow_local: bool) -> WebhookBook:
         ids = TimeOrderedIds()
-        feed = SqliteJournal(writer, Hub(self.clock, ids, lambda _run, _at: None), self.clock)
-        self.book = WebhookBook(
-            self.webhooks, self.webhooks, feed, self._secrets, self.clock, ids, lambda: self.sender.look_now()
+        feed = SqliteJournal(self.writer, Hub(self.clock, ids, lambda _run, _at: None), self.clock)
+        return WebhookBook(
+            self.webhooks,
+            self.webhooks,
+            feed,
+            self._secrets,
+            self.clock,
+            ids,
+            lambda: self.sender.look_now(),
+            allow_local,
         )
 
     def _new_sender(self) -> Sender:
@@ -76,6 +87,7 @@ class Sending:
             self.clock.now,
             look_every=0.01,
             patience=self.patience,
+            allow_local=self.allow_local,
         )
 
     def _tell(self, _origin: Origin, _sequence: int, data: EventData) -> None:

@@ -63,6 +63,7 @@ class Served:
 async def served(folder: Path, model: Model, clock: Clock | None = None) -> AsyncGenerator[Served, None]:
     (agents := folder / "home" / "agents" / "hero").mkdir(parents=True, exist_ok=True)
     (agents / "config.yaml").write_text(AGENT)
+    (folder / "home" / "config.yaml").write_text("webhooks: {allow_local: true}\n")
     async with opened(folder, model, clock=clock) as engine:
         with closing(bound("127.0.0.1", 0)) as listener:
             token = (await engine.front.access.create(NewToken("admin", SCOPES))).secret

@@ -99,6 +99,9 @@ def test_what_comes_in_through_a_hook_goes_out_through_a_webhook(shell: Shell, a
         async with FakeEndpoint(says("seen")) as model, receiver() as other:
             shell.url = model.url
             shell.configure()
+            config = shell.home / "config.yaml"
+            assert "allow_local" in (await shell("webhooks", "add", other.url)).err
+            config.write_text(config.read_text().removesuffix("}") + ", webhooks: {allow_local: true}}")
 
             async def made() -> tuple[Any, Any]:
                 text = ("--message", "issue {{payload.n}}", "--session", "issue-{{payload.n}}")

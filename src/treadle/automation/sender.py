@@ -9,11 +9,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from io import BytesIO
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from msgspec import Struct
 from msgspec.structs import replace
 
+from treadle.automation.destinations import LocalDestination, VettedResolver, local_host, refusal
 from treadle.automation.hooks import secret_name
 from treadle.automation.signing import signed
 from treadle.domain.envelope import Event, Origin, to_json
@@ -60,6 +62,7 @@ class Sender:
         time_of_day: Callable[[], Instant],
         look_every: float = LOOK_SECONDS,
         patience: float = TIMEOUT_SECONDS,
+        allow_local: bool = False,
     ) -> None:
         self._webhooks = webhooks
         self._letters = letters
@@ -71,6 +74,7 @@ class Sender:
         self._time_of_day = time_of_day
         self._look_every = look_every
         self._patience = patience
+        self._allow_local = allow_local
         self._changed = asyncio.Event()
         self._sending: Tasks = {}
         self._sending_again: Tasks = {}
@@ -82,7 +86,10 @@ class Sender:
     async def work(self) -> None:
         """Send, with a task for each webhook, until it is cancelled."""
         timeout = aiohttp.ClientTimeout(total=self._patience)
-        async with aiohttp.ClientSession(timeout=timeout, trust_env=False, auto_decompress=False) as session:
+        connector = aiohttp.TCPConnector(resolver=None if self._allow_local else VettedResolver())
+        async with aiohttp.ClientSession(
+            timeout=timeout, trust_env=False, auto_decompress=False, connector=connector
+        ) as session:
             try:
                 while True:
                     self._changed.clear()
@@ -196,6 +203,9 @@ class Sender:
         secret = self._secrets.value(secret_name(webhook_id))
         if secret is None:
             return Refused("Its secret is not in the vault any more. Remove the webhook, and add it again.")
+        host = urlsplit(url).hostname or ""
+        if not self._allow_local and (why := local_host(host)) is not None:
+            return Refused(refusal(host, why))
         body = to_json(event)
         headers = {
             "content-type": "application/json",
@@ -208,6 +218,10 @@ class Sender:
                 status = response.status
         except TimeoutError:
             return Refused(f"There was no answer within {self._patience:g} seconds.")
+        except aiohttp.ClientConnectorError as error:
+            cause = error.os_error
+            local = isinstance(cause, LocalDestination)
+            return Refused(str(cause) if local else f"It could not be reached: {error}"[:500])
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return Refused(f"It could not be reached: {error or type(error).__name__}"[:500])
         if 200 <= status < 300:

@@ -30,6 +30,7 @@ class WebhookBook:
         clock: Clock,
         ids: Ids,
         tell: Tell,
+        allow_local: bool = False,
     ) -> None:
         self._webhooks = webhooks
         self._letters = letters
@@ -38,10 +39,12 @@ class WebhookBook:
         self._clock = clock
         self._ids = ids
         self._tell = tell
+        self._allow_local = allow_local
 
     async def add(self, wanted: NewWebhook) -> NewWebhookView:
         """From now on. Raises UsageError for one that could never be sent to, or wants nothing that there is."""
         _check_url(wanted.url)
+        self._refuse_local(wanted.url)
         webhook = Webhook(
             WebhookId(self._ids("whk")),
             wanted.url,
@@ -83,6 +86,14 @@ class WebhookBook:
             )
         self._tell()
         return count
+
+    def _refuse_local(self, url: str) -> None:
+        """Raise UsageError where the address alone tells that it is not allowed. The sender checks the others."""
+        from treadle.automation.destinations import local_host, refusal
+
+        host = urlsplit(url).hostname or ""
+        if not self._allow_local and (why := local_host(host)) is not None:
+            raise UsageError(refusal(host, why))
 
     async def _refuse_unknown(self, webhook_id: WebhookId) -> None:
         if all(webhook.webhook_id != webhook_id for webhook in await self._webhooks.list()):

@@ -4,7 +4,7 @@ labels.
 Names that users choose become labels, so there are only so many of each: the rest are counted as `other`."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,6 +20,10 @@ class Names:
     def __init__(self, most: int = MOST_NAMES) -> None:
         self._most = most
         self._kept: dict[str, str] = {}
+
+    def known(self, name: str) -> str | None:
+        """Return what a name is counted under, if it was ever counted by itself."""
+        return self._kept.get(name)
 
     def of(self, name: str) -> str:
         """What a name is counted under."""
@@ -55,7 +59,7 @@ class Family:
     ) -> None:
         self.name = name
         self.told = told
-        self.kind = kind
+        self.kind: Literal["counter", "gauge"] = kind
         self._cells: dict[Labels, Cell] = {}
         self._labels = labels
         if not labels:
@@ -76,6 +80,15 @@ class Family:
 
     def clear(self) -> None:
         self._cells.clear()
+
+    def of(self, label: str, values: Collection[str | None]) -> "Family | None":
+        """Return the part whose label has one of these values; None where there is no such label."""
+        if label not in self._labels:
+            return None
+        place = self._labels.index(label)
+        part = Family(self.name, self.told, self._labels, self.kind)
+        part._cells = {labels: cell for labels, cell in self._cells.items() if labels[place] in values}
+        return part
 
     def lines(self) -> Iterator[str]:
         yield from _head(self.name, self.told, self.kind)
@@ -115,6 +128,15 @@ class Histogram:
         if cell is None:
             cell = self._cells[labels] = Durations(self._bounds)
         return cell
+
+    def of(self, label: str, values: Collection[str | None]) -> "Histogram | None":
+        """Return the part whose label has one of these values; None where there is no such label."""
+        if label not in self._labels:
+            return None
+        place = self._labels.index(label)
+        part = Histogram(self.name, self.told, self._labels, self._bounds)
+        part._cells = {labels: cell for labels, cell in self._cells.items() if labels[place] in values}
+        return part
 
     def lines(self) -> Iterator[str]:
         yield from _head(self.name, self.told, self.kind)

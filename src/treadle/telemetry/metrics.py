@@ -70,8 +70,11 @@ class Metrics:
 
     # ── What others ask and tell ──
 
-    def render(self) -> bytes:
-        """All numbers, as Prometheus reads them."""
+    def render(self, agents: Sequence[str] | None = None) -> bytes:
+        """Return the numbers as Prometheus reads them: all, or those that are counted by agent, of some agents."""
+        if agents is not None:
+            shown_as = {self._agents.known(name) for name in agents} - {None, OTHER}
+            return page([part for family in self._families if (part := family.of("agent", shown_as)) is not None])
         self._process.look()
         breaker = self.model.breaker
         breaker.clear()

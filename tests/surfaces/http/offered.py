@@ -117,7 +117,11 @@ class Offered:
 
 @asynccontextmanager
 async def offered(
-    tmp_path: Path, *script: Behaviour, policy: Policy | None = None, database: str | None = None
+    tmp_path: Path,
+    *script: Behaviour,
+    policy: Policy | None = None,
+    database: str | None = None,
+    streams_per_token: int | None = None,
 ) -> AsyncGenerator[Offered, None]:
     """Every message gets the answer `Done.`, unless a script or a policy says otherwise."""
     async with FakeEndpoint(*script, policy=policy or (lambda _: says("Done."))) as endpoint:
@@ -128,7 +132,8 @@ async def offered(
         async with engine, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             app, listener = application(engine, home), bound("127.0.0.1", 0)
             admin = await engine.front.access.create(NewToken("admin", SCOPES))
-            async with to_anyone(app, listener, (), ("https://console.example",)) as streams:
+            origins = ("https://console.example",)
+            async with to_anyone(app, listener, (), origins, streams_per_token) as streams:
                 port = listener.getsockname()[1]
                 yield Offered(engine, home, endpoint, app, port, http, admin.secret, streams)
 

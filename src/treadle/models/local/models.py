@@ -33,8 +33,14 @@ class LocalModels:
         UsageError, saying what to do."""
         if importlib.util.find_spec("xllamacpp") is None:
             raise UsageError("A model on this machine needs the extra `local`: pip install 'treadle[local]'.")
-        path = self._path(model)
-        if path.is_file():
+        try:
+            path = self._path(model)
+            is_there = path.is_file()
+        except (OSError, ValueError, RuntimeError):  # too long, out of reach, of a user that is not there
+            raise UsageError(
+                f"`{model[:200]}` cannot be the path of a file here; write local/ and the path of a GGUF file."
+            ) from None
+        if is_there:
             return model if model in WEIGHTS else str(path.absolute())
         if model in WEIGHTS:
             size = WEIGHTS[model].megabytes

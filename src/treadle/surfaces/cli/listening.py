@@ -20,7 +20,7 @@ async def listen(app: Application, host: str, port: int, settings: ServerSetting
         raise UsageError(f"{what} Choose another with --port.") from None
     opened.callback(listener.close)
     hosts = settings.hosts if _is_any(host) else (*settings.hosts, _in_url(host))
-    await opened.enter_async_context(to_anyone(app, listener, hosts, settings.origins))
+    await opened.enter_async_context(to_anyone(app, listener, hosts, settings.origins, settings.streams_per_token))
     return f"http://{_in_url(host)}:{listener.getsockname()[1]}"
 
 

@@ -34,7 +34,7 @@ def asks(scope: Scope | None, summary: str, *failures: int) -> dict[str, Any]:
 
 def streams(summary: str, *failures: int) -> dict[str, Any]:
     """The same, for a route that answers with server-sent events."""
-    told = asks("read", summary, *failures)
+    told = asks("read", summary, 429, *failures)
     events = ResponseSpec(
         str, description="Server-sent events", media_type="text/event-stream", generate_examples=False
     )

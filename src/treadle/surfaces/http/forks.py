@@ -13,7 +13,8 @@ from treadle.service.shapes import Accepted, ForkBody
 from treadle.surfaces.http.describing import asks
 from treadle.surfaces.http.gate import principal_of
 from treadle.surfaces.http.once import submission_key
-from treadle.surfaces.http.served import Asked, seen_agent, seen_run, served_of
+from treadle.surfaces.http.overriding import refuse_other_model
+from treadle.surfaces.http.served import Asked, readable_run, seen_agent, seen_run, served_of
 
 
 @post(
@@ -30,6 +31,8 @@ async def fork(run_id: FromPath[str], request: Asked, data: JSONBody[ForkBody | 
         agent = seen_agent(wanted.agent, request)
     else:
         agent = await _as_it_may_be(record, principal, request)
+    if wanted.model is not None and not principal.may("admin"):
+        refuse_other_model(wanted.model, agent or seen_agent(record.agent, request))
     ticket = await served_of(request).service.fork(
         Fork(
             record.origin.run_id,
@@ -48,7 +51,7 @@ async def fork(run_id: FromPath[str], request: Asked, data: JSONBody[ForkBody | 
 async def _seen_whole(run_id: str, request: Asked) -> RunRecord:
     """A run with all that was said before it: where an agent has spoken in its session that whoever asks may not
     see, the run does not exist for them."""
-    record = await seen_run(run_id, request)
+    record = await readable_run(run_id, request)
     principal = principal_of(request)
     if principal.agents is not None:
         session = await served_of(request).service.runs_of(record.origin.session_id)

@@ -17,6 +17,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from treadle.domain.access import OWNER, Principal
 from treadle.domain.access import Scope as AccessScope
 from treadle.service.access import Access
+from treadle.surfaces.http.encoding import refuse_invalid_text
 from treadle.surfaces.http.open_streams import Streams
 from treadle.surfaces.http.problems import Refusal, told_of
 
@@ -59,6 +60,7 @@ class Gate:
             await self._app(scope, receive, send)
 
     async def _judge(self, scope: Scope) -> None:
+        refuse_invalid_text(scope)
         headers = _headers(scope, b"host", b"origin", b"authorization")
         host = headers[b"host"].lower()
         if _name(host) not in self._hosts:
@@ -102,7 +104,15 @@ class OwnersGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             state_of(scope).update(principal=OWNER, secret="", streams=self._streams)
-            await unless_given_up(self._app, scope, receive, send)
+            await unless_given_up(self._let_in, scope, receive, send)
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            refuse_invalid_text(scope)
+        except Refusal as refusal:
+            await refuse(refusal, scope, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 async def unless_given_up(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

@@ -76,6 +76,10 @@ async def add(data: JSONBody[NewMemory], request: Asked) -> Kept:
     served = served_of(request)
     if not principal_of(request).sees(data.agent) or data.agent not in served.home.agents():
         raise UnknownAgent(f"No agent is called `{data.agent}`.")
+    if data.pinned and not principal_of(request).may("admin"):
+        raise Refusal(
+            403, "Forbidden", "Pinning a memory needs a token with the scope `admin`. Leave `pinned` out."
+        )
     owner = _own(data.user, principal_of(request))
     kept = await served.memory.add(data.agent, data.text, data.kind, data.pinned, owner)
     return Kept(None if kept is None else kept.memory_id)

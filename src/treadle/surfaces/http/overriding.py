@@ -16,6 +16,8 @@ def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Prin
     """The agent for one run. Raises UsageError for what makes no sense, and a refusal for more than is allowed."""
     if overrides is None:
         return agent
+    if overrides.model is not None and not principal.may("admin"):
+        refuse_other_model(overrides.model, agent)
     options = Options()
     limits = dict(overrides.limits or {})
     if overrides.cost is not None:
@@ -38,6 +40,21 @@ def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Prin
         known = f"Agent `{agent.name}` has no tool {', '.join(missing)}"
         raise UsageError(f"{known}; a run may have fewer than its agent, never more.")
     return msgspec.structs.replace(changed, tools=overrides.tools)
+
+
+def refuse_other_model(model: str, agent: AgentSpec) -> None:
+    """Raise a refusal for a model that is not one of the agent's own."""
+    tiers = () if agent.routing is None else tuple(tier.model for tier in agent.routing.tiers)
+    own = {agent.model, *agent.fallbacks, *tiers}
+    if agent.provider is not None:
+        own.add(f"{agent.provider}/{agent.model}")
+    if model not in own:
+        raise Refusal(
+            403,
+            "ModelNotAllowed",
+            f"This token may run agent `{agent.name}` with the agent's own models only. Leave `model` out, or use "
+            "a token with the scope `admin`.",
+        )
 
 
 def _refuse_more(agent: AgentSpec, wanted: Limits) -> None:

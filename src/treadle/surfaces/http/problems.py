@@ -80,8 +80,18 @@ def problem_of(error: Exception) -> Problem:
         return _problem(error.status_code, HTTPStatus(error.status_code).phrase.replace(" ", ""), _words(error))
     if isinstance(error, RecursionError):
         return _problem(400, "TooDeep", "The body is nested too deeply.")
+    if isinstance(error, UnicodeDecodeError) and _is_raised_by_litestar(error):
+        return _problem(400, "InvalidText", "The body is not valid UTF-8. Encode it as UTF-8.")
     logger.exception("a request failed that should not", exc_info=error)
     return _problem(500, "Internal", "Something failed that should not. The log of the server says what.")
+
+
+def _is_raised_by_litestar(error: Exception) -> bool:
+    """Whether it was raised while the body of a request was decoded: our own code must not be excused."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return frame is not None and str(frame.tb_frame.f_globals.get("__name__", "")).startswith("litestar.")
 
 
 def headers_of(problem: Problem, now: float) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What the routes are given: the service, and who is asking."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from litestar.datastructures import State
 from treadle.domain.access import Principal
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownAgent, UnknownRun, UnknownSession
+from treadle.domain.events import RunQueued
 from treadle.domain.identity import Instant, RunId, SessionId
 from treadle.home import Home
 from treadle.known_agents import HomeAgents
@@ -32,8 +33,8 @@ class Watched(Protocol):
 
     def stream_closed(self) -> None: ...
 
-    def render(self) -> bytes:
-        """All numbers, as Prometheus reads them."""
+    def render(self, agents: Sequence[str] | None = None) -> bytes:
+        """Return the numbers as Prometheus reads them: all, or those of some agents."""
         ...
 
 
@@ -46,7 +47,7 @@ class Unwatched:
     def stream_closed(self) -> None:
         """Nobody need know."""
 
-    def render(self) -> bytes:
+    def render(self, agents: Sequence[str] | None = None) -> bytes:
         return b""
 
 
@@ -93,6 +94,15 @@ def unknown_session(session_id: str) -> UnknownSession:
     return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
 
 
+async def readable_run(run_id: str, request: Asked) -> RunRecord:
+    """A run whose content may be shown: to a token with the scope read, or to one of the run's own user. For others
+    it does not exist."""
+    record, principal = await seen_run(run_id, request), principal_of(request)
+    if not principal.may("read") and record.owner != principal.user:
+        raise unknown_run(run_id)
+    return record
+
+
 def seen_agent(name: str, request: Asked) -> AgentSpec:
     """An agent, if it exists for whoever asks. The others are not named to whoever does not know one."""
     try:
@@ -116,12 +126,15 @@ async def with_runs(name: str, request: Asked) -> str:
 
 async def open_session(session_id: str, request: Asked) -> SessionId:
     """A session to go on in, or to begin: one in which an agent has spoken that whoever asks may not see does not
-    exist, and nothing of it must be shown to another. A token that is limited to its own user goes on in sessions
-    of that user alone, and names none that it begins: so it cannot tell one of another user from one that is not
-    there."""
+    exist, and nothing of it must be shown to another. A token that is limited to its own user, or that may not read,
+    goes on in sessions of that user alone. One that is limited to its own user names none that it begins: so it cannot
+    tell one of another user from one that is not there."""
     principal, service, wanted = principal_of(request), served_of(request).service, SessionId(session_id)
-    if principal.only_owner is not None and await service.owner_of(wanted) != principal.only_owner:
-        raise unknown_session(session_id)
+    if principal.only_owner is not None or not principal.may("read"):
+        owner = await service.owner_of(wanted)
+        is_free = owner is None and principal.only_owner is None
+        if owner != principal.user and not is_free:
+            raise unknown_session(session_id)
     if principal.agents is not None:
         runs = await service.runs_of(wanted)
         if not all(principal.sees(run.agent) for run in runs):

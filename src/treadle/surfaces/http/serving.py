@@ -44,10 +44,14 @@ def application(
 
 @asynccontextmanager
 async def to_anyone(
-    app: Application, listener: socket.socket, hosts: tuple[str, ...], origins: tuple[str, ...]
+    app: Application,
+    listener: socket.socket,
+    hosts: tuple[str, ...],
+    origins: tuple[str, ...],
+    streams_per_token: int | None = None,
 ) -> AsyncGenerator[Streams, None]:
     """For whoever has a token, over TCP. The streams that are open there."""
-    streams = Streams()
+    streams = Streams(streams_per_token)
     gate = Gate(app.asgi, streams, app.access, (*LOOPBACK, *hosts), origins)
     async with listening(gate, [listener]):
         try:

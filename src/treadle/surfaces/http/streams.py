@@ -21,7 +21,8 @@ from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.service.following import Reader
 from treadle.surfaces.http.describing import streams
-from treadle.surfaces.http.gate import principal_of, state_of, streams_of
+from treadle.surfaces.http.gate import principal_of, refuse, state_of, streams_of
+from treadle.surfaces.http.open_streams import Streams
 from treadle.surfaces.http.problems import Refusal
 from treadle.surfaces.http.served import Asked, Served, agents_of, seen_run, served_of, with_runs
 from treadle.surfaces.http.server import ABORT
@@ -67,12 +68,24 @@ class EventStream(Generic[Piece]):
         self.comes_again = comes_again
         self._streams = streams_of(request)
         self._principal = principal_of(request)
+        refuse_if_full(request)
         self._secret: str = state_of(request.scope)["secret"]
         self._pumping: asyncio.Task[None] | None = None
         self._send: Send | None = None
         self._beats: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._streams.is_full_for(self._principal):  # others were opened since it was asked for
+            await self._pieces.aclose()
+            await refuse(_too_many(self._streams), scope, send)
+            return
+        self._streams.count(self._principal)
+        try:
+            await self._open(scope, receive, send)
+        finally:
+            self._streams.uncount(self._principal)
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})  # before it can be cut
         self._pumping = asyncio.create_task(self._pump(send))
         leaving = asyncio.create_task(_left(receive))
@@ -111,6 +124,17 @@ class EventStream(Generic[Piece]):
             self._send = send
             async for piece in pieces:
                 await send({"type": "http.response.body", "body": written(piece), "more_body": True})
+
+
+def refuse_if_full(request: Asked) -> None:
+    """Raise a refusal where the token has as many streams open as it may."""
+    streams = streams_of(request)
+    if streams.is_full_for(principal_of(request)):
+        raise _too_many(streams)
+
+
+def _too_many(streams: Streams) -> Refusal:
+    return Refusal(429, "TooManyStreams", streams.full)
 
 
 async def _say_goodbye(scope: Scope, send: Send) -> None:

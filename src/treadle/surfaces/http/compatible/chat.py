@@ -53,6 +53,7 @@ from treadle.surfaces.http.compatible.translating import (
 )
 from treadle.surfaces.http.problems import Refusal
 from treadle.surfaces.http.served import Asked, seen_agent
+from treadle.surfaces.http.streams import refuse_if_full
 
 DONE = b"data: [DONE]\n\n"
 BEGINS_ANEW = "\n\n[The model failed here, and another attempt answers anew.]\n\n"
@@ -66,6 +67,8 @@ async def complete(data: JSONBody[ChatRequest], request: Asked) -> ASGIApp:
     said before: only the latest message is taken from the request. When the client leaves, the run is cancelled,
     unless the header `X-Treadle-On-Disconnect` says `keep`. `store` has no meaning: the journal keeps every run."""
     _refuse_unsupported(data)
+    if data.stream:
+        refuse_if_full(request)
     agent = fitted(seen_agent(data.model, request), _wishes(data))
     turns = [turn for index, message in enumerate(data.messages) for turn in _turns(message, index)]
     stays = request.headers.get(ON_DISCONNECT, "").lower() == "keep"

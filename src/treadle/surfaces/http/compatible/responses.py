@@ -42,7 +42,8 @@ from treadle.surfaces.http.compatible.response_shapes import (
 from treadle.surfaces.http.compatible.response_stream import CUT, WAITING, ResponseWriter
 from treadle.surfaces.http.compatible.telling import Over, Stands
 from treadle.surfaces.http.compatible.translating import conversation
-from treadle.surfaces.http.served import Asked, seen_agent, seen_run, served_of
+from treadle.surfaces.http.served import Asked, readable_run, seen_agent, served_of
+from treadle.surfaces.http.streams import refuse_if_full
 
 PREFIX = "resp_"
 CANCELLED_SECONDS = 5.0
@@ -56,6 +57,8 @@ async def create(data: JSONBody[ResponseRequest], request: Asked) -> ASGIApp:
     only what is new is sent then. With `background` the answer comes at once, and the run goes on. `store` has no
     meaning: the journal keeps every run."""
     _refuse_unsupported(data)
+    if data.stream:
+        refuse_if_full(request)
     agent = fitted(seen_agent(data.model, request), _wishes(data))
     background = bool(data.background)
     stays = background or request.headers.get(ON_DISCONNECT, "").lower() == "keep"
@@ -136,7 +139,7 @@ async def _session(data: ResponseRequest, request: Asked) -> SessionId | None:
 async def _run_of(response: str, request: Asked) -> RunRecord:
     if not response.startswith(PREFIX):
         raise UnknownRun(f"There is no response {response}: their ids begin with {PREFIX}")
-    return await seen_run(response.removeprefix(PREFIX), request)
+    return await readable_run(response.removeprefix(PREFIX), request)
 
 
 # ── What is answered ───────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,29 @@
+"""Text in the head of a request: paths, queries and headers must be valid UTF-8, as bodies must."""
+
+from typing import cast
+from urllib.parse import unquote_to_bytes
+
+from litestar.types import Scope
+
+from treadle.surfaces.http.problems import Refusal
+
+
+def refuse_invalid_text(scope: Scope) -> None:
+    """Raise a refusal where a path, a query or a header is not UTF-8, or holds a NUL."""
+    raw_path, query = scope["raw_path"], scope["query_string"]
+    if b"%" in raw_path or not raw_path.isascii():
+        _check(unquote_to_bytes(raw_path), "path")
+    if b"%" in query or not query.isascii():
+        _check(unquote_to_bytes(query), "query")
+    for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
+        if not value.isascii():
+            _check(value, f"header {name.decode('latin-1')}")
+
+
+def _check(text: bytes, where: str) -> None:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refusal(400, "InvalidText", f"The {where} is not valid UTF-8. Encode it as UTF-8.") from None
+    if b"\0" in text:
+        raise Refusal(400, "InvalidText", f"The {where} holds a NUL character. Leave it out.")

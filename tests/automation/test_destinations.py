@@ -1,0 +1,83 @@
+"""Webhooks are not sent to this machine or its link unless the settings say so."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.automation.receiver import receiver
+from tests.automation.sending import sending
+from treadle.automation.destinations import LocalDestination, VettedResolver, local_address, local_host
+from treadle.domain.errors import UsageError
+from treadle.home import Home
+
+LOCAL = (
+    "127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "169.254.169.254", "169.254.0.1", "::1", "::", "fe80::1",
+    "fe80::1%lo", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::", "::7f00:1",
+    "fd00:ec2::254", "168.63.129.16", "100.100.100.200", "224.0.0.1", "ff02::1",
+)  # fmt: skip
+ELSEWHERE = ("93.184.216.34", "10.0.0.7", "192.168.1.2", "2606:2800:220:1::1", "fd12::1")
+NAMES = ("localhost", "LOCALHOST.", "a.localhost", "127.1", "2130706433", "0x7f000001", "017700000001", "[::1]")
+
+
+@pytest.mark.parametrize("address", LOCAL)
+def test_addresses_of_this_machine_and_its_link_are_local(address: str) -> None:
+    assert local_address(address) is not None
+    assert local_host(address) is not None
+
+
+@pytest.mark.parametrize("address", ELSEWHERE)
+def test_other_addresses_are_not(address: str) -> None:
+    assert local_host(address) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_names_for_them_are_known(name: str) -> None:
+    assert local_host(name) is not None
+
+
+@pytest.mark.parametrize("name", ["example.com", "hooks.internal", "127.evil.example"])
+def test_other_names_are_looked_up(name: str) -> None:
+    assert local_host(name) is None
+
+
+def test_what_a_name_stands_for_is_what_counts() -> None:
+    async def resolve() -> None:
+        with pytest.raises(LocalDestination, match="allow_local"):
+            await VettedResolver().resolve("localhost", 80)
+
+    asyncio.run(resolve())
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{}/", "http://localhost:{}/", "http://[::ffff:127.0.0.1]:{}/"])
+def test_nothing_is_sent_there_without_the_setting(tmp_path: Path, url: str) -> None:
+    async def story() -> None:
+        async with sending(tmp_path) as works, receiver() as other:
+            made = await works.add(url.format(other.url.rpartition(":")[2].rstrip("/")))
+            await works.kill()
+            works.allow_local = False
+            works.start()
+            await works.run()
+            webhook = await works.until(lambda webhook: bool(webhook.problem))
+            assert webhook.webhook_id == made.webhook_id
+            assert "allow_local" in webhook.problem
+            assert not other.received
+
+    asyncio.run(story())
+
+
+def test_a_webhook_that_could_not_be_sent_to_is_refused_when_it_is_added(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with sending(tmp_path) as works:
+            works.book = works.new_book(allow_local=False)
+            for url in ("http://127.0.0.1:9/", "http://localhost/", "https://[::1]/x", "http://169.254.169.254/"):
+                with pytest.raises(UsageError, match="allow_local"):
+                    await works.add(url)
+
+    asyncio.run(story())
+
+
+def test_the_setting_is_off_unless_it_is_given(tmp_path: Path) -> None:
+    assert not Home(tmp_path).config().webhooks.allow_local
+    (tmp_path / "config.yaml").write_text("webhooks: {allow_local: true}")
+    assert Home(tmp_path).config().webhooks.allow_local
