@@ -154,7 +154,10 @@ ACCEPTED = (
         (b"name: a\x00", "it is not valid YAML: special characters are not allowed (character 8)"),
         (b"x" * 1_000_001, "it is larger than 1 MB; shorten it"),
         ("[" * 500, "it is not valid YAML: maximum recursion depth exceeded"),
-        ("name: a\nmodel: x\noutput: &o {self: *o}", "it is nested too deeply, or an alias (*) contains itself"),
+        (
+            "name: a\nmodel: x\noutput: &o {self: *o}",
+            "line 3: anchors and aliases (`&o`) are not accepted; write the value out",
+        ),
         (
             "{name: a, model: x, persoan: hi}",
             f"persoan is not a known key; did you mean `persona`? acc: {ACCEPTED}",

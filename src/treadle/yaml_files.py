@@ -3,7 +3,7 @@ the file, the key, what was found and what is accepted."""
 
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import yaml
@@ -40,12 +40,21 @@ def as_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
 class _Loader(yaml.SafeLoader):
     """Plain data only: every key is text and stands once; what looks like a date is text."""
 
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Refuse anchors and aliases: a few lines of them stand for gigabytes, or for themselves."""
+        event = cast("Any", self).peek_event()
+        if getattr(event, "anchor", None) is not None:
+            sign, line = "*" if isinstance(event, yaml.AliasEvent) else "&", event.start_mark.line + 1
+            what = f"anchors and aliases (`{sign}{event.anchor}`) are not accepted"
+            raise Wrong(f"line {line}: {what}; write the value out")
+        return super().compose_node(parent, index)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key_node, _ in node.value:
             line = key_node.start_mark.line + 1
             if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
+                raise Wrong(f"line {line}: merge keys (`<<`) are not accepted; write the values out")
             if key_node.tag != "tag:yaml.org,2002:str":
                 raise Wrong(f"line {line}: the key `{_text(key_node)}` is not text; put it in quotes")
             if key_node.value in seen:

@@ -4,9 +4,11 @@ import base64
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from urllib.parse import quote
+
+from treadle.vault.canonical import canonical
 
 SHORTEST = 8
 """What is derived from a secret and shorter than this would hide innocent text."""
@@ -25,7 +27,59 @@ _QUOTES = ("&quot;", "&#34;", '"')
 _SHELL_SPECIAL = re.compile(r"^[#~]|[\t\n !\"$&'()*,;<>?\[\\\]^`{|}]")
 _IN_DOUBLE_QUOTES = re.compile(r'[\\"$`]')
 _PEM_FRAME = re.compile(r"-----(?:BEGIN|END) [^-]*-----")
+_URLSAFE = str.maketrans("+/", "-_")
 _BASE64_LINE = re.compile(r"[A-Za-z0-9+/_-]+=*")
+
+
+def decoded_forms_of(value: str) -> Mapping[str, bool]:
+    """Every text that gives a secret away in canonical form, and whether a base64 tail may follow it."""
+    lines = value.splitlines() if len(value.splitlines()) > 1 else []
+    plain = [text for text in (value, *lines) if not _PEM_FRAME.fullmatch(text.strip())]
+    forms = {form: False for text in plain if len(form := canonical(text)) >= SHORTEST}
+    for text, may_break in forms_of(value).items():
+        if may_break:
+            forms.setdefault(canonical(text), False)
+    for text in dict.fromkeys((value, value.strip())):
+        if len(text) >= SHORTEST:
+            for encoded in _base64_inside(text):
+                if len(encoded) >= SHORTEST_BROKEN:
+                    forms[encoded] = True
+    return forms
+
+
+def has_tail(value: str) -> frozenset[str]:
+    """The forms of a value after which one more character of base64 may hold the rest of its bits."""
+    texts = [text for text in dict.fromkeys((value, value.strip())) if len(text) >= SHORTEST]
+    return frozenset(form for text in texts for form in _base64_inside(text))
+
+
+def _base64_inside(text: str) -> Iterator[str]:
+    """A text within a longer base64 text, in each alignment: without the character that holds the last of its bits,
+    and with and without each that may hold the first of them."""
+    for value in _in_bytes(text):
+        for before in range(3):
+            for encode in (base64.b64encode, base64.urlsafe_b64encode):
+                encoded = encode(b"\0" * before + value).decode()
+                end = 8 * (before + len(value)) // 6
+                yield encoded[-(-8 * before // 6) : end]
+                if before:
+                    first = 8 * before // 6
+                    known = _value_of(encoded[first])
+                    for unknown in range(4 ** (before if before == 1 else 2)):
+                        symbol = _symbol(unknown << (4 if before == 1 else 2) | known, encode)
+                        yield symbol + encoded[first + 1 : end]
+
+
+def _in_bytes(text: str) -> tuple[bytes, ...]:
+    return tuple(text.encode(encoding, "surrogatepass") for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+
+
+def _value_of(symbol: str) -> int:
+    return base64.urlsafe_b64decode(f"AAA{symbol.translate(_URLSAFE)}")[2]
+
+
+def _symbol(value: int, encode: Callable[[bytes], bytes]) -> str:
+    return encode(bytes([value << 2]))[:1].decode()
 
 
 def forms_of(value: str) -> Mapping[str, bool]:
@@ -34,7 +88,8 @@ def forms_of(value: str) -> Mapping[str, bool]:
     for text in dict.fromkeys((value, value.strip())):
         if len(text) < SHORTEST:
             continue  # what so little becomes is found in texts of no consequence
-        for encoded in _encodings(text.encode("utf-8", "surrogatepass")):
+        in_utf8, *in_utf16 = _in_bytes(text)
+        for encoded in chain(_encodings(in_utf8), *map(_utf16_encodings, in_utf16)):
             if len(encoded) >= SHORTEST:
                 forms[encoded] = forms.get(encoded, False) or len(encoded) >= SHORTEST_BROKEN
     body = _pem_body(value)
@@ -134,6 +189,15 @@ def _encodings(value: bytes) -> Iterator[str]:
             yield form.replace("/", "\\/")
             yield quote(form, safe="")
             yield _PERCENT.sub(lambda byte: byte[0].lower(), quote(form, safe=""))
+
+
+def _utf16_encodings(value: bytes) -> Iterator[str]:
+    for digits in (value.hex(), value.hex().upper()):
+        yield digits
+        yield ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(value).decode()
+        yield encode(value).decode().rstrip("=")
 
 
 def _inner(encoded: bytes, before: int, value: bytes) -> str:

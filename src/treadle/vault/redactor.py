@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from treadle.ports.vault import Redaction
-from treadle.vault.forms import forms_of
-from treadle.vault.scanning import BrokenReading, Find, Form, Index, PlainReading, Reading
+from treadle.vault.forms import decoded_forms_of, forms_of, has_tail
+from treadle.vault.scanning import DecodedReading, Find, Form, Index, PlainReading, Reading
 
 MARK = "[redacted:{name}]"
 NAMELESS = "[redacted]"
@@ -20,23 +20,24 @@ class SecretRedactor:
     def __init__(self, secrets: Iterable[tuple[str, str]]) -> None:
         """Of names and values; a name may come with several."""
         known: dict[str, Form] = {}
-        broken: dict[str, Form] = {}
+        decoded: dict[str, Form] = {}
         names: dict[str, None] = {}
         for name, value in sorted(set(secrets)):
             names[name] = None
-            for text, may_break in forms_of(value).items():
-                form = known.setdefault(text, Form(text, name))
-                if may_break:
-                    broken[text] = form
+            tailed = has_tail(value)
+            for text in forms_of(value):
+                known.setdefault(text, Form(text, name, text in tailed))
+            for text, tail in decoded_forms_of(value).items():
+                decoded.setdefault(text, Form(text, name, tail))
         self._plain = Index(known.values())
-        self._broken = Index(broken.values())
-        self._marks = {name: _safe_mark(name, known) for name in names}
+        self._decoded = Index(decoded.values())
+        self._marks = {name: _safe_mark(name, {**known, **decoded}) for name in names}
         self.is_idle = not known
 
     @property
     def longest(self) -> int:
         """No text is held back that is longer than this."""
-        return max(self._plain.longest, self._broken.longest * BrokenReading.STRETCH)
+        return max(self._plain.longest, self._decoded.longest * DecodedReading.STRETCH)
 
     def redact(self, text: str) -> Redaction:
         if self.is_idle:
@@ -46,7 +47,7 @@ class SecretRedactor:
         return Redaction(shown, tuple(stream.names)) if stream.names else Redaction(text)
 
     def stream(self) -> "SecretStream":
-        return SecretStream(self._marks, (PlainReading(self._plain), BrokenReading(self._broken)))
+        return SecretStream(self._marks, (PlainReading(self._plain), DecodedReading(self._decoded)))
 
 
 class SecretStream:

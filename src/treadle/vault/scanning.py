@@ -4,15 +4,18 @@ Only the first characters of each form, its head, are searched for everywhere; a
 stands. Heads are few and short, so the search is small however long the secrets are."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from ahocorasick_rs import AhoCorasick, Implementation
 
+from treadle.vault.canonical import LONGEST_ESCAPE, canonical, finished, is_special, tokens
+
 HEAD = 8
 _FAST_BELOW = 4000
 """So many heads are searched with a full table: faster, and larger."""
-_WORD = re.compile(r"\S+")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]?={0,2}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -20,6 +23,8 @@ class Form(NamedTuple):
     text: str
     name: str
     """Of the secret that it gives away."""
+    has_tail: bool = False
+    """One more character of base64, and padding, may hold the rest of its bits."""
 
 
 class Find(NamedTuple):
@@ -113,7 +118,10 @@ class PlainReading:
             if len(form.text) > left:
                 is_open = is_open or form.text.startswith(text[head.start :])
             elif text.startswith(form.text, head.start):
-                finds.append(Find(head.start, head.start + len(form.text), form))
+                end = head.start + len(form.text)
+                size, may_go_on = tail_of(text, end) if form.has_tail else (0, False)
+                finds.append(Find(head.start, end + size, form))
+                is_open = is_open or may_go_on
                 break
         return is_open
 
@@ -123,84 +131,179 @@ class PlainReading:
 
 
 class _Place(NamedTuple):
-    """A head in the text without its white space, and where that is in the text."""
+    """A head in the canonical text, and where that is in the window."""
 
     head: Head
     start: int
 
 
-class BrokenReading:
-    """The text without its white space: encodings that were wrapped or set in columns are whole in it.
+class DecodedReading:
+    """The text in its canonical form: escapes, wrapped lines, colours and invisible characters hide nothing there.
 
-    A form may take up to STRETCH times its length, so that what is held back has an end."""
+    Keeps a window of the text from the start of an escape or a character on, which may be a little before what the
+    stream holds. A form may take up to STRETCH times its length, so that what is held back has an end."""
 
-    STRETCH = 2
+    STRETCH = 16
+    CHUNK = 4096
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self._open: list[_Place] = []
-        self._dense = ""
+        self._window = ""
+        self._lead: int = 0
+        """Characters of the window before the text that the stream holds."""
+        self._canonical = ""
+        self._decoded: int = 0
+        """Up to where the window is decoded: then comes an escape that is not finished."""
+        self._plain_from: int = 0
+        """From here on nothing in the window was decoded but white space."""
+        self._known_places: list[tuple[int, int]] = [(0, 0)]
+        """Places in the canonical text, and the same in the window."""
 
     @property
     def is_idle(self) -> bool:
         return not self._index.longest
 
     def read(self, text: str, piece: str) -> tuple[list[Find], int]:
-        known = len(self._dense)
-        self._dense += "".join(piece.split())
+        known = len(self._canonical)
+        self._window += piece
+        self._decode()
         finds: list[Find] = []
-        heads = self._index.heads(self._dense, known)
-        places = self._open + (self._placed(heads, text) if heads else [])
-        self._open = [place for place in places if self._follow(place, text, finds)]
-        return finds, min([self._begun(text), *(place.start for place in self._open)])
+        heads = self._index.heads(self._canonical, known)
+        places = self._open + (self._placed(heads) if heads else [])
+        self._open = [place for place in places if self._follow(place, finds)]
+        begun = min([self._begun(), self._decoded, *(place.start for place in self._open)])
+        lead = self._lead
+        return [Find(max(0, start - lead), end - lead, form) for start, end, form in finds], max(0, begun - lead)
 
-    def _placed(self, heads: list[Head], text: str) -> list[_Place]:
-        """Where heads of the dense text are in the text."""
+    def _decode(self) -> None:
+        """Decode what has come, in chunks that end where nothing that follows changes them."""
+        end = len(self._window)
+        while self._decoded < end:
+            chunk = self._window[self._decoded : self._decoded + self.CHUNK]
+            done = finished(chunk)
+            if not done:
+                if len(chunk) < self.CHUNK:
+                    return
+                done = len(chunk)
+            taken = chunk[:done]
+            self._decoded += done
+            if is_special(taken):
+                self._canonical += canonical(taken)
+                self._plain_from = self._decoded
+            else:
+                self._canonical += "".join(taken.split())
+            if self._known_places[-1][1] + self.CHUNK <= self._decoded:
+                self._known_places.append((len(self._canonical), self._decoded))
+            if done < len(chunk) and self._decoded + len(chunk) - done >= end:
+                return
+
+    def _placed(self, heads: list[Head]) -> list[_Place]:
+        """Where heads of the canonical text are in the window, in one pass."""
         heads.sort()
         places: list[_Place] = []
-        ended = 0
-        words = _WORD.finditer(text)
-        word = next(words)
+        size, at = self._known_before(heads[0].start)
+        rest = tokens(self._window, at, self._decoded)
+        token = next(rest)
         for head in heads:
-            while head.start >= ended + len(word[0]):
-                ended += len(word[0])
-                word = next(words)
-            places.append(_Place(head, word.start() + head.start - ended))
+            while size + token.size <= head.start:
+                size += token.size
+                token = next(rest)
+            is_escape = token.end - token.start != token.size
+            places.append(_Place(head, token.start if is_escape else token.start + head.start - size))
         return places
 
-    def _follow(self, place: _Place, text: str, finds: list[Find]) -> bool:
-        head, taken = place.head, len(text) - place.start
-        left = len(self._dense) - head.start
+    def _known_before(self, index: int) -> tuple[int, int]:
+        return self._known_places[bisect_right(self._known_places, (index, len(self._window))) - 1]
+
+    def _place_of(self, index: int) -> int:
+        """Where a character near the end of the canonical text is in the window."""
+        left, place = len(self._canonical) - index, self._decoded
+        while left and place > self._plain_from:
+            place -= 1
+            left -= not self._window[place].isspace()
+        if not left:
+            return place
+        size, at = self._known_before(index)
+        for token in tokens(self._window, at, self._decoded):
+            if size + token.size > index:
+                is_escape = token.end - token.start != token.size
+                return token.start if is_escape else token.start + index - size
+            size += token.size
+        return self._decoded
+
+    def _follow(self, place: _Place, finds: list[Find]) -> bool:
+        """Note the longest form that stands there; say whether more of it, or a longer one, may come."""
+        head, taken = place.head, len(self._window) - place.start
+        left = len(self._canonical) - head.start
         is_open = False
         for form in head.forms:
             room = len(form.text) * self.STRETCH
             if len(form.text) > left:
-                is_open = is_open or (taken < room and form.text.startswith(self._dense[head.start :]))
-            elif self._dense.startswith(form.text, head.start):
-                end = _end_of(text, place.start, len(form.text), place.start + room)
+                is_open = is_open or (taken < room and form.text.startswith(self._canonical[head.start :]))
+            elif self._canonical.startswith(form.text, head.start):
+                after = head.start + len(form.text)
+                size, may_go_on = tail_of(self._canonical, after) if form.has_tail else (0, False)
+                end = self._end_of(place.start, len(form.text) + size, place.start + room)
                 if end is not None:
                     finds.append(Find(place.start, end, form))
+                    is_open = is_open or may_go_on
                     break
         return is_open
 
-    def _begun(self, text: str) -> int:
-        """Where the end may be the beginning of a head, white space left out."""
-        start = -1
-        while (start := self._index.begun(self._dense, start + 1)) < len(self._dense):
-            at = _start_of(text, len(self._dense) - start)
-            if len(text) - at < self._index.longest * self.STRETCH:
+    def _end_of(self, start: int, size: int, limit: int) -> int | None:
+        """Where so many canonical characters from `start` on end; None: not before the limit."""
+        for token in tokens(self._window, start, min(self._decoded, limit)):
+            if token.size >= size:
+                is_escape = token.end - token.start != token.size
+                return token.end if is_escape else token.start + size
+            size -= token.size
+        return None
+
+    def _begun(self) -> int:
+        """Where the end may be the beginning of a head."""
+        start = self._index.begun(self._canonical)
+        while start < len(self._canonical):
+            at = self._place_of(start)
+            if len(self._window) - at < self._index.longest * self.STRETCH:
                 return at
-        return len(text)
+            start = self._index.begun(self._canonical, start + 1)
+        return len(self._window)
 
     def let_go(self, before: str, held: str) -> None:
+        """Move the window to the last place that is known at or before the start of what is held."""
         if not before:
             return
-        dense = _density(before) if len(before) < len(held) else len(self._dense) - _density(held)
-        self._dense = self._dense[dense:]
+        target = self._lead + len(before)
+        if target >= self._decoded:
+            cut, size = self._decoded, len(self._canonical)
+        elif target >= self._plain_from:
+            cut, size = target, len(self._canonical) - _density(self._window[target : self._decoded])
+        elif target < self.CHUNK // 4:
+            self._lead = target
+            return
+        else:
+            size, cut = self._cut_before(target)
+        self._window = self._window[cut:]
+        self._canonical = self._canonical[size:]
+        self._decoded -= cut
+        self._lead = target - cut
         self._open = [
-            _Place(Head(place.head.start - dense, place.head.forms), place.start - len(before))
-            for place in self._open
+            _Place(Head(place.head.start - size, place.head.forms), place.start - cut) for place in self._open
         ]
+        self._plain_from = max(0, self._plain_from - cut)
+        self._known_places = [(0, 0)]
+
+    def _cut_before(self, target: int) -> tuple[int, int]:
+        """The last token that starts at or before a place, as places in the canonical text and in the window."""
+        size, at = next(known for known in reversed(self._known_places) if known[1] <= target)
+        for token in tokens(self._window, at, min(self._decoded, target + LONGEST_ESCAPE)):
+            if token.end > target:
+                if token.start < target and token.end - token.start == token.size:
+                    return size + target - token.start, target
+                return size, min(token.start, target)
+            size, at = size + token.size, token.end
+        return size, at
 
 
 def _density(text: str) -> int:
@@ -208,23 +311,11 @@ def _density(text: str) -> int:
     return sum(map(len, text.split()))
 
 
-def _end_of(text: str, start: int, size: int, limit: int) -> int | None:
-    """Where so many characters from `start` on end, white space not counted. None: not before the limit, and no
-    further is looked: a word may be as long as the text."""
-    for word in _WORD.finditer(text, start, limit):
-        if len(word[0]) >= size:
-            return word.start() + size
-        size -= len(word[0])
-    return None
-
-
-def _start_of(text: str, size: int) -> int:
-    """Where the last so many characters begin, white space not counted."""
-    at = len(text)
-    while size:
-        at -= 1
-        size -= not text[at].isspace()
-    return at
+def tail_of(text: str, at: int) -> tuple[int, bool]:
+    """Return how long the rest of a base64 form is, and whether more of it may come."""
+    found = _BASE64.match(text, at)
+    size = 0 if found is None else len(found[0])
+    return size, at + size == len(text) and size < 3
 
 
 def _searchable(text: str) -> str:

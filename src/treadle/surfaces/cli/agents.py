@@ -3,7 +3,6 @@
 import os
 import shlex
 import subprocess
-import sys
 import tempfile
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -22,7 +21,7 @@ from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import USAGE, complain
 from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import inert
+from treadle.surfaces.cli.terminal import inert, print_json
 
 if TYPE_CHECKING:
     from treadle.remote.connection import Connection
@@ -165,4 +164,4 @@ def _whole(value: Any) -> Any:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

@@ -19,7 +19,7 @@ from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.runs import Going
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import columns, one_line, revealed_line
+from treadle.surfaces.cli.terminal import columns, one_line, print_json, revealed_line
 
 MOST_ARGUMENTS = 60
 """So many characters of the arguments stand in the list."""
@@ -111,4 +111,4 @@ def _row(view: ApprovalView) -> tuple[str, ...]:
 
 
 def _print_json(view: ApprovalView) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(view) + b"\n")
+    print_json(view)

@@ -1,7 +1,6 @@
 """`treadle backup` and `treadle restore`: a home in one file, and back."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 from treadle.home import Home
 from treadle.keeping_assembly import back_up, restore
 from treadle.surfaces.cli.printing import note, say
+from treadle.surfaces.cli.terminal import print_json
 
 
 async def back_up_home(file: Path, force: bool, json: bool) -> int:
@@ -60,4 +60,4 @@ def _count(number: int, what: str) -> str:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

@@ -1,6 +1,5 @@
 """`treadle runs diff`: two runs side by side, and where they part first."""
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from treadle.domain.runs import Metrics
 from treadle.service.differing import Differs, RunDiff, diff
 from treadle.surfaces.cli.replays import COME, GONE, coloured
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.cli.terminal import one_line, print_json
 from treadle.surfaces.cli.tree import cost_of
 
 SHOWN = 60
@@ -23,7 +22,7 @@ async def diff_runs(a: str, b: str, json: bool) -> int:
     async with observe() as service:
         found = await diff(service, RunId(a), RunId(b))
     if json:
-        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        print_json(found)
         return 0
     print_table(("", "A", "B"), list(_rows(found)))
     for line in _lines(found):

@@ -1,11 +1,8 @@
 """`treadle doctor`: what is configured, what is missing, and which guards are armed."""
 
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
-
-import msgspec
 
 from treadle.doctor_assembly import Finding, examine
 from treadle.home import Home
@@ -13,6 +10,7 @@ from treadle.surfaces.cli.doctor_guards import Check, fire_all
 from treadle.surfaces.cli.printing import note, say
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import print_json
 
 
 async def diagnose(json: bool) -> int:
@@ -45,4 +43,4 @@ def _show(findings: Sequence[Finding], checks: Sequence[Check]) -> None:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

@@ -1,11 +1,9 @@
 """`treadle hooks`: addresses that others send messages for agents to."""
 
 import os
-import sys
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from treadle.automation_assembly import look_at_automation, own_automation
@@ -15,6 +13,7 @@ from treadle.service.automating import HookKeeping, NewHook, NewHookView
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -97,4 +96,4 @@ def _home() -> Home:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

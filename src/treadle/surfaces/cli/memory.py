@@ -22,6 +22,7 @@ from treadle.service.upkeep import MemoryKeeping
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from treadle.remote.connection import Connection
@@ -221,4 +222,4 @@ def _print_lines(items: Sequence[MemoryLine]) -> None:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

@@ -1,13 +1,10 @@
 """`treadle migrate`: a database of SQLite moves to PostgreSQL."""
 
-import sys
 import time
-
-import msgspec
 
 from treadle.moving_assembly import Moved, move_database
 from treadle.surfaces.cli.printing import note, say
-from treadle.surfaces.cli.terminal import is_terminal
+from treadle.surfaces.cli.terminal import is_terminal, print_json
 
 SECONDS = 2.0
 """So often a table that takes long is told of."""
@@ -16,7 +13,7 @@ SECONDS = 2.0
 async def migrate(source: str, target: str, json: bool) -> int:
     moved = await move_database(source, target, _Told())
     if json:
-        sys.stdout.buffer.write(msgspec.json.encode(moved) + b"\n")
+        print_json(moved)
     else:
         note(f"moved and checked, row by row: {_held(moved)}")
         say(

@@ -17,7 +17,7 @@ from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import FAILED, complain
 from treadle.surfaces.cli.run import add_endpoint
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.cli.terminal import one_line, print_json
 
 QUESTION = "Reply with the single word: ready"
 _SETTINGS = ModelSettings(max_tokens=512)  # models that reason need room to
@@ -183,4 +183,4 @@ def _result(end: Completed | Failed, found: Resolved) -> dict[str, Any]:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

@@ -19,7 +19,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.messages import Text, ToolUse
 from treadle.surfaces.cli.activity import NARROW, WIDE, activity, denial
-from treadle.surfaces.cli.terminal import columns, inert, is_terminal, likes_colour, one_line
+from treadle.surfaces.cli.terminal import columns, inert, is_terminal, likes_colour, one_line, print_json_line
 
 SHORT = 16
 """A reply no longer than this may be one of the words for silence; only the end of the run tells."""
@@ -48,7 +48,7 @@ class JsonLines:
     """Every event, whole, one per line."""
 
     def show(self, event: Event) -> None:
-        sys.stdout.buffer.write(to_json(event) + b"\n")
+        print_json_line(to_json(event))
         sys.stdout.buffer.flush()
 
     def note(self, line: str) -> None:

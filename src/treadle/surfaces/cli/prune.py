@@ -1,7 +1,6 @@
 """`treadle prune`: sessions that nobody has touched for long are deleted for good."""
 
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from treadle.surfaces.cli.confirming import is_wanted
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import is_terminal
+from treadle.surfaces.cli.terminal import is_terminal, print_json
 
 if TYPE_CHECKING:
     from treadle.remote.connection import Connection
@@ -123,4 +122,4 @@ def _moment(instant: float) -> datetime:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

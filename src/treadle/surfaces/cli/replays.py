@@ -11,7 +11,7 @@ from treadle.domain.identity import RunId
 from treadle.home import Home
 from treadle.replay_assembly import observe_with_tools
 from treadle.service import Replayed
-from treadle.surfaces.cli.terminal import columns, cut, likes_colour, one_line
+from treadle.surfaces.cli.terminal import columns, cut, likes_colour, one_line, print_json
 
 SAME, DIFFERENT, UNKNOWN = 0, 1, 3
 GONE, COME = "31", "32"
@@ -21,7 +21,7 @@ async def replay_run(run_id: str, json: bool) -> int:
     async with observe_with_tools(Home.from_environment(os.environ)) as service:
         replayed = await service.replay(RunId(run_id))
     if json:
-        sys.stdout.buffer.write(msgspec.json.encode(replayed) + b"\n")
+        print_json(replayed)
     else:
         for line in _lines(replayed):
             print(line)

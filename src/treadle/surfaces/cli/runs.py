@@ -38,7 +38,7 @@ from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.reaching import Reached, reached
 from treadle.surfaces.cli.run import add_endpoint, printer, prompt_for
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import inert, one_line
+from treadle.surfaces.cli.terminal import inert, one_line, print_json
 from treadle.surfaces.cli.waiting import FOR_AN_ANSWER, PARKED, endpoint_option, explained
 
 FOLLOW_SECONDS = 0.25
@@ -254,7 +254,7 @@ async def _refuse_behind_parked(service: Service, record: RunRecord) -> None:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)
 
 
 def _row(view: RunView) -> tuple[str, ...]:

@@ -2,14 +2,12 @@
 
 import heapq
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from treadle.automation_assembly import look_at_automation, own_automation
@@ -20,6 +18,7 @@ from treadle.service.automating import NewSchedule, ScheduleKeeping, ScheduleVie
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -166,4 +165,4 @@ def _home() -> Home:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

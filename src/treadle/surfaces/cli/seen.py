@@ -8,14 +8,14 @@ from treadle.assembly import as_sent, observe
 from treadle.domain.identity import RunId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
 from treadle.service import Seen
-from treadle.surfaces.cli.terminal import inert
+from treadle.surfaces.cli.terminal import inert, print_json_line
 
 
 async def show_prompt(run_id: str, step: int | None, json: bool) -> int:
     async with observe() as service:
         seen = await service.prompt(RunId(run_id), step)
     if json:
-        sys.stdout.buffer.write(as_sent(seen.model.api_mode, seen.request) + b"\n")
+        print_json_line(as_sent(seen.model.api_mode, seen.request))
     else:
         text = "\n".join(_lines(seen))
         print(inert(text) if sys.stdout.isatty() else text)

@@ -5,7 +5,6 @@ import sys
 from contextlib import AsyncExitStack
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from treadle import __version__
@@ -21,6 +20,7 @@ from treadle.surfaces.cli.listening import is_loopback, listen
 from treadle.surfaces.cli.opening import take_over_home
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import Stop, settle
+from treadle.surfaces.cli.terminal import print_json
 from treadle.surfaces.http.doorway import attachable
 from treadle.surfaces.http.serving import application
 from treadle.telemetry_assembly import Telemetry
@@ -93,7 +93,7 @@ async def _first_token(access: Access, host: str, now: Instant) -> str | None:
 
 def _announce(url: str, token: str | None, home: Home, json: bool) -> None:
     if json:
-        sys.stdout.buffer.write(msgspec.json.encode({"url": url, "token": token, "home": str(home.path)}) + b"\n")
+        print_json({"url": url, "token": token, "home": str(home.path)})
         sys.stdout.flush()
         return
     print(f"treadle {__version__} serves {home.path} at {url}")

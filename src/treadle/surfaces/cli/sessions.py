@@ -1,7 +1,6 @@
 """`treadle sessions`: the sessions, their runs, and the lineage of what the model is shown."""
 
 import os
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +18,7 @@ from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.prune import BY, kept_house
 from treadle.surfaces.cli.runs import RunView, view_of
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.cli.terminal import one_line, print_json
 
 
 class SegmentView(Struct, frozen=True):
@@ -124,7 +123,7 @@ def _moment(instant: float) -> datetime:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)
 
 
 def _row(view: SessionView) -> tuple[str, ...]:

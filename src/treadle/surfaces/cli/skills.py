@@ -18,7 +18,7 @@ from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import FAILED, Stop
 from treadle.surfaces.cli.prompt import Prompt
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import revealed_line, size_of
+from treadle.surfaces.cli.terminal import print_json, revealed_line, size_of
 
 _ORIGINS = {"home": "home", "workspace": "workspace", "shipped": "treadle"}
 _STATES = {"changed": "changed since"}
@@ -271,4 +271,4 @@ def _file_row(file: SkillFile) -> dict[str, Any]:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

@@ -9,7 +9,7 @@ from treadle.assembly import observe
 from treadle.domain.identity import RunId
 from treadle.service.records import CallRecord, RunSteps, StepRecord, SummaryRecord, records_of
 from treadle.surfaces.cli.printing import note
-from treadle.surfaces.cli.terminal import columns, cut, one_line
+from treadle.surfaces.cli.terminal import columns, cut, one_line, print_json
 
 
 async def show_steps(run_id: str, json: bool) -> int:
@@ -18,7 +18,7 @@ async def show_steps(run_id: str, json: bool) -> int:
         records = records_of([event async for event in service.stored(record.origin.run_id)])
     if json:
         for line in (*records.steps, *records.summaries, _sum(records)):
-            sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+            print_json(line)
     elif records.steps or records.summaries:
         width = columns() if sys.stdout.isatty() else None
         for line in _lines(records):

@@ -4,12 +4,15 @@
 what somebody decides about: there every character that is not seen is shown by its number."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
 from shutil import get_terminal_size
-from typing import TextIO
+from typing import Any, TextIO
 from unicodedata import category, east_asian_width
+
+import msgspec
 
 _PICTURES = 0x2400  # where Unicode has the pictures of the control characters: ␛ for ESC
 _DELETE = 0x7F
@@ -57,6 +60,26 @@ def is_unseen(character: str) -> bool:
 @cache
 def _shown(character: str) -> str:
     return f"<U+{ord(character):04X}>" if is_unseen(character) else character
+
+
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+def inert_json(line: bytes) -> bytes:
+    """A line of JSON in which no character acts on a terminal: they are escaped, so it stays the same value."""
+    if line.isascii() and b"\x7f" not in line:
+        return line
+    text = line.decode("utf-8", "surrogatepass")
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode("utf-8", "surrogatepass")
+
+
+def print_json(value: Any) -> None:
+    """One value on a line of standard output."""
+    print_json_line(msgspec.json.encode(value))
+
+
+def print_json_line(line: bytes) -> None:
+    sys.stdout.buffer.write(inert_json(line) + b"\n")
 
 
 # ── Lines ──

@@ -1,7 +1,6 @@
 """`treadle tokens`: who may ask over HTTP, and for what."""
 
 import os
-import sys
 import time
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from treadle.service.upkeep import TokenKeeping
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from treadle.remote.connection import Connection
@@ -169,4 +169,4 @@ def _home() -> Home:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

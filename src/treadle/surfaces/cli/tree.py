@@ -1,8 +1,5 @@
 """`treadle runs tree`: a run and all under it, with what each has used."""
 
-import sys
-
-import msgspec
 from msgspec import Struct
 
 from treadle.assembly import observe
@@ -12,6 +9,7 @@ from treadle.service import Service
 from treadle.service.family import Member, family
 from treadle.service.records import records_of
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import print_json
 
 HEAD = ("RUN", "AGENT", "STATUS", "STEPS", "TOKENS", "COST")
 
@@ -35,7 +33,7 @@ async def show_tree(run_id: str, json: bool) -> int:
         branches = [await _branch(service, member) for member in members]
     if json:
         for branch in branches:
-            sys.stdout.buffer.write(msgspec.json.encode(branch) + b"\n")
+            print_json(branch)
         return 0
     rows = [_row(branch) for branch in branches]
     if len(rows) > 1:

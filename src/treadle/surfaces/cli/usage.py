@@ -1,15 +1,13 @@
 """`treadle usage`: what was used, by agent, model, day or token."""
 
-import sys
 from collections.abc import Sequence
-
-import msgspec
 
 from treadle.assembly import observe
 from treadle.ports.accounts import UsageKey
 from treadle.service.usage import UsageLine, UsageQuery, total
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import print_json
 
 NONE = "-"
 
@@ -19,7 +17,7 @@ async def show_usage(agents: tuple[str, ...] | None, since: str | None, by: Usag
         lines = await service.usage(UsageQuery(by, agents, since))
     if json:
         for line in lines:
-            sys.stdout.buffer.write(msgspec.json.encode({by: line.key} | _sums(line)) + b"\n")
+            print_json({by: line.key} | _sums(line))
     elif lines:
         _print(lines, by)
     else:

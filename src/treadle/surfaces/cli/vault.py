@@ -10,12 +10,11 @@ from getpass import getpass
 from itertools import product
 from typing import Any
 
-import msgspec
-
 from treadle.domain.errors import UsageError
 from treadle.home import Home
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import print_json
 from treadle.vault.names import refuse_wrong_name
 from treadle.vault.store import EVERY, Grant, Secret, VaultStore
 
@@ -79,6 +78,9 @@ async def grant_secret(name: str, agents: Sequence[str], tools: Sequence[str], j
     with closing(_store()) as store:
         store.grant(name, _grants(agents, tools))
         _show(_find(store, name), json)
+    if not json:
+        for line in what_tools_could_do(name, tools or (EVERY,)):
+            note(line)
     return 0
 
 
@@ -138,6 +140,26 @@ def _read(name: str) -> str:
 # ── Words ──
 
 
+def what_tools_could_do(name: str, tools: Sequence[str]) -> list[str]:
+    """What a grant trusts its tools with: the redactor hides what comes back, and nothing else."""
+    given = "every tool" if EVERY in tools else ", ".join(f"`{tool}`" for tool in tools)
+    lines = [
+        f"{given} of that agent gets the value of {name} when it runs. Text that comes back is redacted in its "
+        "usual encodings. What the tool itself does with the value is not limited."
+    ]
+    if EVERY in tools or {"bash", "run_command"} & set(tools):
+        lines.append(
+            f"`bash` has it as ${name}: a command could write it to a file, send it anywhere if the network of the "
+            "sandbox is on, or print it transformed (reversed, encrypted, a letter at a time), which no redactor "
+            "recognises. Set approvals for `bash` to ask, and keep the network off."
+        )
+    if EVERY in tools or {"web_fetch", "write_file", "edit_file"} & set(tools):
+        lines.append("A tool that takes a URL or a text can put the value there: into a request or into a file.")
+    if EVERY in tools:
+        lines.append("Grant it to one tool with --tool NAME if one is enough.")
+    return lines
+
+
 def _grants(agents: Sequence[str], tools: Sequence[str]) -> list[Grant]:
     if tools and not agents:
         raise UsageError("A grant for a tool is a grant to an agent: add --agent NAME; --agent '*' is every agent.")
@@ -180,4 +202,4 @@ def _date(moment: float) -> str:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

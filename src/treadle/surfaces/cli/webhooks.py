@@ -1,13 +1,11 @@
 """`treadle webhooks`: addresses that events are sent to."""
 
 import os
-import sys
 import time
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from treadle.automation_assembly import look_at_automation, own_automation
@@ -17,6 +15,7 @@ from treadle.service.automating import NewWebhook, WebhookKeeping, WebhookView
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
+from treadle.surfaces.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -135,4 +134,4 @@ def _home() -> Home:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    print_json(value)

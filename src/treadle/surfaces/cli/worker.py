@@ -5,7 +5,6 @@ import sys
 from contextlib import AsyncExitStack
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from treadle import __version__
@@ -17,6 +16,7 @@ from treadle.stores_assembly import Share
 from treadle.surfaces.cli.opening import open_engine
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import Stop, settle
+from treadle.surfaces.cli.terminal import print_json
 from treadle.telemetry_assembly import Telemetry
 
 
@@ -79,7 +79,7 @@ def _announce(home: Home, wanted: Wanted, url: str | None) -> None:
     where, most = shown(home.database_url), wanted.concurrency
     if wanted.json:
         told = {"database": where, "concurrency": most, "url": url, "home": str(home.path), "pid": os.getpid()}
-        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+        print_json(told)
         sys.stdout.flush()
         return
     print(f"treadle {__version__} works on the runs of {where}, at most {most} at once")

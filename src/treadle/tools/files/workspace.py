@@ -93,12 +93,19 @@ class Workspace:
     """The folder of a run, held open. See `opened`."""
 
     def __init__(
-        self, root: int, written: tuple[str, ...], hidden: frozenset[tuple[int, int]], privacy: Privacy
+        self,
+        root: int,
+        written: tuple[str, ...],
+        hidden: frozenset[tuple[int, int]],
+        privacy: Privacy,
+        hidden_folders: tuple[Path, ...] = (),
     ) -> None:
         self.root = root
         self.privacy = privacy
         self._written = written
         self._hidden = hidden
+        self._hidden_folders = hidden_folders
+        self._linked: frozenset[tuple[int, int]] | None = None
 
     def keeps_out_of(self, folder: int) -> bool:
         """Whether this open folder is one that no tool may look into, by whatever name it was reached."""
@@ -109,9 +116,18 @@ class Workspace:
         if not self._hidden:
             return False
         try:
-            return _identity(os.stat(name, dir_fd=folder, follow_symlinks=False)) in self._hidden
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:  # there is nothing to hide
             return False
+        return _identity(found) in self._hidden or self._is_linked(found)
+
+    def _is_linked(self, found: os.stat_result) -> bool:
+        """Whether a file is a hard link to one in a hidden folder. They are listed when the first one is met."""
+        if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
+            return False
+        if self._linked is None:
+            self._linked = frozenset(linked_files(self._hidden_folders))
+        return _identity(found) in self._linked
 
     @contextmanager
     def place(self, path: str) -> Generator[Place]:
@@ -173,8 +189,9 @@ def opened(
     except OSError as error:
         raise ToolError(f"the workspace {shown(written)} cannot be opened: {error.strerror}.") from error
     try:
-        real = os.path.realpath(written)
-        workspace = Workspace(descriptor, (written, real), _identities(hidden), Privacy(real, allowed, kinds))
+        real, folders = os.path.realpath(written), tuple(hidden)
+        privacy = Privacy(real, allowed, kinds)
+        workspace = Workspace(descriptor, (written, real), _identities(folders), privacy, folders)
         if workspace.keeps_out_of(descriptor):
             raise kept_out(written)
         yield workspace
@@ -194,6 +211,17 @@ def _identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:
         with suppress(OSError):  # what is not there need not be hidden
             found.append(_identity(os.stat(folder)))
     return frozenset(found)
+
+
+def linked_files(folders: Iterable[Path]) -> Generator[tuple[int, int]]:
+    """Yield the files in these folders that have more than one name."""
+    for top in folders:
+        for folder, _, names in os.walk(top):
+            for name in names:
+                with suppress(OSError):
+                    found = os.stat(os.path.join(folder, name), follow_symlinks=False)
+                    if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+                        yield _identity(found)
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:

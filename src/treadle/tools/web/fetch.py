@@ -14,6 +14,8 @@ from treadle.tools.web.fetching import LIMITS, Fetched, Limits, fetch
 from treadle.tools.web.reading import readable
 
 MOST_CHARACTERS = 500_000
+MOST_HTML_BYTES = 1_000_000
+"""Of a page: what follows is not parsed."""
 _HTML = {"text/html", "application/xhtml+xml"}
 _PLAIN = {
     "application/json", "application/ld+json", "application/x-ndjson", "application/xml", "application/javascript",
@@ -49,8 +51,8 @@ def web_fetch_tool(vet: Vet = not_public, resolve: Resolve = system_addresses, l
         """
         fetched = await fetch(url, vet, resolve, limits)
         text = await asyncio.to_thread(_text, fetched)
-        if len(text) > max_characters:
-            text = context.hide(text)  # a secret must not be cut in two: nobody would know its half
+        if len(text) > max_characters:  # a secret must not be cut in two: nobody would know its half
+            text = await asyncio.to_thread(context.hide, text)
         return _presented(fetched, text, max_characters)
 
     return web_fetch
@@ -58,14 +60,19 @@ def web_fetch_tool(vet: Vet = not_public, resolve: Resolve = system_addresses, l
 
 def _text(fetched: Fetched) -> str:
     kind = fetched.content_type.lower() or _guessed(fetched.body)
-    is_html = kind in _HTML
+    is_html = _is_html(fetched)
     if not is_html and not kind.startswith("text/") and not kind.endswith(("+json", "+xml")) and kind not in _PLAIN:
         raise ToolError(
             f"{fetched.url} is {kind} ({len(fetched.body):,} bytes), and web_fetch reads only text. Look for the "
             "same as a web page or plain text."
         )
-    text = fetched.body.decode(_codec(fetched, is_html), "replace").removeprefix("\ufeff")
+    body = fetched.body[:MOST_HTML_BYTES] if is_html else fetched.body
+    text = body.decode(_codec(fetched, is_html), "replace").removeprefix("\ufeff")
     return readable(text, fetched.url) if is_html else text
+
+
+def _is_html(fetched: Fetched) -> bool:
+    return (fetched.content_type.lower() or _guessed(fetched.body)) in _HTML
 
 
 def _guessed(body: bytes) -> str:
@@ -91,6 +98,8 @@ def _presented(fetched: Fetched, text: str, most: int) -> str:
     notes: list[str] = []
     if len(text) > most:
         notes.append(f"[cut after {most:,} characters; a larger max_characters shows more]")
-    if fetched.cut:
+    if _is_html(fetched) and len(fetched.body) > MOST_HTML_BYTES:
+        notes.append(f"[the page is longer than {MOST_HTML_BYTES:,} bytes; the rest was not read]")
+    elif fetched.cut:
         notes.append(f"[the page is longer than {len(fetched.body):,} bytes; the rest was not fetched]")
     return "\n\n".join([first, text[:most] if text.strip() else "[the page holds no text]", *notes])
