@@ -166,8 +166,8 @@ def test_cut_anywhere_it_is_the_same_and_nothing_is_let_out_early(
     shown = ""
     for part in parts:
         shown += stream.feed(part)
-        assert whole.startswith(shown)
-    assert shown + stream.rest() == whole
+        assert whole.startswith(shown), (secrets, parts)
+    assert shown + stream.rest() == whole, (secrets, parts)
 
 
 @settings(max_examples=300, deadline=None)

@@ -5,12 +5,12 @@ stands. Heads are few and short, so the search is small however long the secrets
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from ahocorasick_rs import AhoCorasick, Implementation
 
-from treadle.vault.canonical import LONGEST_ESCAPE, canonical, finished, is_special, tokens
+from treadle.vault.canonical import LONGEST_ESCAPE, Token, canonical, finished, is_special, tokens
 
 HEAD = 8
 _FAST_BELOW = 4000
@@ -187,23 +187,39 @@ class DecodedReading:
                     return
                 done = len(chunk)
             taken = chunk[:done]
-            self._decoded += done
             if is_special(taken):
+                self._note_place()
                 self._canonical += canonical(taken)
+                self._decoded += done
                 self._plain_from = self._decoded
+                self._note_place()
             else:
                 self._canonical += "".join(taken.split())
+                self._decoded += done
             if self._known_places[-1][1] + self.CHUNK <= self._decoded:
-                self._known_places.append((len(self._canonical), self._decoded))
+                self._note_place()
             if done < len(chunk) and self._decoded + len(chunk) - done >= end:
                 return
+
+    def _note_place(self) -> None:
+        if self._known_places[-1][1] < self._decoded:
+            self._known_places.append((len(self._canonical), self._decoded))
+
+    def _tokens(self, start: int, end: int) -> Iterator[Token]:
+        """The tokens of a part of the window, cut where it was decoded in parts."""
+        at = start
+        for _, place in self._known_places:
+            if at < place < end:
+                yield from tokens(self._window, at, place)
+                at = place
+        yield from tokens(self._window, at, end)
 
     def _placed(self, heads: list[Head]) -> list[_Place]:
         """Where heads of the canonical text are in the window, in one pass."""
         heads.sort()
         places: list[_Place] = []
         size, at = self._known_before(heads[0].start)
-        rest = tokens(self._window, at, self._decoded)
+        rest = self._tokens(at, self._decoded)
         token = next(rest)
         for head in heads:
             while size + token.size <= head.start:
@@ -225,7 +241,7 @@ class DecodedReading:
         if not left:
             return place
         size, at = self._known_before(index)
-        for token in tokens(self._window, at, self._decoded):
+        for token in self._tokens(at, self._decoded):
             if size + token.size > index:
                 is_escape = token.end - token.start != token.size
                 return token.start if is_escape else token.start + index - size
@@ -253,7 +269,7 @@ class DecodedReading:
 
     def _end_of(self, start: int, size: int, limit: int) -> int | None:
         """Where so many canonical characters from `start` on end; None: not before the limit."""
-        for token in tokens(self._window, start, min(self._decoded, limit)):
+        for token in self._tokens(start, min(self._decoded, limit)):
             if token.size >= size:
                 is_escape = token.end - token.start != token.size
                 return token.end if is_escape else token.start + size
@@ -292,16 +308,18 @@ class DecodedReading:
             _Place(Head(place.head.start - size, place.head.forms), place.start - cut) for place in self._open
         ]
         self._plain_from = max(0, self._plain_from - cut)
-        self._known_places = [(0, 0)]
+        after = [(known - size, place - cut) for known, place in self._known_places if place > cut]
+        self._known_places = [(0, 0), *after]
 
     def _cut_before(self, target: int) -> tuple[int, int]:
         """The last token that starts at or before a place, as places in the canonical text and in the window."""
         size, at = next(known for known in reversed(self._known_places) if known[1] <= target)
-        for token in tokens(self._window, at, min(self._decoded, target + LONGEST_ESCAPE)):
+        for token in self._tokens(at, min(self._decoded, target + LONGEST_ESCAPE)):
             if token.end > target:
-                if token.start < target and token.end - token.start == token.size:
-                    return size + target - token.start, target
-                return size, min(token.start, target)
+                if token.start > target:  # it may be in the middle of something that is dropped
+                    return size, at
+                is_escape = token.end - token.start != token.size
+                return (size, token.start) if is_escape else (size + target - token.start, target)
             size, at = size + token.size, token.end
         return size, at
 
