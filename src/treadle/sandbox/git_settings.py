@@ -76,7 +76,8 @@ async def overrides_for(use: GitUse | None, workspace: Path, path: str) -> tuple
         place = workspace / folder
         if place.is_dir():
             names = await _names(program, place, "--list", "--includes")
-            submodules = await _submodule_names(program, place) if use.reads_only else set[str]()
+            safe = tuple(_overrides(names, use.reads_only).items())
+            submodules = await _submodule_names(program, place, safe) if use.reads_only else set[str]()
             found |= _overrides(names | submodules, use.reads_only)
     if len(found) > _MOST_SETTINGS:
         raise CommandError(
@@ -113,21 +114,23 @@ def _overrides(names: Iterable[str], reads_only: bool) -> dict[str, str]:
     return found
 
 
-async def _submodule_names(program: str, folder: Path) -> set[str]:
-    """Return the settings in `.gitmodules`, which git takes from the first of these places that has it."""
+async def _submodule_names(program: str, folder: Path, safe: tuple[Setting, ...]) -> set[str]:
+    """Return the settings in `.gitmodules`, which git takes from the first of these places that has it.
+
+    Git may fetch the file from another repository, so this needs the overrides for the settings of this one."""
     found = set[str]()
-    top = await _run(program, folder, "rev-parse", "--show-toplevel")
+    top = await _run(program, folder, "rev-parse", "--show-toplevel", safe=safe)
     if top is not None and (Path(top.rstrip("\n")) / ".gitmodules").is_file():
         file = str(Path(top.rstrip("\n")) / ".gitmodules")
-        found |= await _names(program, folder, "--file", file, "--list")
+        found |= await _names(program, folder, "--file", file, "--list", safe=safe)
     for blob in (":.gitmodules", "HEAD:.gitmodules"):
-        listed = await _run(program, folder, "config", "--name-only", "-z", "--blob", blob, "--list")
+        listed = await _run(program, folder, "config", "--name-only", "-z", "--blob", blob, "--list", safe=safe)
         found |= set(filter(None, (listed or "").split("\0")))
     return found
 
 
-async def _names(program: str, folder: Path, *arguments: str) -> set[str]:
-    listed = await _run(program, folder, "config", "--name-only", "-z", *arguments)
+async def _names(program: str, folder: Path, *arguments: str, safe: tuple[Setting, ...] = ()) -> set[str]:
+    listed = await _run(program, folder, "config", "--name-only", "-z", *arguments, safe=safe)
     if listed is None:
         raise CommandError(
             f"The command was not run: git cannot read the settings of the repository in {str(folder)!r}. "
@@ -136,7 +139,7 @@ async def _names(program: str, folder: Path, *arguments: str) -> set[str]:
     return set(filter(None, listed.split("\0")))
 
 
-async def _run(program: str, folder: Path, *arguments: str) -> str | None:
+async def _run(program: str, folder: Path, *arguments: str, safe: tuple[Setting, ...] = ()) -> str | None:
     """Return what git prints, or None where it fails. These verbs run nothing that a repository names."""
     process = await asyncio.create_subprocess_exec(
         program,
@@ -144,7 +147,7 @@ async def _run(program: str, folder: Path, *arguments: str) -> str | None:
         str(folder),
         *arguments,
         cwd="/",
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", **variables_for((), None)},
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", **variables_for(safe, None)},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -1,5 +1,6 @@
 """Hostile repositories: no line that a rule allows runs a program that the repository names."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +10,8 @@ import pytest
 
 from treadle.core.permissions import rule_on
 from treadle.domain.permissions import ApprovalRule, Approvals, SandboxPolicy
-from treadle.ports.sandbox import Command
+from treadle.ports.sandbox import Command, GitUse
+from treadle.sandbox import git_settings
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.git_settings import ALWAYS, variables_for
 from treadle.tools.bash import Bash, BashArguments
@@ -203,3 +205,29 @@ def test_the_variables_count_what_they_name() -> None:
     variables = variables_for([("filter.x.clean", "")], None)
     assert variables["GIT_CONFIG_COUNT"] == str(len(ALWAYS) + 1)
     assert variables[f"GIT_CONFIG_KEY_{len(ALWAYS)}"] == "filter.x.clean"
+
+
+async def test_reading_the_settings_of_a_partial_clone_runs_nothing_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git may fetch a missing `.gitmodules` with the program that the repository names; older gits cannot be told
+    not to fetch."""
+    monkeypatch.setattr(git_settings, "VARIABLES", {})
+    canary, source, clone = tmp_path / "canary", tmp_path / "source", tmp_path / "clone"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
+
+    def git(folder: Path, *arguments: str) -> None:
+        subprocess.run(["git", "-C", str(folder), *arguments], check=True, env=environment, capture_output=True)
+
+    source.mkdir()
+    git(source, "init", "-q")
+    (source / ".gitmodules").write_text('[submodule "s"]\n\tpath = s\n\turl = ./s\n')
+    git(source, "add", ".")
+    git(source, "-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "x")
+    git(source, "config", "uploadpack.allowFilter", "true")
+    git(source, "config", "uploadpack.allowAnySHA1InWant", "true")
+    git(tmp_path, "clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{source}", str(clone))
+    git(clone, "config", "remote.origin.url", str(source))
+    git(clone, "config", "remote.origin.uploadpack", f"touch {canary}; git-upload-pack")
+    await git_settings.overrides_for(GitUse(reads_only=True), clone, os.environ["PATH"])
+    assert not canary.exists()

@@ -10,7 +10,6 @@ from litestar.datastructures import State
 from treadle.domain.access import Principal
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownAgent, UnknownRun, UnknownSession
-from treadle.domain.events import RunQueued
 from treadle.domain.identity import Instant, RunId, SessionId
 from treadle.home import Home
 from treadle.known_agents import HomeAgents
@@ -125,10 +124,11 @@ async def with_runs(name: str, request: Asked) -> str:
 
 
 async def open_session(session_id: str, request: Asked) -> SessionId:
-    """A session to go on in, or to begin: one in which an agent has spoken that whoever asks may not see does not
-    exist, and nothing of it must be shown to another. A token that is limited to its own user, or that may not read,
-    goes on in sessions of that user alone. One that is limited to its own user names none that it begins: so it cannot
-    tell one of another user from one that is not there."""
+    """Return a session to continue, or to begin. One in which an agent has spoken that the caller may not see does
+    not exist for the caller.
+
+    A token that is limited to its own user, or that may not read, continues sessions of that user alone. One that
+    is limited to its own user cannot name a new session: it would learn which ids are taken."""
     principal, service, wanted = principal_of(request), served_of(request).service, SessionId(session_id)
     if principal.only_owner is not None or not principal.may("read"):
         owner = await service.owner_of(wanted)
