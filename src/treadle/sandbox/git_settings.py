@@ -42,8 +42,9 @@ ALWAYS: tuple[Setting, ...] = (
 )
 """Settings that name a program, or that reach into other repositories, at values that do neither."""
 READING: tuple[Setting, ...] = (("core.hooksPath", "/dev/null"), ("diff.ignoreSubmodules", "dirty"))
-READING_VARIABLES: Mapping[str, str] = {"GIT_OPTIONAL_LOCKS": "0"}
-"""Reading writes no index, so no hook has a reason to run."""
+READING_VARIABLES: Mapping[str, str] = {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none"}
+"""Reading writes no index, so no hook has a reason to run. It fetches nothing either: a partial clone would fetch
+what is missing with the program that its settings name, and no override replaces that one."""
 _IDENTITY_TEXTCONV = "cat"
 _FAILS = "false"
 """A diff program cannot be switched off by a setting; this one makes git say that it died."""
@@ -64,6 +65,14 @@ def variables_for(overrides: Iterable[Setting], use: GitUse | None) -> dict[str,
     return variables
 
 
+_READING_ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "LC_ALL": "C.UTF-8",
+    **variables_for((), GitUse(reads_only=True)),
+}
+
+
 async def overrides_for(use: GitUse | None, workspace: Path, path: str) -> tuple[Setting, ...]:
     """Return overrides for the programs that the settings of the repositories in use name.
 
@@ -76,8 +85,7 @@ async def overrides_for(use: GitUse | None, workspace: Path, path: str) -> tuple
         place = workspace / folder
         if place.is_dir():
             names = await _names(program, place, "--list", "--includes")
-            safe = tuple(_overrides(names, use.reads_only).items())
-            submodules = await _submodule_names(program, place, safe) if use.reads_only else set[str]()
+            submodules = await _submodule_names(program, place) if use.reads_only else set[str]()
             found |= _overrides(names | submodules, use.reads_only)
     if len(found) > _MOST_SETTINGS:
         raise CommandError(
@@ -97,10 +105,6 @@ def _overrides(names: Iterable[str], reads_only: bool) -> dict[str, str]:
                 found[name] = _IDENTITY_TEXTCONV
             case "diff", "external" | "command":
                 found[name] = _FAILS
-            case "remote", "uploadpack":
-                found[name] = "git-upload-pack"
-            case "remote", "receivepack":
-                found[name] = "git-receive-pack"
             case "core", "alternaterefscommand":
                 found[name] = _FAILS
             case "filter", _ if reads_only:
@@ -114,23 +118,21 @@ def _overrides(names: Iterable[str], reads_only: bool) -> dict[str, str]:
     return found
 
 
-async def _submodule_names(program: str, folder: Path, safe: tuple[Setting, ...]) -> set[str]:
-    """Return the settings in `.gitmodules`, which git takes from the first of these places that has it.
-
-    Git may fetch the file from another repository, so this needs the overrides for the settings of this one."""
+async def _submodule_names(program: str, folder: Path) -> set[str]:
+    """Return the settings in `.gitmodules`, which git takes from the first of these places that has it."""
     found = set[str]()
-    top = await _run(program, folder, "rev-parse", "--show-toplevel", safe=safe)
+    top = await _run(program, folder, "rev-parse", "--show-toplevel")
     if top is not None and (Path(top.rstrip("\n")) / ".gitmodules").is_file():
         file = str(Path(top.rstrip("\n")) / ".gitmodules")
-        found |= await _names(program, folder, "--file", file, "--list", safe=safe)
+        found |= await _names(program, folder, "--file", file, "--list")
     for blob in (":.gitmodules", "HEAD:.gitmodules"):
-        listed = await _run(program, folder, "config", "--name-only", "-z", "--blob", blob, "--list", safe=safe)
+        listed = await _run(program, folder, "config", "--name-only", "-z", "--blob", blob, "--list")
         found |= set(filter(None, (listed or "").split("\0")))
     return found
 
 
-async def _names(program: str, folder: Path, *arguments: str, safe: tuple[Setting, ...] = ()) -> set[str]:
-    listed = await _run(program, folder, "config", "--name-only", "-z", *arguments, safe=safe)
+async def _names(program: str, folder: Path, *arguments: str) -> set[str]:
+    listed = await _run(program, folder, "config", "--name-only", "-z", *arguments)
     if listed is None:
         raise CommandError(
             f"The command was not run: git cannot read the settings of the repository in {str(folder)!r}. "
@@ -139,7 +141,7 @@ async def _names(program: str, folder: Path, *arguments: str, safe: tuple[Settin
     return set(filter(None, listed.split("\0")))
 
 
-async def _run(program: str, folder: Path, *arguments: str, safe: tuple[Setting, ...] = ()) -> str | None:
+async def _run(program: str, folder: Path, *arguments: str) -> str | None:
     """Return what git prints, or None where it fails. These verbs run nothing that a repository names."""
     process = await asyncio.create_subprocess_exec(
         program,
@@ -147,7 +149,12 @@ async def _run(program: str, folder: Path, *arguments: str, safe: tuple[Setting,
         str(folder),
         *arguments,
         cwd="/",
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", **variables_for(safe, None)},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": "/nonexistent",
+            "LC_ALL": "C.UTF-8",
+            **variables_for((), GitUse(True)),
+        },
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

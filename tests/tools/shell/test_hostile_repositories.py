@@ -210,14 +210,15 @@ def test_the_variables_count_what_they_name() -> None:
 async def test_reading_the_settings_of_a_partial_clone_runs_nothing_it_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Git may fetch a missing `.gitmodules` with the program that the repository names; older gits cannot be told
-    not to fetch."""
-    monkeypatch.setattr(git_settings, "VARIABLES", {})
+    """Git may fetch a missing `.gitmodules` with the program that the repository names. Older versions do not know
+    GIT_NO_LAZY_FETCH."""
+    environment = getattr(git_settings, "_READING_ENVIRONMENT")  # noqa: B009 -- as an older git takes it
+    monkeypatch.delitem(environment, "GIT_NO_LAZY_FETCH")
     canary, source, clone = tmp_path / "canary", tmp_path / "source", tmp_path / "clone"
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
+    quiet = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
 
     def git(folder: Path, *arguments: str) -> None:
-        subprocess.run(["git", "-C", str(folder), *arguments], check=True, env=environment, capture_output=True)
+        subprocess.run(["git", "-C", str(folder), *arguments], check=True, env=quiet, capture_output=True)
 
     source.mkdir()
     git(source, "init", "-q")
