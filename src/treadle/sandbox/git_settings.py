@@ -149,12 +149,7 @@ async def _run(program: str, folder: Path, *arguments: str) -> str | None:
         str(folder),
         *arguments,
         cwd="/",
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": "/nonexistent",
-            "LC_ALL": "C.UTF-8",
-            **variables_for((), GitUse(True)),
-        },
+        env=_READING_ENVIRONMENT,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
