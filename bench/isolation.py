@@ -2,7 +2,8 @@
 
     python -m bench.isolation [--kills 500] [--runs 50] [--seed 1]
 
-Only the run that kills its own process may be quarantined, and every other run must complete."""
+Whenever a run has ended another one is submitted, so that as many are in progress at every kill. Only runs that
+kill their own process may be quarantined, and every other run must complete."""
 
 import argparse
 import asyncio
@@ -13,18 +14,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
+from uuid import uuid4
 
 import treadle
 from treadle.assembly import observe
-from treadle.domain.events import UserMessage
-from treadle.domain.identity import RunId
 from treadle.home import Home
+from treadle.ports.journal import RunRecord
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
 
-STEPS = 40
-"""Steps of each run, so that runs last as long as the kills do."""
+STEPS = 10
+DEADLY = "ses_deadly_"
+"""Sessions of runs that kill their process begin with this."""
+FILL_SECONDS = 0.2
+"""How often a process submits new runs for those that have ended, so that as many are in progress at every kill."""
 LONGEST_LIFE_SECONDS = 2.0
 """A process is killed at a random moment within this time after it has opened its engine."""
 
@@ -60,38 +65,53 @@ def engine_on(folder: Path) -> treadle.Engine:
     return engine
 
 
-async def submit(folder: Path, runs: int) -> None:
-    """Submit the runs and stop before any of them has come far."""
-    agent = treadle.Agent(name="hero", model="fake/m", tools=["look", "kill"], limits={"max_steps": None},
-                          memory={"recall": 0, "remember": False})  # fmt: skip
-    async with engine_on(folder) as engine:
-        for number in range(runs - 1):
-            await engine.submit(agent, f"go {number}")
-        await engine.submit(agent, "die")
+AGENT = treadle.Agent(
+    name="hero",
+    model="fake/m",
+    tools=["look", "kill"],
+    limits={"max_steps": None},
+    memory={"recall": 0, "remember": False},
+)
 
 
-async def work(folder: Path) -> None:
-    """Execute runs until all of them have ended."""
+async def fill(engine: treadle.Engine, runs: int) -> None:
+    """Keep so many runs in progress, one of which kills its own process."""
+    while True:
+        unfinished = await engine.service.unfinished()
+        deadly = [record for record in unfinished if is_deadly(record)]
+        for _ in range(runs - 1 - (len(unfinished) - len(deadly))):
+            await engine.submit(AGENT, "go")
+        if not deadly:
+            await engine.submit(AGENT, "die", session=f"{DEADLY}{uuid4().hex}")
+        await asyncio.sleep(FILL_SECONDS)
+
+
+def is_deadly(record: RunRecord) -> bool:
+    return record.origin.session_id.startswith(DEADLY)
+
+
+async def work(folder: Path, runs: int) -> None:
+    """Execute runs: for ever with new ones, or until all of them have ended."""
     async with engine_on(folder) as engine:
         print("open", flush=True)
+        if runs:
+            await fill(engine, runs)
         for record in await engine.service.unfinished():
             await engine.wait(record.origin.run_id)
 
 
-async def outcomes(folder: Path) -> dict[str, str]:
-    """Return the outcome of every run by what it was told; an empty one has not ended."""
-    found: dict[str, str] = {}
+async def outcomes(folder: Path) -> tuple[Counter[str], Counter[str]]:
+    """Count the outcomes of the runs that kill their process, and of the others; an empty one has not ended."""
+    deadly, others = Counter[str](), Counter[str]()
     async with observe(f"sqlite:///{folder}/runs.db") as service:
-        for record in await service.runs(limit=1000):
-            events = [event.data async for event in service.stored(RunId(record.origin.run_id))]
-            told = next(data.message.text for data in events if isinstance(data, UserMessage))
-            found[told] = record.outcome or ""
-    return found
+        for record in await service.runs(limit=100_000):
+            (deadly if is_deadly(record) else others)[record.outcome or ""] += 1
+    return deadly, others
 
 
-def live(folder: Path, seconds: float | None) -> bool:
+def live(folder: Path, runs: int, seconds: float | None = None) -> bool:
     """Start a process and kill it after so many seconds, or let it live; return whether it ended by itself."""
-    command = [sys.executable, "-m", "bench.isolation", "--work", str(folder)]
+    command = [sys.executable, "-m", "bench.isolation", "--work", str(folder), "--runs", str(runs)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     process.stdout.readline()
@@ -111,28 +131,27 @@ def main() -> int:
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work is not None:
-        asyncio.run(work(given.work))
+        asyncio.run(work(given.work, given.runs))
         return 0
     chance, began = random.Random(given.seed), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        asyncio.run(submit(folder, given.runs))
-        kills = 0
-        while kills < given.kills and not live(folder, chance.random() * LONGEST_LIFE_SECONDS):
-            kills += 1
-            if kills % 25 == 0:
-                ended = sum(map(bool, asyncio.run(outcomes(folder)).values()))
-                print(f"{kills} kills, {ended} of {given.runs} runs have ended, {time.monotonic() - began:.0f} s")
+        for kill_number in range(1, given.kills + 1):
+            live(folder, given.runs, chance.random() * LONGEST_LIFE_SECONDS)
+            if kill_number % 25 == 0:
+                print(
+                    f"{kill_number} kills, {time.monotonic() - began:.0f} s",
+                    *map(dict, asyncio.run(outcomes(folder))),
+                )
         calm, more = time.monotonic(), 0
-        while not live(folder, None):
+        while not live(folder, 0):
             more += 1
-        found = asyncio.run(outcomes(folder))
-    wrong = {told: outcome for told, outcome in found.items() if (told == "die") != (outcome == "quarantined")}
-    others = sum(outcome == "completed" for outcome in found.values())
-    print(f"{kills} kills and {more} deaths after them, the last {time.monotonic() - calm:.0f} s without kills")
-    print(f"{others} runs completed; the run that kills its process: {found['die']}")
-    print("wrong:", wrong or "nothing")
-    return 1 if wrong or others != given.runs - 1 else 0
+        deadly, others = asyncio.run(outcomes(folder))
+    print(
+        f"{given.kills} kills and {more} deaths after them, the last {time.monotonic() - calm:.0f} s without kills"
+    )
+    print(f"runs that kill their process: {dict(deadly)}; others: {dict(others)}")
+    return 1 if set(deadly) != {"quarantined"} or set(others) != {"completed"} else 0
 
 
 if __name__ == "__main__":
