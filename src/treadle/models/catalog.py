@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,6 +28,12 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Short names, each with the models it stands for: the first whose provider has a key and answers."""
+
+
+WindowSource = Literal["config", "catalog", "local", "assumed"]
+"""Where a context window comes from: `models` in config.yaml; the built-in catalog; what a model on this machine is
+started with; or nowhere, so that it is an assumption."""
+LOCAL_PROVIDER = "local"
 
 
 class Catalog:
@@ -54,6 +61,15 @@ class Catalog:
             found = self._profiles[provider, model] = self._corrected(f"{provider}/{model}", known)
         return found
 
+    def window_source(self, provider: str, model: str, config: ProviderConfig | None) -> WindowSource:
+        """Return where the context window in the profile of a model comes from."""
+        said = self._models.get(f"{provider}/{model}")
+        if said is not None and said.context_window is not None:
+            return "config"
+        if config is None:
+            return "local" if provider == LOCAL_PROVIDER else "assumed"
+        return "catalog" if _catalogued_window(provider, model, config) else "assumed"
+
     def forget(self, provider: str) -> None:
         """Another provider goes by this name now."""
         self._profiles = {key: found for key, found in self._profiles.items() if key[0] != provider}
@@ -67,10 +83,23 @@ class Catalog:
         return msgspec.structs.replace(profile, **stated)
 
 
+def _catalogued_window(provider: str, model: str, config: ProviderConfig) -> int | None:
+    if config.local or is_loopback(config):
+        return None
+    from treadle.models.prices import facts
+
+    return facts(provider, config.base_url, model).context_window
+
+
+def is_loopback(config: ProviderConfig) -> bool:
+    """Whether a provider is configured on this machine."""
+    return _LOOPBACK.fullmatch(urlsplit(config.base_url).hostname or "") is not None
+
+
 def _known(provider: str, model: str, config: ProviderConfig) -> Profile:
     if config.local:
         return Profile(local=True)
-    if _LOOPBACK.fullmatch(urlsplit(config.base_url).hostname or ""):
+    if is_loopback(config):
         return Profile()  # whoever runs it knows what it costs; nobody else does
     from treadle.models.prices import facts
 

@@ -1,7 +1,7 @@
 """Which model a name stands for, and the client that speaks to it."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.handles import handle, names_in
 from treadle.domain.providers import ProviderConfig
 from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
-from treadle.models.catalog import Catalog
+from treadle.models.catalog import Catalog, WindowSource
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import Key, Keys
 from treadle.models.local.models import PROFILE as LOCAL_PROFILE
@@ -24,6 +24,7 @@ from treadle.ports.model import Model, Resolved
 
 if TYPE_CHECKING:
     from treadle.models.http.transport import Connections
+    from treadle.models.probe import Probe
 
 
 class _Ready(NamedTuple):
@@ -87,6 +88,50 @@ class ModelRegistry:
         except MissingKey:
             return config.api_key_env or f"api_key of provider {name}"
         return None
+
+    def key_problem(self, name: str) -> str | None:
+        """Return why a provider cannot be called with the keys that are configured; None if it can."""
+        config = self._configs.get(name)
+        try:
+            if config is not None:
+                self._keys(name, config)
+        except MissingKey as error:
+            return str(error)
+        return None
+
+    def is_key_configured(self, name: str) -> bool:
+        """Whether any key is given for a provider, usable or not."""
+        config = self._configs.get(name)
+        if config is None:
+            return False
+        variable = config.api_key_env or ""
+        return bool(config.api_key or config.api_keys or self._secret(variable) or self._environment.get(variable))
+
+    def key_settings(self, name: str) -> Sequence[str]:
+        """Return where the keys come from that are sent to a provider. Raises MissingKey."""
+        config = self._configs.get(name)
+        return [] if config is None else [key.setting for key in self._keys(name, config)[0]]
+
+    def unsent_key(self, name: str) -> tuple[str, str] | None:
+        """Return the variable with the key of the built-in provider of this name and the address that it is for, if
+        another address is configured and no key is sent there."""
+        config, preset = self._configs.get(name), presets(self._environment).get(name)
+        if config is None or preset is None or preset.api_key_env is None or self.key_problem(name):
+            return None
+        is_set = self._secret(preset.api_key_env) or self._environment.get(preset.api_key_env)
+        return (preset.api_key_env, preset.base_url) if is_set and not self.key_settings(name) else None
+
+    async def probe(self, name: str, timeout_seconds: float) -> "Probe":
+        """Ask a provider for the listing of its models, which is free. Raises UsageError where a key is missing."""
+        from treadle.models.formats import format_of
+        from treadle.models.probe import probe
+
+        config = self._configs[name]
+        return await probe(self._endpoint(name, config, config.base_url), format_of(config.mode), timeout_seconds)
+
+    def window_source(self, found: Resolved) -> WindowSource:
+        """Return where the context window of a model that was resolved comes from."""
+        return self.catalog.window_source(found.provider, found.model, self._configs.get(found.provider))
 
     def breakers(self) -> list[BreakerState]:
         """The breakers of all models that were called from this process."""
@@ -188,17 +233,20 @@ class ModelRegistry:
 
         config = self._configs[name]
         self._connections = self._connections or Connections()
-        keys, setting = self._keys(name, config)
         format_ = format_of(config.mode)
-        endpoint = Endpoint(
+        endpoint = self._endpoint(name, config, _below(config.base_url, format_.path))
+        return _Ready(config.mode, Client(format_, endpoint, self._connections), config)
+
+    def _endpoint(self, name: str, config: ProviderConfig, url: str) -> Endpoint:
+        keys, setting = self._keys(name, config)
+        return Endpoint(
             provider=name,
-            url=_below(config.base_url, format_.path),
+            url=url,
             keys=Keys(keys, self._clock),
             key_setting=setting,
             headers=config.headers,
             timeouts=config.timeouts,
         )
-        return _Ready(config.mode, Client(format_, endpoint, self._connections), config)
 
     def _keys(self, name: str, config: ProviderConfig) -> tuple[list[Key], str]:
         """The keys, and the setting or variable that they come from or would come from."""

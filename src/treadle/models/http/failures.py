@@ -1,6 +1,7 @@
 """What went wrong with a model call, told once: its kind, whether to try again and when, and what to do next."""
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -71,30 +72,41 @@ def _by_rule(asked: Asked, status: int | None, said: str, body: str) -> Failed:
 
 def from_error(endpoint: Endpoint, error: Exception) -> Failed:
     """The failure that an error of the network means, before there was an answer."""
+    what, next_step, retryable = explain_error(endpoint, error)
+    return _unreachable(endpoint, what, next_step, retryable=retryable)
+
+
+def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]:
+    """Return what a network error means, without secrets, what to do about it, and whether a retry may help."""
+    retryable = True
     match error:
         case aiohttp.ClientConnectorDNSError():
             what, next_step = "its name cannot be resolved", "Check base_url and the network."
         case aiohttp.ClientConnectorCertificateError():
             what = f"its certificate is not trusted ({error.certificate_error})"
-            return _unreachable(endpoint, _one_line(endpoint, what), "Check base_url.", retryable=False)
+            next_step, retryable = "Check base_url.", False
         case aiohttp.ClientConnectorSSLError():
             what = f"no secure connection could be made ({error})"
             next_step = "Check that base_url is right and that it speaks https."
         case aiohttp.ClientConnectorError():
-            what = f"the connection failed ({error.os_error.strerror or error.os_error})"
+            what = f"the connection failed ({reason(error.os_error)})"
             next_step = "Check that it is running and that base_url is right."
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
             what, next_step = "the connection was dropped before an answer came", PASSES
         case ValueError():  # also what aiohttp raises for an address that is none
             what = f"no request can be made ({error})"
-            next_step = f"Check the base_url and the headers of provider {endpoint.provider}."
-            return _unreachable(endpoint, _one_line(endpoint, what), next_step, retryable=False)
+            next_step, retryable = f"Check the base_url and the headers of provider {endpoint.provider}.", False
         case aiohttp.ClientResponseError():
             what = f"what answers there does not speak HTTP ({error.message})"
             next_step = "Check base_url, its port, and whether it is http or https."
         case _:
             what, next_step = f"{type(error).__name__}: {error}", PASSES
-    return _unreachable(endpoint, _one_line(endpoint, what), next_step, retryable=True)
+    return _one_line(endpoint, what), next_step, retryable
+
+
+def reason(error: OSError) -> str:
+    """Return the system's own word for an error: asyncio puts the address in its place."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else (error.strerror or str(error))
 
 
 def _unreachable(endpoint: Endpoint, what: str, next_step: str, *, retryable: bool) -> Failed:

@@ -284,11 +284,16 @@ def deny(
 
 
 @models_app.command("list")
-def list_models(json: Json = False) -> None:
-    """List the providers and the short names of models."""
+def list_models(
+    probe: Annotated[bool, typer.Option("--probe", help="Ask hosted providers that have a key, too.")] = False,
+    json: Json = False,
+) -> None:
+    """List the providers and the short names of models.
+
+    Providers on this machine are asked for the list of their models; hosted ones only with --probe. It is free."""
     from treadle.surfaces.cli import models, process
 
-    process.perform(partial(models.list_models, json))
+    process.perform(partial(models.list_models, probe, json))
 
 
 @models_app.command("show")

@@ -1,26 +1,30 @@
-"""`treadle doctor`: what is configured, what is missing, and which guards are armed."""
+"""`treadle doctor`: what was probed, what is only configured, what is missing, and which guards are armed."""
 
 import os
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.doctor_assembly import Finding, examine
+from treadle.doctor.findings import Finding
+from treadle.doctor_assembly import examine
 from treadle.home import Home
 from treadle.surfaces.cli.doctor_guards import Check, fire_all
 from treadle.surfaces.cli.printing import note, say
 from treadle.surfaces.cli.process import FAILED
+from treadle.surfaces.cli.progress import ProgressLine
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
 
 
-async def diagnose(json: bool) -> int:
-    findings = await examine(Home.from_environment(os.environ))
-    checks = await fire_all()
+async def diagnose(offline: bool, json: bool) -> int:
+    home = Home.from_environment(os.environ)
+    with ProgressLine(is_shown=not json) as line:
+        line.show("looking at this machine …")
+        findings = await examine(home, offline=offline, progress=line.show_probes)
+        line.show("making every guard fire once …")
+        checks = await fire_all()
     if json:
-        for finding in findings:
-            _print_json(finding)
-        for check in checks:
-            _print_json(check)
+        for each in (*findings, *checks):
+            _print_json(each)
     else:
         _show(findings, checks)
     wrong = [finding for finding in findings if finding.state == "wrong"]
@@ -29,9 +33,15 @@ async def diagnose(json: bool) -> int:
 
 
 def _show(findings: Sequence[Finding], checks: Sequence[Check]) -> None:
-    print_table(("WHAT", "STATE", "FOUND"), [(finding.about, finding.state, finding.found) for finding in findings])
+    print_table(
+        ("WHAT", "STATE", "BASIS", "FOUND"),
+        [(finding.about, finding.state, finding.basis, finding.found) for finding in findings],
+    )
     print()
-    print_table(("GUARD", "STATE"), [(check.guard, "armed" if check.armed else "NOT ARMED") for check in checks])
+    print_table(
+        ("GUARD", "STATE", "BASIS"),
+        [(check.guard, "armed" if check.armed else "NOT ARMED", check.basis) for check in checks],
+    )
     print()
     for finding in findings:
         if finding.advice:

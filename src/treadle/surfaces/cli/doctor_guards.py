@@ -13,6 +13,7 @@ from msgspec import Struct
 
 import treadle
 from treadle.app import Engine
+from treadle.doctor.findings import Basis
 from treadle.doctor_assembly import journal_of_a_deadly_run
 from treadle.domain import events as e
 from treadle.domain.errors import TreadleError
@@ -44,6 +45,7 @@ class Check(Struct, frozen=True):
     armed: bool
     detail: str
     """How the run ended that was to make it fire."""
+    basis: Basis = "probed"
 
 
 class Trial(Struct, frozen=True):

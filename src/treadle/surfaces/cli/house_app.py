@@ -91,10 +91,14 @@ def prune(
 
 
 @house_app.command("doctor")
-def diagnose(json: Json = False) -> None:
-    """Tell what is configured, what is missing and what to do about it, and test every guard.
+def diagnose(
+    offline: Annotated[bool, typer.Option("--offline", help="Open no connections; show settings instead.")] = False,
+    json: Json = False,
+) -> None:
+    """Probe what is configured, say what is missing and what to do about it, and test every guard.
 
-    Nothing is changed and no provider is asked. Exit code 1 when something is wrong."""
+    Nothing is changed or charged: each provider that lacks no key is asked for the list of its models, for at most
+    2 seconds. Each line was probed just now, or says that it is a setting. Exit code 1 when something is wrong."""
     from treadle.surfaces.cli import doctor, process
 
-    process.perform(partial(doctor.diagnose, json))
+    process.perform(partial(doctor.diagnose, offline, json))

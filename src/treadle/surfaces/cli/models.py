@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from treadle.app import Engine
+from treadle.doctor.windows import WINDOW_SOURCES
 from treadle.domain.agents import ModelSettings
-from treadle.domain.errors import UsageError
 from treadle.domain.messages import user
 from treadle.domain.models import Profile
-from treadle.domain.providers import public
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.process import FAILED, complain
+from treadle.surfaces.cli.progress import ProgressLine
 from treadle.surfaces.cli.run import add_endpoint
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import one_line, print_json
@@ -23,58 +23,39 @@ QUESTION = "Reply with the single word: ready"
 _SETTINGS = ModelSettings(max_tokens=512)  # models that reason need room to
 
 
-async def list_models(json: bool) -> int:
-    """Providers with their keys, and the short names with what they stand for now."""
+async def list_models(probe: bool, json: bool) -> int:
+    """Show the providers with what they answered or how they are configured, and what the short names stand for."""
+    # Imported here: the other commands of this group do without the HTTP client.
+    from treadle.doctor.model_list import list_aliases, list_providers
+
     models = Engine().models
-    providers: list[dict[str, Any]] = [
-        {
-            "provider": name,
-            "base_url": public(config.base_url),
-            "api_mode": config.mode,
-            "ready": not models.missing(name),
-        }
-        for name, config in models.providers.items()
-        if config is not None
-    ]
-    aliases: list[dict[str, Any]] = [
-        {"alias": alias, "models": list(names), "now": _stands_for(models, alias)}
-        for alias, names in sorted(models.catalog.aliases.items())
-    ]
+    with ProgressLine(is_shown=not json) as line:
+        providers = await list_providers(models, probe_hosted=probe, progress=line.show_probes)
+    aliases = list_aliases(models)
     if json:
         for row in (*providers, *aliases):
             _print_json(row)
         return 0
     print_table(
-        ("PROVIDER", "FORMAT", "ADDRESS", "KEY"),
-        [
-            (row["provider"], row["api_mode"], row["base_url"], _key(models.missing(row["provider"])))
-            for row in providers
-        ],
+        ("PROVIDER", "FORMAT", "ADDRESS", "BASIS", "FOUND"),
+        [(row.provider, row.api_mode, row.base_url, row.basis, row.found) for row in providers],
     )
     print()
     print_table(
         ("ALIAS", "STANDS FOR", "NOW"),
-        [(row["alias"], ", ".join(row["models"]), row["now"] or "no key is set") for row in aliases],
+        [(row.alias, ", ".join(row.models), row.now or str(row.reason)) for row in aliases],
     )
+    if any(row.ready is None for row in providers):
+        note("`treadle models list --probe` asks hosted providers too, which is free.")
     note("Any other model: provider/model-id. `treadle models show MODEL` tells what is known of one.")
     return 0
 
 
-def _key(missing: str | None) -> str:
-    return "ready" if missing is None else f"set {missing}"
-
-
-def _stands_for(models: Any, alias: str) -> str | None:
-    try:
-        found: Resolved = models.resolve(alias, None)
-    except UsageError:
-        return None
-    return f"{found.provider}/{found.model}"
-
-
 async def show_model(model: str, json: bool) -> int:
     """What a name stands for, and what is known of that model."""
-    found = Engine().models.resolve(model, None)
+    models = Engine().models
+    found = models.resolve(model, None)
+    source = models.window_source(found)
     profile = msgspec.to_builtins(found.profile)
     facts: dict[str, Any] = {
         "provider": found.provider,
@@ -82,6 +63,7 @@ async def show_model(model: str, json: bool) -> int:
         "api_mode": found.api_mode,
         "reason": found.reason,
         "context_window": found.profile.context_window,
+        "context_window_source": source,
         **profile,
     }
     if json:
@@ -90,7 +72,7 @@ async def show_model(model: str, json: bool) -> int:
     for name, words in (
         ("model", f"{found.provider}/{found.model} ({found.reason})"),
         ("format", found.api_mode),
-        ("context window", f"{found.profile.context_window:,} tokens"),
+        ("context window", f"{found.profile.context_window:,} tokens ({WINDOW_SOURCES[source]})"),
         ("price", _price(found.profile)),
         ("tools", found.profile.tools),
     ):

@@ -1,0 +1,95 @@
+"""What `treadle models list` shows: providers with what they answered or how they are configured, and short names."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from treadle.doctor.findings import Basis
+from treadle.doctor.providers import (
+    Progress,
+    callable_providers,
+    describe_key,
+    is_local,
+    probe_providers,
+    quiet,
+)
+from treadle.domain.errors import MissingKey, UsageError
+from treadle.domain.providers import ApiMode, public
+from treadle.models.probe import PROBE_SECONDS, Probe
+from treadle.models.registry import ModelRegistry
+
+
+class ListedProvider(Struct, frozen=True):
+    """One provider."""
+
+    provider: str
+    base_url: str
+    api_mode: ApiMode
+    ready: bool | None
+    """Whether it answered; None: it was not asked."""
+    basis: Basis
+    found: str
+
+
+class ListedAlias(Struct, frozen=True):
+    """One short name."""
+
+    alias: str
+    models: tuple[str, ...]
+    now: str | None
+    """The model that it stands for with the keys and weights that are there; None: there are none."""
+    reason: str | None = None
+    """Why it stands for none."""
+
+
+async def list_providers(
+    models: ModelRegistry,
+    *,
+    probe_hosted: bool,
+    progress: Progress = quiet,
+    timeout_seconds: float = PROBE_SECONDS,
+) -> Sequence[ListedProvider]:
+    """Ask the providers on this machine for their models, and hosted ones that have a key if that is wanted."""
+    configs = {name: config for name, config in models.providers.items() if config is not None}
+    asked = [name for name in callable_providers(models) if probe_hosted or is_local(configs[name])]
+    probes = await probe_providers(models, asked, progress, timeout_seconds)
+    return [
+        ListedProvider(
+            name,
+            public(config.base_url),
+            config.mode,
+            _is_ready(models, name, probes.get(name)),
+            "probed" if name in probes else "setting",
+            _describe(models, name, probes.get(name)),
+        )
+        for name, config in configs.items()
+    ]
+
+
+def list_aliases(models: ModelRegistry) -> Sequence[ListedAlias]:
+    return [_alias(models, alias, names) for alias, names in sorted(models.catalog.aliases.items())]
+
+
+def _is_ready(models: ModelRegistry, name: str, probe: Probe | None) -> bool | None:
+    if models.missing(name) is not None:
+        return False
+    return None if probe is None else probe.verdict == "answers"
+
+
+def _describe(models: ModelRegistry, name: str, probe: Probe | None) -> str:
+    if (problem := models.key_problem(name)) is not None:
+        return problem if models.is_key_configured(name) else f"no key: set {models.missing(name)}"
+    key = describe_key(name, models)
+    if probe is None:
+        return f"{key}, not tried"
+    return probe.words if models.unsent_key(name) is None else f"{probe.words}; {key}"
+
+
+def _alias(models: ModelRegistry, alias: str, names: tuple[str, ...]) -> ListedAlias:
+    try:
+        found = models.resolve(alias, None)
+    except MissingKey:
+        return ListedAlias(alias, names, None, "no key is set")
+    except UsageError as error:
+        return ListedAlias(alias, names, None, str(error))
+    return ListedAlias(alias, names, f"{found.provider}/{found.model}")

@@ -1,0 +1,149 @@
+"""The models that agents use: whether their provider lists them, and where their context windows come from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from treadle.doctor.findings import Finding, setting
+from treadle.doctor.windows import WINDOW_SOURCES
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import ConfigError, UsageError
+from treadle.home import DEFAULT_AGENT, Home, HomeConfig
+from treadle.models.local.models import PROVIDER as LOCAL
+from treadle.models.probe import Probe
+from treadle.models.registry import ModelRegistry
+from treadle.ports.model import Resolved
+from treadle.system_agents import ERROR_ANALYZER, QUALITY_CHECKER, SYSTEM_AGENTS
+
+
+class Wanted(Struct, frozen=True):
+    """A model that something is configured to use."""
+
+    about: str
+    model: str
+    provider: str | None = None
+
+
+class Surveyed(Struct, frozen=True):
+    """The providers of a home, and what those did that were probed."""
+
+    models: ModelRegistry
+    probes: Mapping[str, Probe]
+
+    def resolve(self, wanted: Wanted) -> Resolved | None:
+        try:
+            return self.models.resolve(wanted.model, wanted.provider)
+        except UsageError:
+            return None
+
+
+def wanted_models(home: Home, config: HomeConfig) -> list[Wanted]:
+    """Return the default model and those of all agents whose files can be read."""
+    defaults = config.defaults
+    wanted = [] if defaults.model is None else [Wanted("default model", defaults.model, defaults.provider)]
+    for name in home.agents():
+        try:
+            spec = home.agent(name)
+        except ConfigError:
+            continue
+        wanted.append(Wanted(f"agent {name}", spec.model, spec.provider))
+    return wanted
+
+
+def describe_models(home: Home, config: HomeConfig, surveyed: Surveyed) -> Iterator[Finding]:
+    """Yield the lines about short names, the default model, agents and context windows."""
+    yield _describe_aliases(surveyed)
+    if config.defaults.model is None:
+        advice = "Name one with -m, or set defaults.model in config.yaml."
+        yield setting("default model", "none is set", advice, "note")
+    else:
+        yield describe_model(Wanted("default model", config.defaults.model, config.defaults.provider), surveyed)
+    yield from _describe_agents(home, surveyed)
+    yield from _describe_windows(wanted_models(home, config), surveyed)
+
+
+def describe_model(wanted: Wanted, surveyed: Surveyed) -> Finding:
+    """Return whether the provider of a model offers it. The model itself is not called, because that may be charged."""
+    about = wanted.about
+    try:
+        found = surveyed.models.resolve(wanted.model, wanted.provider)
+    except UsageError as error:
+        return setting(about, str(error), "Correct the name, or set what is missing.", "wrong")
+    name, probe = f"{found.provider}/{found.model}", surveyed.probes.get(found.provider)
+    if found.provider == LOCAL:
+        return setting(about, f"{name}: its weights are on this machine; it was not started")
+    if probe is None:
+        return setting(about, f"{name}, not tried")
+    match probe.verdict:
+        case "answers" if probe.models is None:
+            return setting(about, f"{name}, not tried", f"`treadle models test {name}` calls it.")
+        case "answers" if probe.lists(found.model):
+            return Finding(about, "ok", f"{name}: {found.provider} lists it")
+        case "answers":
+            advice = f"Check the name. `treadle models test {name}` calls it; that may be charged."
+            return Finding(about, "note", f"{name}: {found.provider} does not list it", advice)
+        case "unclear":
+            return Finding(about, "note", f"{name}: {found.provider} {probe.words}", probe.advice)
+        case _:
+            return Finding(about, "wrong", f"{name}: {found.provider} {probe.words}", probe.advice)
+
+
+def _describe_aliases(surveyed: Surveyed) -> Finding:
+    names = sorted(surveyed.models.catalog.aliases)
+    found = {name: describe_model(Wanted(name, name), surveyed) for name in names}
+    offered = [name for name in names if found[name].state == "ok"]
+    untried = [name for name in names if found[name].state == "set"]
+    if offered:
+        return Finding("models", "ok", f"short names that their provider lists: {', '.join(offered)}")
+    if untried:
+        return setting("models", f"short names that can be tried: {', '.join(untried)}")
+    advice = "Any model of a provider that answers can be called as provider/model-id."
+    return setting("models", f"none of the short names can be called ({', '.join(names)})", advice, "note")
+
+
+def _describe_agents(home: Home, surveyed: Surveyed) -> Iterator[Finding]:
+    names = home.agents()
+    for name in names:
+        try:
+            spec = home.agent(name)
+        except ConfigError as error:
+            yield Finding(f"agent {name}", "wrong", str(error), f"Correct it: treadle agents edit {name}")
+        else:
+            yield describe_model(Wanted(f"agent {name}", spec.model, spec.provider), surveyed)
+            yield from _describe_judges(spec, names)
+            if (limit := spec.limits.context_window) is not None:
+                yield setting(f"context window of agent {name}", f"{limit:,} tokens, set in its file")
+    if DEFAULT_AGENT not in names:
+        yield Finding("agent default", "note", "not there yet", "It is made when it is first used.")
+
+
+def _describe_judges(agent: AgentSpec, names: Sequence[str]) -> Iterator[Finding]:
+    """Yield the agents that are to judge the runs of an agent and do not exist."""
+    named = {"quality.checker": agent.quality.checker, "errors.analyzer": agent.errors.analyzer}
+    for key, judge in named.items():
+        if judge is not None and judge not in (*names, *SYSTEM_AGENTS, DEFAULT_AGENT):
+            found = f"no agent is called `{judge}`: runs of `{agent.name}` end without being judged"
+            ours = QUALITY_CHECKER if key == "quality.checker" else ERROR_ANALYZER
+            advice = f"Name one that is there, or {ours}: treadle agents edit {agent.name}"
+            yield Finding(f"{key} of {agent.name}", "wrong", found, advice)
+
+
+def _describe_windows(wanted: Sequence[Wanted], surveyed: Surveyed) -> Iterator[Finding]:
+    """Yield one line for each model in use: the number that runs count on, and where it comes from."""
+    resolved = [found for each in wanted if (found := surveyed.resolve(each)) is not None]
+    for name, found in {f"{found.provider}/{found.model}": found for found in resolved}.items():
+        about, used = f"context window of {name}", found.profile.context_window
+        source = surveyed.models.window_source(found)
+        words = f"{used:,} tokens, {WINDOW_SOURCES[source]}"
+        advice = f"Set context_window under models.{name} in config.yaml."
+        probe = surveyed.probes.get(found.provider)
+        stated = None if probe is None else probe.window(found.model)
+        if stated is None:
+            is_guess = source == "assumed"
+            yield setting(about, words, advice if is_guess else "", "note" if is_guess else "set")
+        elif stated < used:
+            yield Finding(about, "wrong", f"{words}; {found.provider} says {stated:,}", advice)
+        elif stated > used:
+            yield Finding(about, "note", f"{words}; {found.provider} says {stated:,}", advice)
+        else:
+            yield Finding(about, "ok", f"{words}; {found.provider} says the same")

@@ -1,0 +1,101 @@
+"""Providers: which answer, which are only configured, and which keys are sent where."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from treadle.doctor.findings import Finding, State, setting
+from treadle.domain.providers import ProviderConfig, public
+from treadle.models.catalog import is_loopback
+from treadle.models.probe import PROBE_SECONDS, Probe, Verdict
+from treadle.models.registry import ModelRegistry
+
+Progress = Callable[[Sequence[str]], None]
+"""Told what is still being probed, at the start and whenever a probe ends."""
+
+
+def quiet(pending: Sequence[str]) -> None:
+    """Show no progress."""
+
+
+def callable_providers(models: ModelRegistry) -> list[str]:
+    """Return the names of the providers at an address that lack no key."""
+    return [
+        name for name, config in models.providers.items() if config is not None and models.missing(name) is None
+    ]
+
+
+def is_local(config: ProviderConfig) -> bool:
+    """Whether a provider runs on the user's own machine, so that a probe leaves no traces elsewhere."""
+    return config.local or is_loopback(config)
+
+
+async def probe_providers(
+    models: ModelRegistry,
+    names: Collection[str],
+    progress: Progress = quiet,
+    timeout_seconds: float = PROBE_SECONDS,
+) -> Mapping[str, Probe]:
+    """Probe these providers at the same time."""
+    pending = list(names)
+    probes: dict[str, Probe] = {}
+
+    async def probe(name: str) -> None:
+        probes[name] = await models.probe(name, timeout_seconds)
+        pending.remove(name)
+        progress(pending)
+
+    progress(pending)
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(probe(name))
+    return probes
+
+
+def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, is_wanted: bool) -> Finding:
+    """Return the line about a provider. It is not wrong that one is unreachable which nothing uses."""
+    config = models.providers[name]
+    assert config is not None
+    about, where = f"provider {name}", public(config.base_url)
+    if (problem := models.key_problem(name)) is not None:
+        if models.is_key_configured(name):
+            return setting(about, f"{where}: the key cannot be used: {problem}", "Correct the key.", "wrong")
+        return setting(about, f"{where}: no key is set", f"To use it, set {models.missing(name)}.", "note")
+    key = describe_key(name, models)
+    if probe is None:
+        return setting(about, f"{where}: {key}, not tried", _unsent_advice(name, models))
+    found = f"{where} {probe.words}"
+    if (unsent := models.unsent_key(name)) is not None:
+        found += f"; {key}"
+    advice = _unsent_advice(name, models) if unsent and probe.verdict in ("answers", "refused") else probe.advice
+    state = _STATES[probe.verdict]
+    if probe.refused_keys:
+        state = "wrong"
+    elif probe.verdict == "unreachable" and not is_wanted:
+        state, advice = "note", "To use it, start it."
+    return Finding(about, state, found, advice)
+
+
+_STATES: Mapping[Verdict, State] = {
+    "answers": "ok",
+    "unclear": "note",
+    "refused": "wrong",
+    "failing": "wrong",
+    "unreachable": "wrong",
+}
+
+
+def describe_key(name: str, models: ModelRegistry) -> str:
+    """Return whether a key is sent to a provider, in words that claim nothing about the key itself."""
+    if models.key_settings(name):
+        return "key set"
+    if (unsent := models.unsent_key(name)) is not None:
+        variable, address = unsent
+        return f"no key is sent ({variable} is for {address})"
+    return "no key is sent"
+
+
+def _unsent_advice(name: str, models: ModelRegistry) -> str:
+    unsent = models.unsent_key(name)
+    if unsent is None:
+        return ""
+    return f"If this address takes that key, set `api_key_env: {unsent[0]}` under providers.{name} in config.yaml."

@@ -1,0 +1,82 @@
+"""One bounded GET: a time limit for the whole of it, a size limit for the body, and no redirects."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from msgspec import Struct
+
+from treadle.daemon_thread import in_daemon_thread
+
+MAX_BODY_BYTES = 8 * 2**20
+
+
+class Fetched(Struct, frozen=True):
+    """An HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    is_whole: bool = True
+    """False: the body is larger than the limit, and was not read to its end."""
+
+
+@asynccontextmanager
+async def open_session() -> AsyncGenerator[aiohttp.ClientSession, None]:
+    """A session for `fetch`. It keeps no cookies, uses no proxy and unpacks no bodies."""
+    connector = aiohttp.TCPConnector(limit=0, resolver=_DaemonResolver())
+    async with aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+        auto_decompress=False,
+    ) as session:
+        yield session
+
+
+async def fetch(
+    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], timeout_seconds: float
+) -> Fetched:
+    """Return the answer to a GET. Raises TimeoutError, aiohttp.ClientError, OSError or ValueError.
+
+    A redirect is returned as it is: following it would take the key in the headers to another host."""
+    common = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "treadle"}
+    async with (
+        asyncio.timeout(timeout_seconds),
+        session.get(url, headers={**common, **headers}, allow_redirects=False) as response,
+    ):
+        body = bytearray()
+        async for piece in response.content.iter_any():
+            body += piece
+            if len(body) > MAX_BODY_BYTES:
+                return Fetched(response.status, response.headers, bytes(body[:MAX_BODY_BYTES]), is_whole=False)
+        return Fetched(response.status, response.headers, bytes(body))
+
+
+class _DaemonResolver(AbstractResolver):
+    """Look names up in threads that do not hold up the end of the process."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await in_daemon_thread(
+            partial(socket.getaddrinfo, host, port, family=family, type=socket.SOCK_STREAM)
+        )
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(address[0]),
+                port=int(address[1]),
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for kind, _, protocol, _, address in found
+        ]
+
+    async def close(self) -> None:
+        pass
