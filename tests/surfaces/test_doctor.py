@@ -1,14 +1,19 @@
 """`treadle doctor`: what it finds in homes of all kinds, and that it misses no guard that is asleep."""
 
 import asyncio
+import json
+import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fake_endpoint import PAUSE, Answer, Behaviour, FakeEndpoint, Silence, refuses
 from tests.surfaces.shell import Shell
+from tests.surfaces.terminal import Terminal
 from treadle.core import guards
 from treadle.core.guards import (
     budget_hint,
@@ -23,6 +28,9 @@ from treadle.core.guards import (
     quarantine,
     stuck,
 )
+from treadle.doctor.findings import Finding
+from treadle.doctor_assembly import examine
+from treadle.home import Home
 from treadle.surfaces.cli.doctor_guards import QUARANTINE, TRIALS, Check, fire_all
 
 ALL = {*(guard for trial in TRIALS for guard in trial.marks), QUARANTINE}
@@ -140,6 +148,30 @@ def list_of_users(name: str) -> list[Any]:
 
 # ── The command ──
 
+CLOSED = "http://127.0.0.1:9"
+"""Nothing listens there."""
+LISTING = refuses(200, {"data": [{"id": "m"}]})
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A home on a machine without Ollama."""
+    made = Shell(tmp_path / "home")
+    made.environment["OLLAMA_HOST"] = CLOSED
+    return made
+
+
+def configure(shell: Shell, *lines: str, **urls: str) -> None:
+    """Providers at these addresses, the first of them for the default model, and more settings."""
+    providers = ", ".join(f"{name}: {{base_url: '{url}'}}" for name, url in urls.items())
+    first = next(iter(urls))
+    server = "" if any(line.startswith("server:") for line in lines) else "server: {port: 9}\n"
+    shell.write(
+        "config.yaml",
+        f"providers: {{{providers}}}\ndefaults: {{model: {first}/m}}\n{server}" + "\n".join(lines) + "\n",
+    )
+    shell.home.chmod(0o700)
+
 
 def found(rows: list[Any]) -> dict[str, tuple[str, str]]:
     return {row["about"]: (row["state"], row["found"]) for row in rows if "about" in row}
@@ -152,6 +184,8 @@ def test_an_empty_home_is_well_and_is_not_made(shell: Shell) -> None:
         what = found(done.json)
         assert what["home"][0] == "note"
         assert what["provider anthropic"][0] == "note"
+        assert what["provider ollama"][0] == "note"
+        assert "could not be reached" in what["provider ollama"][1]
         assert {row["guard"] for row in done.json if "guard" in row} == ALL
         assert not shell.home.exists()
         told = await shell("doctor")
@@ -178,8 +212,11 @@ def test_what_is_wrong_is_said_and_is_the_exit_code(shell: Shell) -> None:
             "database",
             "agent broken",
             "agent lost",
+            "provider fake",
+            "default model",
+            "agent default",
         }
-        assert what["default model"] == ("ok", "fake/m")
+        assert what["default model"][1].startswith("fake/m: fake could not be reached: ")
         advice = {row["about"]: row["advice"] for row in done.json if "about" in row}
         assert "treadle restore" in advice["database"]
         assert "treadle agents edit broken" in advice["agent broken"]
@@ -229,9 +266,269 @@ def test_keys_are_never_shown(shell: Shell, tmp_path: Path) -> None:
     shell.write("config.yaml", "providers: {mine: {base_url: 'http://u:canary@127.0.0.1:9/v1', api_key: canary}}\n")
 
     async def story() -> None:
-        for arguments in (("doctor",), ("doctor", "--json")):
+        for arguments in (("doctor", "--offline"), ("doctor", "--offline", "--json")):
             done = await shell(*arguments)
             assert "canary" not in done.out + done.err
-        assert found(done.json)["provider openai"][0] == "ok"
+        assert found(done.json)["provider openai"] == ("set", "https://api.openai.com/v1: key set, not tried")
+
+    asyncio.run(story())
+
+
+# ── Probed, or a setting ──
+
+CLAIMS = re.compile(r"\b(ok|ready|works?|listens?|answers?|reachable|running|sound|takes)\b", re.IGNORECASE)
+
+
+def assert_each_line_says_how_it_is_known(rows: list[Any]) -> None:
+    for row in rows:
+        assert row["basis"] in ("probed", "setting"), row
+        if row["basis"] == "setting":
+            assert row["state"] in ("set", "note", "wrong"), row
+            assert not CLAIMS.search(row["found"]), row
+        elif "state" in row:
+            assert row["state"] in ("ok", "note", "wrong"), row
+
+
+@pytest.mark.parametrize("arguments", [(), ("--offline",)], ids=["online", "offline"])
+def test_each_line_is_probed_or_says_that_it_is_a_setting(shell: Shell, arguments: tuple[str, ...]) -> None:
+    async def story() -> None:
+        assert_each_line_says_how_it_is_known((await shell("doctor", "--json", *arguments)).json)
+        async with FakeEndpoint(policy=lambda _: LISTING) as server:
+            configure(shell, fake=server.url, closed=f"{CLOSED}/v1", openai=f"{CLOSED}/v1")
+            shell.environment["OPENAI_API_KEY"] = "sk-1234"
+            shell.write("agents/bad/config.yaml", "name: bad\nmodel: nowhere/m\n")
+            shell.write("agents/small/config.yaml", "name: small\nmodel: fake/m\nlimits: {context_window: 9000}\n")
+            shell.write("models/x.gguf", "GGUF")
+            rows = (await shell("doctor", "--json", *arguments)).json
+            assert_each_line_says_how_it_is_known(rows)
+            assert (server.connections == 0) == ("--offline" in arguments)
+            told = await shell("doctor", *arguments)
+            assert told.out.startswith("WHAT")
+            assert "BASIS" in told.out.splitlines()[0]
+
+    asyncio.run(story())
+
+
+def test_a_setting_cannot_be_called_ok() -> None:
+    with pytest.raises(ValueError, match="a setting that was not tried is not `ok`"):
+        Finding("provider", "ok", "somewhere", basis="setting")
+
+
+def test_offline_opens_no_connection(shell: Shell) -> None:
+    async def story() -> None:
+        async with FakeEndpoint() as server:
+            port = server.url.split(":")[-1].removesuffix("/v1")
+            configure(shell, f"server: {{port: {port}}}", fake=server.url)
+            shell.environment["OLLAMA_HOST"] = server.url.removesuffix("/v1")
+            what = found((await shell("doctor", "--json", "--offline")).json)
+            assert what["provider fake"] == ("set", f"{server.url}: no key is sent, not tried")
+            assert what["default model"] == ("set", "fake/m, not tried")
+            assert what["server"] == ("set", f"`treadle serve` is configured for 127.0.0.1:{port}; not tried")
+            shell.environment["TREADLE_DATABASE_URL"] = f"postgresql://me:secret@127.0.0.1:{port}/db"
+            what = found((await shell("doctor", "--json", "--offline")).json)
+            assert what["database"] == ("set", f"postgresql://me@127.0.0.1:{port}/db, not tried")
+            assert server.connections == 0
+
+    asyncio.run(story())
+
+
+def test_a_provider_that_answers_and_lists_the_model(shell: Shell) -> None:
+    async def story() -> None:
+        async with FakeEndpoint(policy=lambda _: LISTING) as server:
+            configure(shell, fake=server.url)
+            done = await shell("doctor", "--json")
+            what = found(done.json)
+            assert what["provider fake"] == ("ok", f"{server.url} answers with 1 model")
+            assert what["default model"] == ("ok", "fake/m: fake lists it")
+            assert {request.method for request in server.requests} == {"GET"}
+            assert done.code == 0, done
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "words"),
+    [
+        (refuses(401, {"error": "no"}), "wrong", "requires a key, and none is set (401)"),
+        (refuses(500, {"error": "oh"}), "wrong", "answered 500: oh"),
+        (refuses(404, {}), "note", "does not give a listing of its models (404"),
+        (Answer([b"<html></html>"], 200, {}), "wrong", "not with a listing of models: an HTML page"),
+        (Silence(), "wrong", "did not answer within 2 s"),
+    ],
+    ids=["key", "error", "no listing", "page", "silence"],
+)
+def test_a_provider_that_answers_something_else(shell: Shell, answer: Behaviour, state: str, words: str) -> None:
+    async def story() -> None:
+        async with FakeEndpoint(policy=lambda _: answer) as server:
+            configure(shell, fake=server.url)
+            done = await shell("doctor", "--json")
+            what = found(done.json)
+            for about in ("provider fake", "default model"):
+                assert what[about][0] == state
+                assert words in what[about][1]
+            assert done.code == (1 if state == "wrong" else 0)
+
+    asyncio.run(story())
+
+
+def test_probes_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Each endpoint answers when all have been asked: one after the other, none would ever answer."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as opened:
+            answer = Answer([PAUSE, b'{"data": [{"id": "m"}]}'], headers={"Content-Type": "application/json"})
+            servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: answer)) for _ in range(5)]
+            home = Home(tmp_path)
+            providers = {f"p{number}": {"base_url": server.url} for number, server in enumerate(servers)}
+            (tmp_path / "config.yaml").write_text(json.dumps({"providers": providers, "server": {"port": 0}}))
+            seen: list[list[str]] = []
+            examining = asyncio.create_task(
+                examine(home, progress=lambda pending: seen.append(list(pending)), timeout_seconds=60)
+            )
+            async with asyncio.timeout(30):
+                for server in servers:
+                    await server.asked.wait()
+            for server in servers:
+                server.go_on.set()
+            states = {each.about: each.state for each in await examining}
+            assert {states[f"provider {name}"] for name in providers} == {"ok"}
+            assert set(providers) <= set(seen[0])
+            assert seen[-1] == []
+
+    asyncio.run(story())
+
+
+def test_unreachable_endpoints_are_left_after_one_time_limit(tmp_path: Path) -> None:
+    """All of them are connected to before the first is left, so the whole takes as long as one."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as opened:
+            servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: Silence())) for _ in range(5)]
+            providers = {f"p{number}": {"base_url": server.url} for number, server in enumerate(servers)}
+            providers["closed"] = {"base_url": f"{CLOSED}/v1"}
+            (tmp_path / "config.yaml").write_text(json.dumps({"providers": providers, "server": {"port": 0}}))
+            asked = asyncio.gather(*(server.asked.wait() for server in servers))
+            what = {each.about: each for each in await examine(Home(tmp_path), timeout_seconds=1)}
+            assert asked.done()
+            for name in providers:
+                assert (what[f"provider {name}"].state, what[f"provider {name}"].basis) == ("wrong", "probed")
+            for server in servers:
+                await asyncio.wait_for(server.left.wait(), 30)
+                assert len(server.requests) == 1
+
+    asyncio.run(story())
+
+
+# ── The server, keys and windows ──
+
+
+def test_the_server_line_is_what_answers_there(shell: Shell) -> None:
+    async def server_line() -> tuple[str, str]:
+        return found((await shell("doctor", "--json")).json)["server"]
+
+    async def story() -> None:
+        configure(shell, fake=f"{CLOSED}/v1")
+        assert await server_line() == ("note", "no server runs on 127.0.0.1:9 (Connection refused)")
+        health = refuses(200, {"status": "ok", "version": "1.2.3"})
+        for answer, expected in (
+            (health, ("ok", "a Treadle server (version 1.2.3) answers on {}")),
+            (refuses(200, {"status": "ok"}), ("note", "something other than Treadle answers on {}")),
+            (refuses(404, b"<html>"), ("note", "something other than Treadle answers on {}")),
+        ):
+            async with FakeEndpoint(answer) as server:
+                where = server.url.removeprefix("http://").removesuffix("/v1")
+                configure(shell, f"server: {{port: {where.split(':')[1]}}}", fake=f"{CLOSED}/v1")
+                assert await server_line() == (expected[0], expected[1].format(where))
+                assert [request.path for request in server.requests] == ["/healthz"]
+
+    asyncio.run(story())
+
+
+def test_a_key_stays_with_the_address_that_it_is_for(shell: Shell) -> None:
+    """A provider with another base_url does not get the key of the built-in one, and the doctor says so."""
+    shell.environment["OPENAI_API_KEY"] = "sk-canary-1234"
+
+    async def story() -> None:
+        async with FakeEndpoint(policy=lambda _: refuses(401, {"error": "no key"})) as server:
+            configure(shell, openai=server.url)
+            done = await shell("doctor", "--json")
+            [row] = [row for row in done.json if row.get("about") == "provider openai"]
+            assert row["state"] == "wrong"
+            assert "no key is sent (OPENAI_API_KEY is for https://api.openai.com/v1)" in row["found"]
+            assert "set `api_key_env: OPENAI_API_KEY` under providers.openai" in row["advice"]
+            assert all("canary" not in str(request.headers) for request in server.requests)
+            [listed] = [
+                row for row in (await shell("models", "list", "--json")).json if row.get("provider") == "openai"
+            ]
+            assert (listed["ready"], listed["basis"]) == (False, "probed")
+            assert "OPENAI_API_KEY is for https://api.openai.com/v1" in listed["found"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("settings", "stated", "expected"),
+    [
+        ("", None, ("note", "setting", "200,000 tokens, assumed, as nothing is known of this model")),
+        ("models: {fake/m: {context_window: 5000}}", None, ("set", "setting", "5,000 tokens, set in config.yaml")),
+        (
+            "models: {fake/m: {context_window: 5000}}",
+            5000,
+            ("ok", "probed", "set in config.yaml; fake says the same"),
+        ),
+        (
+            "",
+            32_768,
+            ("wrong", "probed", "200,000 tokens, assumed, as nothing is known of this model; fake says 32,768"),
+        ),
+        ("", 400_000, ("note", "probed", "fake says 400,000")),
+    ],
+)
+def test_a_context_window_says_where_it_comes_from(
+    shell: Shell, settings: str, stated: int | None, expected: tuple[str, str, str]
+) -> None:
+    listing = refuses(200, {"data": [{"id": "m", "max_model_len": stated}]})
+
+    async def story() -> None:
+        async with FakeEndpoint(policy=lambda _: listing) as server:
+            configure(shell, settings, fake=server.url)
+            rows = (await shell("doctor", "--json")).json
+            [row] = [row for row in rows if row.get("about") == "context window of fake/m"]
+            assert (row["state"], row["basis"]) == expected[:2]
+            assert row["found"].endswith(expected[2])
+
+    asyncio.run(story())
+
+
+def test_weights_that_are_none_are_found(shell: Shell) -> None:
+    shell.write("models/broken.gguf", "<html>")
+
+    async def story() -> None:
+        what = found((await shell("doctor", "--json", "--offline")).json)
+        assert what["local weights"] == ("wrong", "not GGUF files: broken.gguf")
+
+    asyncio.run(story())
+
+
+# ── Progress ──
+
+
+def test_a_terminal_shows_what_is_probed_and_a_pipe_does_not(shell: Shell, tmp_path: Path) -> None:
+    async def story() -> None:
+        answer = Answer([PAUSE, b'{"data": [{"id": "m"}]}'], headers={"Content-Type": "application/json"})
+        async with FakeEndpoint(policy=lambda _: answer) as server:
+            configure(shell, fake=server.url)
+            shell.environment["TERM"] = "xterm"
+            for command in (("doctor",), ("models", "list")):
+                server.go_on.clear()
+                async with Terminal(shell, *command, folder=tmp_path) as terminal:
+                    await terminal.shows("probing fake")
+                    server.go_on.set()
+                    await terminal.shows("answers with 1 model")
+                    assert await terminal.ends() == 0
+            for command in (("doctor",), ("doctor", "--json"), ("models", "list"), ("models", "list", "--json")):
+                done = await shell(*command)
+                assert "probing" not in done.out + done.err
+                assert "\r" not in done.out + done.err
 
     asyncio.run(story())

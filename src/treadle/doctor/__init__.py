@@ -1,1 +1,1 @@
-"""What `treadle doctor` and `treadle models list` look at: each finding says whether it was probed or is a setting."""
+"""What `treadle doctor` and `treadle models list` look at, and whether each finding was probed."""

@@ -1,4 +1,4 @@
-"""What `treadle models list` shows: providers with what they answered or how they are configured, and short names."""
+"""What `treadle models list` shows: providers, with what they answered or their settings, and short names."""
 
 from collections.abc import Sequence
 

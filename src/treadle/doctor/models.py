@@ -63,7 +63,7 @@ def describe_models(home: Home, config: HomeConfig, surveyed: Surveyed) -> Itera
 
 
 def describe_model(wanted: Wanted, surveyed: Surveyed) -> Finding:
-    """Return whether the provider of a model offers it. The model itself is not called, because that may be charged."""
+    """Return whether the provider of a model offers it. The model is not called: that may be charged."""
     about = wanted.about
     try:
         found = surveyed.models.resolve(wanted.model, wanted.provider)
