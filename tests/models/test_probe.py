@@ -16,7 +16,7 @@ from treadle.models.probe import Probe
 from treadle.models.registry import ModelRegistry
 
 KEY, OTHER_KEY = "sk-canary-one", "sk-canary-two"
-LONG, SHORT = 30.0, 0.2
+LONG, SHORT = 30.0, 1.0
 """Seconds: more than a test waits for anything, and as little as it can wait for nothing."""
 
 
@@ -109,7 +109,7 @@ def test_an_endpoint_that_never_answers_is_left_after_the_time_limit(answer: Beh
     async def story() -> None:
         async with FakeEndpoint(answer) as server:
             found = await probed(server.url, timeout_seconds=SHORT)
-            assert (found.verdict, found.words) == ("unreachable", "did not answer within 0.2 s")
+            assert (found.verdict, found.words) == ("unreachable", "did not answer within 1 s")
             await asyncio.wait_for(server.left.wait(), LONG)
 
     asyncio.run(story())

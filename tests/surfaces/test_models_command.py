@@ -1,12 +1,18 @@
 """`treadle models`: what can be asked, what is known, and whether it answers; wrong settings in one line."""
 
+import asyncio
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fake_endpoint import Answer, FakeEndpoint, Raw, refuses, says
 from tests.surfaces.shell import Shell
 from tests.surfaces.test_cli import against
+from treadle.doctor.model_list import list_providers
+from treadle.domain.providers import ProviderConfig
+from treadle.models.registry import ModelRegistry
 
 
 @pytest.fixture
@@ -15,18 +21,31 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def test_list_tells_providers_keys_and_aliases(shell: Shell) -> None:
-    @against(shell)
+    @against(shell, refuses(200, {"data": [{"id": "m"}]}), refuses(200, {"data": [{"id": "m"}]}))
     async def _(server: FakeEndpoint) -> None:
         shell.environment["OPENROUTER_API_KEY"] = "sk-or-1234"
-        done = await shell("models", "list")
+        shell.environment["OLLAMA_HOST"] = "http://127.0.0.1:9"
+        done = await shell("models", "list", "--timeout", "30")
         assert done.code == 0
         rows = {line.split()[0]: line for line in done.out.splitlines() if line}
         assert "set ANTHROPIC_API_KEY" in rows["anthropic"]
-        assert rows["openrouter"].endswith("ready")
+        assert rows["openrouter"].endswith("setting  key set, not tried")
+        assert rows["ollama"].endswith("probed   could not be reached: the connection failed (Connection refused)")
+        assert rows["fake"].endswith("probed   answers with 1 model")
+        assert "ready" not in done.out
         assert rows["fake"].split()[1:3] == ["chat_completions", server.url]
         assert rows["sonnet"].split()[-1].startswith("openrouter/")
         assert "sk-or" not in done.out + done.err
-        listed = (await shell("models", "list", "--json")).json
+        assert "treadle models pull smollm2" in rows["smollm2"]
+        listed = (await shell("models", "list", "--json", "--timeout", "30")).json
+        assert {row["provider"]: (row["ready"], row["basis"]) for row in listed if "provider" in row} == {
+            "anthropic": (False, "setting"),
+            "fake": (True, "probed"),
+            "ollama": (False, "probed"),
+            "openai": (False, "setting"),
+            "openrouter": (None, "setting"),
+        }
+        assert [(request.method, request.path) for request in server.requests] == [("GET", "/v1/models")] * 2
         assert {"provider": "openai", "api_mode": "responses", "ready": False}.items() <= next(
             row for row in listed if row.get("provider") == "openai"
         ).items()
@@ -41,7 +60,43 @@ def test_show_tells_what_is_known(shell: Shell) -> None:
         assert "anthropic/claude-sonnet" in done.out
         assert "for a million tokens" in done.out
         assert (await shell("models", "show", "sonnet", "--json")).json[0]["api_mode"] == "anthropic_messages"
-        assert "not known; set it under models in config.yaml" in (await shell("models", "show", "fake/m")).out
+        assert "from the built-in catalog" in done.out
+        unknown = await shell("models", "show", "fake/m")
+        assert "not known; set it under models in config.yaml" in unknown.out
+        assert "200,000 tokens (assumed, as nothing is known of this model)" in unknown.out
+        [facts] = (await shell("models", "show", "fake/m", "--json")).json
+        assert facts["context_window_source"] == "assumed"
+
+
+def test_hosted_providers_are_asked_only_when_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key goes to the address that it is configured for, and to no other."""
+
+    async def story() -> None:
+        async with FakeEndpoint(policy=lambda _: refuses(200, {"data": [{"id": "m"}]})) as server:
+            port = int(server.url.split(":")[-1].removesuffix("/v1"))
+            looked_up: list[str] = []
+
+            def look_up(host: str, *_: object, **__: object) -> Any:
+                looked_up.append(host)
+                return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+            monkeypatch.setattr(socket, "getaddrinfo", look_up)
+            models = ModelRegistry({"OLLAMA_HOST": "http://127.0.0.1:9"})
+            hosted = ProviderConfig("http://models.example.com/v1", api_key="sk-canary")
+            models.add("hosted", hosted)
+            for probe_hosted, expected in (
+                (False, (None, "setting", "key set, not tried")),
+                (True, (True, "probed")),
+            ):
+                rows = await list_providers(models, probe_hosted=probe_hosted, timeout_seconds=30)
+                [row] = [row for row in rows if row.provider == "hosted"]
+                assert (row.ready, row.basis, row.found)[: len(expected)] == expected
+                assert bool(server.requests) == probe_hosted
+            assert set(looked_up) == {"models.example.com"}
+            sent = [request.headers.get("authorization") for request in server.requests]
+            assert sorted(map(str, sent)) == ["Bearer sk-canary", "None"]
+
+    asyncio.run(story())
 
 
 def test_test_asks_for_one_word(shell: Shell) -> None:

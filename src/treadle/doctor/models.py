@@ -112,7 +112,7 @@ def _describe_agents(home: Home, surveyed: Surveyed) -> Iterator[Finding]:
             yield describe_model(Wanted(f"agent {name}", spec.model, spec.provider), surveyed)
             yield from _describe_judges(spec, names)
             if (limit := spec.limits.context_window) is not None:
-                yield setting(f"context window of agent {name}", f"{limit:,} tokens, set in its file")
+                yield setting(f"context window agent {name}", f"{limit:,} tokens, set in its file")
     if DEFAULT_AGENT not in names:
         yield Finding("agent default", "note", "not there yet", "It is made when it is first used.")
 
@@ -132,7 +132,7 @@ def _describe_windows(wanted: Sequence[Wanted], surveyed: Surveyed) -> Iterator[
     """Yield one line for each model in use: the number that runs count on, and where it comes from."""
     resolved = [found for each in wanted if (found := surveyed.resolve(each)) is not None]
     for name, found in {f"{found.provider}/{found.model}": found for found in resolved}.items():
-        about, used = f"context window of {name}", found.profile.context_window
+        about, used = f"context window {name}", found.profile.context_window
         source = surveyed.models.window_source(found)
         words = f"{used:,} tokens, {WINDOW_SOURCES[source]}"
         advice = f"Set context_window under models.{name} in config.yaml."

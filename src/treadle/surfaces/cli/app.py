@@ -286,6 +286,7 @@ def deny(
 @models_app.command("list")
 def list_models(
     probe: Annotated[bool, typer.Option("--probe", help="Ask hosted providers that have a key, too.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="For each probe.")] = 2.0,
     json: Json = False,
 ) -> None:
     """List the providers and the short names of models.
@@ -293,7 +294,7 @@ def list_models(
     Providers on this machine are asked for the list of their models; hosted ones only with --probe. It is free."""
     from treadle.surfaces.cli import models, process
 
-    process.perform(partial(models.list_models, probe, json))
+    process.perform(partial(models.list_models, probe, timeout, json))
 
 
 @models_app.command("show")

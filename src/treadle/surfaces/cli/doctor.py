@@ -15,11 +15,11 @@ from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
 
 
-async def diagnose(offline: bool, json: bool) -> int:
+async def diagnose(offline: bool, timeout_seconds: float, json: bool) -> int:
     home = Home.from_environment(os.environ)
     with ProgressLine(is_shown=not json) as line:
         line.show("looking at this machine …")
-        findings = await examine(home, offline=offline, progress=line.show_probes)
+        findings = await examine(home, offline=offline, progress=line.show_probes, timeout_seconds=timeout_seconds)
         line.show("making every guard fire once …")
         checks = await fire_all()
     if json:

@@ -93,12 +93,13 @@ def prune(
 @house_app.command("doctor")
 def diagnose(
     offline: Annotated[bool, typer.Option("--offline", help="Open no connections; show settings instead.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="For each probe.")] = 2.0,
     json: Json = False,
 ) -> None:
     """Probe what is configured, say what is missing and what to do about it, and test every guard.
 
-    Nothing is changed or charged: each provider that lacks no key is asked for the list of its models, for at most
-    2 seconds. Each line was probed just now, or says that it is a setting. Exit code 1 when something is wrong."""
+    Nothing is changed or charged: providers that lack no key are asked for the list of their models. Each line was
+    probed just now, or says that it is a setting. Exit code 1 when something is wrong."""
     from treadle.surfaces.cli import doctor, process
 
-    process.perform(partial(doctor.diagnose, offline, json))
+    process.perform(partial(doctor.diagnose, offline, timeout, json))

@@ -23,14 +23,16 @@ QUESTION = "Reply with the single word: ready"
 _SETTINGS = ModelSettings(max_tokens=512)  # models that reason need room to
 
 
-async def list_models(probe: bool, json: bool) -> int:
+async def list_models(probe: bool, timeout_seconds: float, json: bool) -> int:
     """Show the providers with what they answered or how they are configured, and what the short names stand for."""
     # Imported here: the other commands of this group do without the HTTP client.
     from treadle.doctor.model_list import list_aliases, list_providers
 
     models = Engine().models
     with ProgressLine(is_shown=not json) as line:
-        providers = await list_providers(models, probe_hosted=probe, progress=line.show_probes)
+        providers = await list_providers(
+            models, probe_hosted=probe, progress=line.show_probes, timeout_seconds=timeout_seconds
+        )
     aliases = list_aliases(models)
     if json:
         for row in (*providers, *aliases):
