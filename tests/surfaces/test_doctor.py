@@ -418,6 +418,22 @@ def test_silent_endpoints_are_left_after_the_time_limit(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_database_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("asyncpg")
+    monkeypatch.setattr("treadle.doctor.database.SERVER_SECONDS", 1)
+
+    async def story() -> None:
+        async with FakeEndpoint() as server:
+            where = server.url.removeprefix("http://").removesuffix("/v1")
+            (tmp_path / "config.yaml").write_text("server: {port: 0}")
+            home = Home(tmp_path, f"postgresql://me:secret@{where}/db")
+            [database] = [each for each in await examine(home) if each.about == "database"]
+            assert (database.state, database.basis) == ("wrong", "probed")
+            assert database.found == f"postgresql://me@{where}/db did not answer within 1 s"
+
+    asyncio.run(story())
+
+
 # ── The server, keys and windows ──
 
 

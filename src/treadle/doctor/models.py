@@ -98,7 +98,10 @@ def _describe_aliases(surveyed: Surveyed) -> Finding:
     if untried:
         return setting("models", f"short names that can be tried: {', '.join(untried)}")
     advice = "Any model of a provider that answers can be called as provider/model-id."
-    return setting("models", f"none of the short names can be called ({', '.join(names)})", advice, "note")
+    none = f"none of the short names can be called ({', '.join(names)})"
+    if any(each.basis == "probed" for each in found.values()):
+        return Finding("models", "note", none, advice)
+    return setting("models", none, advice, "note")
 
 
 def _describe_agents(home: Home, surveyed: Surveyed) -> Iterator[Finding]:

@@ -61,11 +61,11 @@ def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, 
             return setting(about, f"{where}: the key cannot be used: {problem}", "Correct the key.", "wrong")
         return setting(about, f"{where}: no key is set", f"To use it, set {models.missing(name)}.", "note")
     key = describe_key(name, models)
+    unsent = models.unsent_key(name)
     if probe is None:
-        return setting(about, f"{where}: {key}, not tried", _unsent_advice(name, models))
-    found = f"{where} {probe.words}"
-    if (unsent := models.unsent_key(name)) is not None:
-        found += f"; {key}"
+        state = "set" if unsent is None else "note"
+        return setting(about, f"{where}: {key}, not tried", _unsent_advice(name, models), state)
+    found = f"{where} {probe.words}" if unsent is None else f"{where} {probe.words}; {key}"
     advice = _unsent_advice(name, models) if unsent and probe.verdict in ("answers", "refused") else probe.advice
     state = _STATES[probe.verdict]
     if probe.refused_keys:

@@ -10,6 +10,7 @@ from treadle.models.http.failures import reason
 from treadle.models.http.fetch import fetch, open_session
 
 ABOUT = "server"
+MAX_VERSION = 40
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 """Where to connect to a server that is bound to all addresses."""
 
@@ -43,7 +44,7 @@ async def describe_server(server: ServerSettings, timeout_seconds: float, *, off
         health = msgspec.json.decode(answer.body, type=_Health)
     except msgspec.DecodeError:
         return Finding(ABOUT, "note", f"something other than Treadle answers on {where}", _OTHER)
-    return Finding(ABOUT, "ok", f"a Treadle server (version {health.version}) answers on {where}")
+    return Finding(ABOUT, "ok", f"a Treadle server (version {health.version[:MAX_VERSION]}) answers on {where}")
 
 
 _OTHER = "`treadle serve` cannot use this address. Set server.port in config.yaml, or stop the other program."

@@ -71,7 +71,7 @@ async def probe(endpoint: Endpoint, format_: Format, timeout_seconds: float = PR
                 answer = await fetch(session, url, headers, timeout_seconds)
             except TimeoutError:
                 return Probe("unreachable", f"did not answer within {timeout_seconds:g} s", _RUNNING)
-            except (aiohttp.ClientError, OSError, ValueError) as error:
+            except Exception as error:  # whatever one provider does, the others are still looked at
                 what, advice, _ = explain_error(endpoint, error)
                 verdict = "failing" if isinstance(error, aiohttp.ClientResponseError) else "unreachable"
                 return Probe(verdict, f"could not be reached: {what}", _RUNNING if advice == PASSES else advice)
