@@ -2,7 +2,6 @@
 
 import posixpath
 import re
-import time
 from collections.abc import Callable, Mapping
 from functools import cache
 
@@ -22,12 +21,14 @@ from treadle.tools.shell.wrappers import unwrap
 DEEPEST = 60
 """How deep commands may be nested before nobody looks any further."""
 MOST_CALLS = 500
-PATIENCE = 0.5
-"""Seconds. On hostile lines the grammar takes time that grows with the square of their length."""
-_SHORT = 4000
-_PIECE = 1024
+MOST_BYTES = 128 * 1024
+"""Linux accepts no longer argument, so that no shell could be given a longer line."""
+MOST_SYNTAX = 1000
+"""Characters with a meaning in the shell. On hostile lines the grammar takes time that grows with the square of
+their number, and it cannot be stopped. A count, unlike a time, gives the same answer on a busy machine."""
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"})
 _LOOKING = LOOKING | {"sed", "gsed", "awk", "gawk", "mawk", "find", "[", "xargs"}
+_SYNTAX = b"`$(){}[]<>|&;!"
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Characters that do something else than they show."""
 _JOINED = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
@@ -91,6 +92,7 @@ class _Reader:
         self.paths: list[str] = []
         """Programs that are named by a path outside the standard folders: each may be any program."""
         self.evaluation = Evaluation()
+        self._syntax_left = MOST_SYNTAX
         self._visitors: Mapping[str, Callable[[Node, Context], None]] = {
             "command": self._command,
             "pipeline": self._pipeline,
@@ -118,7 +120,8 @@ class _Reader:
             self.note("the line is nested too deep to be understood")
             return
         source = text.encode("utf-8", "surrogatepass")
-        if len(source) > _SHORT and not _is_quick(source):
+        self._syntax_left -= len(source) - len(source.translate(None, _SYNTAX))
+        if len(source) > MOST_BYTES or self._syntax_left < 0:
             self.note("the line takes too long to be understood")
             return
         root = Parser(_grammar()).parse(source).root_node
@@ -271,20 +274,6 @@ class _Reader:
                 self.note("the line is nested too deep to be understood")
             elif inner.words:
                 self.add(inner.words, deeper)
-
-
-def _is_quick(source: bytes) -> bool:
-    """Whether the grammar gets to the end in time. It cannot be stopped, but told that the text is over."""
-    give_up = time.monotonic() + PATIENCE
-    cut = False
-
-    def piece(offset: int, point: object) -> bytes:
-        nonlocal cut
-        cut = cut or time.monotonic() > give_up
-        return b"" if cut else source[offset : offset + _PIECE]
-
-    Parser(_grammar()).parse(piece)
-    return not cut
 
 
 def _blank(source: bytes) -> int:
