@@ -8,6 +8,8 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
+from tests.patience import HANG_SECONDS
+
 
 class Received(Struct, frozen=True):
     headers: dict[str, str]
@@ -66,7 +68,7 @@ class Receiver:
 
     async def until(self, count: int) -> list[Received]:
         """What has come, as soon as it is so much."""
-        async with asyncio.timeout(8), self._news:
+        async with asyncio.timeout(HANG_SECONDS), self._news:
             await self._news.wait_for(lambda: len(self.received) >= count)
         return self.received
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import treadle
 from tests.engine.running import agent, opened
+from tests.patience import HANG_SECONDS
 from treadle.automation.sender import Sender
 from treadle.automation.webhooks import WebhookBook
 from treadle.automation_assembly import VaultSecrets
@@ -54,7 +55,7 @@ class Sending:
         self.writer = writer
         self.webhooks = Mortal(writer)
         self.live: list[EventData] = []
-        self.patience = 5.0
+        self.patience = 10 * HANG_SECONDS
         self.allow_local = True
         self._secrets = VaultSecrets(home, vault.value)
         self._task: asyncio.Task[None] | None = None
@@ -126,7 +127,7 @@ class Sending:
 
 async def eventually(look: Callable[[], Awaitable[Found | None]]) -> Found:
     """What is found, as soon as there is something."""
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(HANG_SECONDS):
         while (found := await look()) is None:  # noqa: ASYNC110 -- what is waited for is in the database
             await asyncio.sleep(0.01)
     return found

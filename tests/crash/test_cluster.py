@@ -10,12 +10,12 @@ from bench.chaos import checks, model
 from bench.chaos.clients import Clients, clients
 from bench.chaos.cluster import Cluster, cluster
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import shared
 
 RUNS, STEPS, WORKERS = 12, 4, 2
 SECOND = 2
 """Of these have another in their session."""
-PATIENCE = 45.0
 QUICK = """
 import treadle.ports.journal as journal
 
@@ -55,7 +55,7 @@ async def sitting(url: str, folder: Path) -> checks.Verdict:
         cluster(url, model.install(folder, model_url), folder, command) as members,
     ):
         await members.start(WORKERS, 1, RUNS)
-        async with clients(members.doors, members.token) as asked, asyncio.timeout(PATIENCE):
+        async with clients(members.doors, members.token) as asked, asyncio.timeout(HANG_SECONDS):
             beside = [asyncio.create_task(work) for work in (asked.approve_forever(), asked.read_all_forever())]
             following = [
                 asked.ask_and_follow(str(number), model.wish(number, STEPS, chance), number == 0)

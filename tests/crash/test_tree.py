@@ -13,6 +13,7 @@ import pytest
 
 from tests.crash.test_kill import assert_paired, install_plugin, kill_at_random, query, unfinished
 from tests.fake_endpoint import Answer, FakeEndpoint, Request, calls, fragment, says
+from tests.patience import HANG_SECONDS
 from tests.sandbox.hostile import processes_called, tree
 from tests.surfaces.shell import Process, Shell, finish
 
@@ -25,7 +26,6 @@ tools: [append_line, agent_spawn]
 limits: {max_steps: 100}
 memory: {recall: 0, remember: false}
 """
-PATIENCE = 20.0
 
 
 def spawn(index: int) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def configure(shell: Shell, url: str) -> None:
 
 async def until_written(shell: Shell, sql: str, process: Process) -> list[tuple[Any, ...]]:
     """Wait until the journal holds this."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_SECONDS):
         while not (found := query(shell, sql)):
             assert process.poll() is None, "the command has ended too soon"
             await asyncio.sleep(0.002)
@@ -197,7 +197,7 @@ def test_a_cancel_ends_what_the_commands_of_children_have_started(sandbox: str, 
                 "approvals: {default: auto, rules: [{tool: bash, do: auto}]}}",
             )
             process = shell.start("run", "go", "--json")
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(HANG_SECONDS):
                 while len(processes_called(mark)) < 10:
                     assert process.poll() is None, "the command has ended too soon"
                     await asyncio.sleep(0.05)

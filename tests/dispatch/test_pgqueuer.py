@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import opened
 from tests.stores.postgres.servers import NAMED, start, stop, tell
 from tests.testing.test_conformance import named
@@ -29,7 +30,6 @@ from treadle.testing.conformance.dispatcher import DispatcherCheck, Labour, List
 from treadle.testing.conformance.store import Process, Recorder
 from treadle.testing.time import CountingIds, FakeClock
 
-PATIENCE = 30
 IDS = CountingIds()
 """Of all processes."""
 
@@ -43,7 +43,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(story: Awaitable[object]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             await story
 
     asyncio.run(bounded())

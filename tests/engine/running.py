@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, TypeVar
 
 import treadle
+from tests.patience import HANG_SECONDS
 from treadle.domain.envelope import Event
 from treadle.home import Home
 from treadle.ports.clock import Clock, Ids
@@ -15,9 +16,6 @@ from treadle.ports.model import Model
 from treadle.testing.simulation.loop import SimulatedLoop
 from treadle.testing.simulation.world import adopting_factory
 from treadle.testing.time import LoopClock
-
-PATIENCE = 10.0
-"""Seconds after which a test that should have gone on is called stuck."""
 
 Answer = TypeVar("Answer")
 
@@ -29,7 +27,7 @@ async def opened(
     """An engine over a database in this folder, with this model as the provider `scripted`."""
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(home or folder / "home"), clock=clock, ids=ids)
     engine.add_model("scripted", model)
-    async with asyncio.timeout(PATIENCE), engine:
+    async with asyncio.timeout(HANG_SECONDS), engine:
         yield engine
 
 
@@ -38,7 +36,7 @@ async def in_virtual_time(model: Model) -> AsyncGenerator[treadle.Engine, None]:
     """An engine over a database in memory, whose hours pass at once. For `virtually`."""
     engine = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=LoopClock())
     engine.add_model("scripted", model)
-    async with asyncio.timeout(PATIENCE * 1000), engine:
+    async with asyncio.timeout(HANG_SECONDS * 1000), engine:
         yield engine
 
 

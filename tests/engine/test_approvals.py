@@ -9,6 +9,7 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
 from tests.observed import all_told
+from tests.patience import HANG_SECONDS
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import ApprovalDecided, ApprovalRequested, RunWaiting, ToolCallStart
@@ -42,7 +43,7 @@ async def asked_for(engine: treadle.Engine, run_id: str) -> ApprovalRequested:
 
 
 async def idle(engine: treadle.Engine) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         while engine.busy:  # noqa: ASYNC110 -- nobody is told of a run that was let go
             await asyncio.sleep(0.01)
 

@@ -8,7 +8,8 @@ import pytest
 
 import treadle
 from tests.core.story import Story
-from tests.engine.running import PATIENCE, agent, journal, virtually
+from tests.engine.running import agent, journal, virtually
+from tests.patience import HANG_SECONDS
 from treadle.core.steps import CallModel, Wait
 from treadle.domain import events as e
 from treadle.home import Home
@@ -39,7 +40,7 @@ class Machine:
 def test_deadline_passes_after_the_time_it_names(jump: float) -> None:
     async def story() -> None:
         machine, loop = Machine(), asyncio.get_running_loop()
-        async with asyncio.timeout(PATIENCE * 1000), machine.engine(ScriptedModel(Silence("hm"))) as engine:
+        async with asyncio.timeout(HANG_SECONDS * 1000), machine.engine(ScriptedModel(Silence("hm"))) as engine:
             began = loop.time()
             run_id = await engine.submit(agent(limits={"deadline": 120}), "go")
             await asyncio.sleep(10)
@@ -56,7 +57,7 @@ def test_retry_comes_after_the_time_the_provider_asks_for(jump: float) -> None:
     async def story() -> None:
         machine, loop = Machine(), asyncio.get_running_loop()
         model = ScriptedModel(Failure(retry_after=300.0), say("done"))
-        async with asyncio.timeout(PATIENCE * 1000), machine.engine(model) as engine:
+        async with asyncio.timeout(HANG_SECONDS * 1000), machine.engine(model) as engine:
             began = loop.time()
             run_id = await engine.submit(agent(limits={"deadline": 3600}), "go")
             await asyncio.sleep(10)

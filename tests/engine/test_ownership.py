@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from tests.engine.running import in_a_world
+from tests.patience import HANG_SECONDS
 from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import Fenced
@@ -40,7 +41,7 @@ def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
         process, run_id = await a_process_and_a_run(seed)
         log = Log(await process.journal.claim(run_id, "me"), process.deps)
         await asyncio.gather(log.intend(StepStart(1)), process.service.cancel(run_id))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             assert not await log.unless(cancelled, wait_for_ever())
 
     in_a_world(story(), seed)
@@ -57,7 +58,7 @@ def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> Non
             await process.service.steer(run_id, user("hello"))
             await process.service.cancel(run_id)
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             done, _ = await asyncio.gather(log.unless(cancelled, wait_for_ever()), people())
         assert not done
         assert len(log.state.inbox) == 2

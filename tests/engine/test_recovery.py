@@ -9,6 +9,7 @@ import pytest
 import treadle
 from tests.engine.running import Gate, agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
 from tests.observed import all_told
+from tests.patience import HANG_SECONDS
 from treadle.core.planning import OUTCOME_UNKNOWN
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import LlmRequest, LlmRetry, RunWaiting, ToolCallStart
@@ -165,7 +166,7 @@ def test_a_parked_run_still_has_its_deadline(tmp_path: Path) -> None:
             run_id = await engine.submit(agent(model="rare/x", limits={"deadline": 0.7}), "go")
             await until(engine, run_id, "token")
         async with opened(tmp_path, ScriptedModel()) as engine:
-            async with asyncio.timeout(4):
+            async with asyncio.timeout(HANG_SECONDS):
                 assert (await engine.wait(run_id)).outcome == "deadline"
 
     asyncio.run(story())

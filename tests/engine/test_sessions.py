@@ -7,6 +7,7 @@ import pytest
 
 import treadle
 from tests.engine.running import Gate, agent, in_virtual_time, journal, opened, types, until, virtually
+from tests.patience import HANG_SECONDS
 from treadle.domain.errors import SizeLimitExceeded, UnknownModel, UsageError
 from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
 
@@ -93,7 +94,7 @@ def test_a_run_behind_another_can_be_cancelled_without_waiting_for_it(tmp_path: 
             session = (await engine.service.run(first)).origin.session_id
             second = await engine.submit(agent(), "2", session=session)
             await engine.cancel(second)
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(HANG_SECONDS):
                 assert (await engine.wait(second)).outcome == "cancelled"
 
     asyncio.run(story())

@@ -9,6 +9,7 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
+from tests.patience import HANG_SECONDS
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
 from treadle.domain.events import StreamReset, ThinkingDelta, Token, ToolCallDelta, ToolCallProgress
@@ -46,7 +47,7 @@ def test_a_reader_who_has_seen_the_end_is_not_kept_waiting(tmp_path: Path) -> No
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             result = await engine.run(agent(), "go")
             last = (await journal(engine, result.run_id))[-1].sequence
-            async with asyncio.timeout(2), aclosing(engine.events(result.run_id, last)) as events:
+            async with asyncio.timeout(HANG_SECONDS), aclosing(engine.events(result.run_id, last)) as events:
                 assert [event async for event in events] == []
 
     asyncio.run(story())
@@ -210,7 +211,7 @@ def test_closing_the_engine_tells_those_who_wait_for_a_run(tmp_path: Path) -> No
             waiting = asyncio.ensure_future(engine.wait(run_id))
             await until(engine, run_id, "token")
         with pytest.raises(StoreError, match="closed"):
-            await asyncio.wait_for(waiting, 2)
+            await asyncio.wait_for(waiting, HANG_SECONDS)
 
     asyncio.run(story())
 
@@ -228,7 +229,7 @@ def test_closing_the_engine_tells_those_who_read(tmp_path: Path, read: int) -> N
                 await anext(events)
         rest = asyncio.ensure_future(_drain(events))
         with pytest.raises(StoreError, match="closed"):
-            await asyncio.wait_for(rest, 2)
+            await asyncio.wait_for(rest, HANG_SECONDS)
 
     asyncio.run(story())
 

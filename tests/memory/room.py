@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from tests.patience import HANG_SECONDS
 from treadle.domain.identity import AgentId, SessionId
 from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.users import LOCAL_USER
@@ -119,7 +120,7 @@ def run(
     async def whole() -> Room:
         room = Room(embedders, patience=patience)
         await room.memories.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             await work(room)
         await room.memories.close()
         return room

@@ -10,6 +10,7 @@ import pytest
 from tests.fake_endpoint import Answer, FakeEndpoint, Request, Silence, refuses
 from tests.memory.room import OWN, One, Room, Topics, run
 from tests.memory.test_embedders import answer
+from tests.patience import HANG_SECONDS
 from treadle.memory.embedders import Embedders
 from treadle.memory.memories import LEFT_ALONE_SECONDS, HybridMemories
 from treadle.memory.remote import Address
@@ -342,7 +343,7 @@ def test_closing_does_not_wait_for_one_that_hangs(monkeypatch: pytest.MonkeyPatc
         await room.memories.start()
         await room.add("Likes green tea.")
         room.memories.catch_up(OWN, "local")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_SECONDS):
             await room.memories.close()
         following = Room(None, database)  # the next process goes on
         await following.memories.start()

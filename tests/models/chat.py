@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request
+from tests.patience import HANG_SECONDS
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.providers import Timeouts
@@ -21,7 +22,8 @@ from treadle.ports.model import Completed, Conversation, Delta, Failed, ModelReq
 ModelEvent = Delta | Completed | Failed
 
 KEY = "sk-very-secret-1234"
-PATIENCE = Timeouts(5, 5, 5)
+PATIENCE = Timeouts(10 * HANG_SECONDS, 10 * HANG_SECONDS, 10 * HANG_SECONDS)
+"""Longer than any test waits: what a test sees is never one of these timeouts."""
 ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 HELLO = ModelRequest(
     "m-1", Preamble("Be brief.", (ADD,)), Conversation([user("hello")]), ModelSettings(), provider="fake"

@@ -28,6 +28,7 @@ from tests.anthropic_wire import (
 )
 from tests.fake_endpoint import PAUSE, Answer, Behaviour, FakeEndpoint, Raw, Silence, refuses
 from tests.models.chat import HELLO, KEY, collect
+from tests.patience import HANG_SECONDS
 from treadle.domain.providers import Timeouts
 from treadle.domain.runs import Usage
 from treadle.models.formats.anthropic_messages import FORMAT
@@ -413,7 +414,7 @@ def test_nothing_but_pings() -> None:
     async def run() -> None:
         connections = Connections()
         pings = [begins(), *[PING] * 100_000]  # more than can come in the time
-        async with FakeEndpoint(Answer(pings, ending="hang")) as server, asyncio.timeout(5):
+        async with FakeEndpoint(Answer(pings, ending="hang")) as server, asyncio.timeout(HANG_SECONDS):
             model = Client(FORMAT, endpoint(server.url, Timeouts(5, 0.2, 0.3)), connections)
             end = await model.reply(HELLO, lambda _: None)
             assert isinstance(end, Failed)
@@ -428,7 +429,7 @@ def test_what_was_heard_is_shown_before_the_rest_has_come() -> None:
     async def run() -> None:
         connections, heard = Connections(), list[Any]()
         pieces = [begins(), *text(0, "first")[:2], PAUSE, more(0, "text_delta", text="then"), ends(), STOP]
-        async with FakeEndpoint(Answer(pieces)) as server, asyncio.timeout(5):
+        async with FakeEndpoint(Answer(pieces)) as server, asyncio.timeout(HANG_SECONDS):
             model = Client(FORMAT, endpoint(server.url), connections)
 
             def show(delta: Any) -> None:
@@ -466,7 +467,7 @@ def test_cancelling_in_the_middle_aborts_the_call() -> None:
         async with FakeEndpoint(Answer(WHOLE[:4], ending="hang")) as server:
             model = Client(FORMAT, endpoint(server.url), connections)
             task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(HANG_SECONDS):
                 await heard.wait()
                 assert not server.left.is_set()
                 task.cancel()

@@ -27,6 +27,7 @@ from tests.fake_endpoint import (
     usage,
 )
 from tests.models.chat import HELLO, KEY, broken, collect, endpoint, events_of, failed
+from tests.patience import HANG_SECONDS
 from treadle.domain.providers import NO_TIMEOUTS, Timeouts
 from treadle.domain.runs import Usage
 from treadle.models.formats.chat_completions import FORMAT
@@ -274,7 +275,7 @@ def test_a_body_whose_framing_breaks_is_noticed_without_any_timeout(monkeypatch:
     async def run() -> None:
         connections = Connections()
         answer = Answer(pieces, headers={"Transfer-Encoding": "chunked"}, framing="close")
-        async with FakeEndpoint(answer) as server, asyncio.timeout(2):
+        async with FakeEndpoint(answer) as server, asyncio.timeout(HANG_SECONDS):
             model = Client(FORMAT, endpoint(server.url, NO_TIMEOUTS), connections)
             end = await model.reply(HELLO, lambda _: server.go_on.set())
             assert isinstance(end, Failed)
@@ -314,7 +315,7 @@ def test_cancelling_in_the_middle_aborts_the_call() -> None:
         async with FakeEndpoint(Answer([delta(content="x")], ending="hang")) as server:
             model = Client(FORMAT, endpoint(server.url), connections)
             task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(HANG_SECONDS):
                 await heard.wait()
                 assert not server.left.is_set()
                 task.cancel()
@@ -334,7 +335,7 @@ def test_cancelling_the_task_aborts_the_call() -> None:
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(HANG_SECONDS):
                 await server.left.wait()
             await connections.close()
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fake_endpoint import Answer, FakeEndpoint, Raw, says
 from tests.models.chat import HELLO, Exchange, collect, converse, endpoint
+from tests.patience import HANG_SECONDS
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Text, user
 from treadle.domain.providers import Timeouts
@@ -96,7 +97,7 @@ def test_a_kept_connection_that_is_reset() -> None:
     async def run() -> None:
         connections = Connections()
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        async with server, asyncio.timeout(5):
+        async with server, asyncio.timeout(HANG_SECONDS):
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
             model = Client(FORMAT, endpoint(url), connections)
             for _ in range(2):

@@ -13,12 +13,12 @@ import pytest
 
 from tests.fake_endpoint import FakeEndpoint, Silence, says
 from tests.models.test_local import hello
+from tests.patience import HANG_SECONDS
 from treadle.domain.agents import ModelSettings
 from treadle.models.local import servers
 from treadle.models.local.models import LONGEST_REPLY, LocalModels
 from treadle.ports.model import Completed, Failed
 
-PATIENCE = 5.0
 LOADS = "exec sleep 30"
 ANNOUNCES = """echo '{"url": "http://127.0.0.1:9"}'; exec sleep 30"""
 
@@ -63,7 +63,7 @@ def test_closing_ends_a_server_that_is_still_loading(tmp_path: Path, monkeypatch
     async def run() -> None:
         models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path)
         asked = [ask(models, tmp_path / "m.gguf") for _ in range(2)]  # the second waits for the first
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             await children.begun.wait()
             await models.close()
             assert children.alive == []
@@ -81,7 +81,7 @@ def test_closing_ends_a_server_whose_process_has_only_just_begun(
         models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
         children.go_on.clear()
         asked = ask(models, tmp_path / "m.gguf")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             await children.begun.wait()
             closing = asyncio.create_task(models.close())
             await asyncio.sleep(0)  # it has begun to close, and waits for whoever is starting
@@ -98,7 +98,7 @@ def test_whoever_gives_up_while_it_loads_leaves_no_process(tmp_path: Path, monke
     async def run() -> None:
         models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path)
         asked = ask(models, tmp_path / "m.gguf")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             await children.begun.wait()
             await asyncio.sleep(0)
             asked.cancel()
@@ -119,7 +119,7 @@ def test_it_can_be_asked_again_after_it_was_closed(tmp_path: Path, monkeypatch: 
     models = LocalModels(tmp_path)
 
     async def run() -> None:
-        async with FakeEndpoint(says("hi")) as server, asyncio.timeout(PATIENCE):
+        async with FakeEndpoint(says("hi")) as server, asyncio.timeout(HANG_SECONDS):
             children = Children(monkeypatch, tmp_path, serving(server))
             assert isinstance(await ask(models, tmp_path / "m.gguf"), Completed)
             await models.close()
@@ -137,7 +137,7 @@ def test_a_server_that_does_not_say_how_it_is_gets_its_connection_back(
 
     async def run() -> None:
         models = LocalModels(tmp_path)
-        async with FakeEndpoint(says("hi"), Silence(), says("again")) as server, asyncio.timeout(PATIENCE):
+        async with FakeEndpoint(says("hi"), Silence(), says("again")) as server, asyncio.timeout(HANG_SECONDS):
             children = Children(monkeypatch, tmp_path, serving(server))
             assert isinstance(await ask(models, tmp_path / "m.gguf"), Completed)
             await server.left.wait()
@@ -159,7 +159,7 @@ def test_a_server_that_cannot_be_reached_is_given_up(tmp_path: Path, monkeypatch
     async def run() -> None:
         models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
         monkeypatch.setattr(servers, "_STOPS_WITHIN", 0.05)  # it does not end by itself
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             end = await ask(models, tmp_path / "m.gguf")
         assert isinstance(end, Failed)
         assert (end.kind, end.retryable) == ("unreachable", True)
@@ -173,7 +173,7 @@ def test_a_reply_is_bounded_where_nobody_says_how_long_it_may_be(
 ) -> None:
     async def run() -> None:
         models = LocalModels(tmp_path)
-        async with FakeEndpoint(says("hi")) as server, asyncio.timeout(PATIENCE):
+        async with FakeEndpoint(says("hi")) as server, asyncio.timeout(HANG_SECONDS):
             Children(monkeypatch, tmp_path, serving(server))
             request = msgspec.structs.replace(hello(str(tmp_path / "m.gguf")), settings=ModelSettings())
             await models.reply(request, lambda _: None)

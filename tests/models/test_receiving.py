@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.patience import HANG_SECONDS
 from treadle.models.http import posting
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.receiving import Other, Receiver, Stream
@@ -98,7 +99,7 @@ Ask = Callable[..., Talk]
 def run(request: pytest.FixtureRequest) -> Run:
     def run(work: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(asyncio.wait_for(work, 10))
+            runner.run(asyncio.wait_for(work, HANG_SECONDS))
 
     return run
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, Behaviour, FakeEndpoint, Raw, Silence, refuses
 from tests.models.chat import HELLO, KEY, collect
+from tests.patience import HANG_SECONDS
 from tests.responses_wire import (
     CREATED,
     IN_PROGRESS,
@@ -445,7 +446,7 @@ def test_cancelling_in_the_middle_lets_go_of_the_connection() -> None:
         async with FakeEndpoint(Answer([*wire(CREATED, text_delta("x")), PAUSE])) as server:
             model = Client(FORMAT, endpoint(server.url), connections)
             task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(HANG_SECONDS):
                 await heard.wait()
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):

@@ -41,12 +41,17 @@ def commands(tmp_path: Path) -> Iterator[ShellCommands]:
     opened.close()
 
 
+def unseen(text: str) -> None:
+    """Take no notice of what a command writes."""
+
+
 @pytest.fixture
 def run(commands: ShellCommands, workspace: Path) -> Run:
     """Run a text in the workspace, by the sandbox unless another policy is given."""
 
     async def run(text: str, policy: SandboxPolicy | None = None, **more: Any) -> Finished:
+        show: Callable[[str], None] = more.pop("show", unseen)
         command = Command(text, more.pop("workspace", workspace), policy or SandboxPolicy("required"), **more)
-        return await commands.run(command, lambda text: None)
+        return await commands.run(command, show)
 
     return run

@@ -11,6 +11,7 @@ import time
 import uuid
 from pathlib import Path
 
+from tests.patience import HANG_SECONDS
 from tests.sandbox.hostile import MODES, POLICIES, processes_called, tree
 from treadle.domain.permissions import SandboxMode
 from treadle.ports.sandbox import Command
@@ -18,8 +19,6 @@ from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.limits import Limits
 
 WAYS = ("timeout", "cancel", "death")
-PATIENCE = 3.0
-"""Seconds after the death of a worker in which everything must be gone."""
 
 
 def a_mark() -> str:
@@ -60,7 +59,7 @@ def after_death(mode: SandboxMode, workspace: Path) -> list[int]:
         time.sleep(random.uniform(0, 0.2))
         worker.send_signal(signal.SIGKILL)
         worker.wait()
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + HANG_SECONDS
     while (alive := processes_called(mark)) and time.monotonic() < until:
         time.sleep(0.01)
     return alive

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.sandbox.conftest import Run, needs_bubblewrap
 from tests.sandbox.endurance import Left, endure
 from tests.sandbox.hostile import MODES
@@ -39,14 +40,22 @@ def test_the_environment_of_the_engine_is_nowhere(run: Run, monkeypatch: pytest.
 
 def test_secrets_are_in_no_list_of_processes(run: Run) -> None:
     async def listed() -> str:
-        running = asyncio.create_task(run("sleep 0.5", environment={"TOKEN": "granted-value"}))
-        await asyncio.sleep(0.25)
+        begun = asyncio.Event()
+
+        def show(text: str) -> None:
+            del text
+            begun.set()
+
+        command = "echo begun; sleep 1000 & wait"
+        running = asyncio.create_task(run(command, environment={"TOKEN": "granted-value"}, show=show))
+        await begun.wait()
         found = command_lines()
+        running.cancel()
         await running
         return found
 
     found = asyncio.run(listed())
-    assert "sleep 0.5" in found
+    assert "echo begun; sleep 1000" in found
     assert "granted-value" not in found
 
 
@@ -190,7 +199,7 @@ NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "
 def as_nobody(code: str) -> subprocess.CompletedProcess[str]:
     paths = [str(Path.cwd()), *(path for path in sys.path if path)]
     script = f"import sys; sys.path[:0] = {paths!r}; import asyncio; from tests.sandbox.worker import work; {code}"
-    return subprocess.run((*NOBODY, script), capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run((*NOBODY, script), capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
 
 
 @pytest.mark.skipif(

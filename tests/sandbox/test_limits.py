@@ -15,7 +15,7 @@ from treadle.sandbox.limits import MIB, Limits
 from treadle.sandbox.output import Output
 
 BOMB = """
-grow() {{ if [ $1 -gt 0 ]; then grow $(($1 - 1)) & grow $(($1 - 1)) & fi; bash -c 'sleep 30; : {mark}'; }}
+grow() {{ if [ $1 -gt 0 ]; then grow $(($1 - 1)) & grow $(($1 - 1)) & fi; bash -c 'sleep 1000; : {mark}'; }}
 grow 6; wait
 """
 """Doubles seven times and no more: were the limit to fail, the machine would live."""
@@ -31,7 +31,7 @@ def test_a_fork_bomb(session: str, workspace: Path, mode: SandboxMode) -> None:
 
 
 def test_memory_of_all_its_processes(workspace: Path, mode: SandboxMode) -> None:
-    hog = "head -c 60000000 /dev/zero | tail -c 60000000 | sleep 20"
+    hog = "head -c 60000000 /dev/zero | tail -c 60000000 | sleep 1000"
     finished = one(f"{hog} & {hog} & wait", workspace, mode, Limits(memory=80 * MIB))
     assert finished.ended_by == "memory"
 
@@ -55,7 +55,7 @@ def test_a_file_that_grows_without_end(workspace: Path, mode: SandboxMode) -> No
 def test_a_disk_that_fills(workspace: Path, mode: SandboxMode) -> None:
     disk = os.statvfs(workspace)
     floor = disk.f_bavail * disk.f_frsize - 20 * MIB
-    fill = "for i in $(seq 40); do head -c 2M /dev/zero > f$i; sync f$i; sleep 0.05; done; sleep 20"
+    fill = "for i in $(seq 40); do head -c 2M /dev/zero > f$i; sync f$i; sleep 0.05; done; sleep 1000"
     assert one(fill, workspace, mode, Limits(disk_left=floor)).ended_by == "disk"
 
 

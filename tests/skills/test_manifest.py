@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skills_ref import validate  # pyright: ignore[reportMissingTypeStubs] -- it ships none
 
+from tests.patience import HANG_SECONDS
 from treadle.skills.manifest import Broken, Manifest, body, manifest
 
 SHIPPED = Path(__file__).parents[2] / "src" / "treadle" / "skills" / "shipped"
@@ -141,7 +142,7 @@ def test_where_we_are_stricter_by_intent(case: Case) -> None:
 @pytest.mark.parametrize("folder", sorted(SHIPPED.iterdir()), ids=lambda folder: folder.name)
 def test_what_we_ship_is_valid(folder: Path) -> None:
     command = [Path(sys.executable).with_name("agentskills"), "validate", folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     content = (folder / "SKILL.md").read_bytes()
     assert manifest(content, folder.name).name == folder.name

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.corpus import make
 from tests.testing.harnesses import opened
 from treadle import Engine
@@ -20,7 +21,6 @@ from treadle.testing.models import FunctionModel, ScriptStep, say
 from treadle.testing.time import FakeClock
 
 CORPUS = sorted(make.FOLDER.glob("v*.sql"))
-PATIENCE = 20
 
 
 @pytest.fixture(params=CORPUS, ids=lambda dump: dump.stem)
@@ -85,7 +85,7 @@ async def resume_all(path: str) -> list[ModelRequest]:
 
 def test_an_older_journal_goes_on(path: str) -> None:
     async def run() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             asked = await resume_all(path)
             async with engine_on(path, asked) as engine:
                 runs = await engine.service.runs()

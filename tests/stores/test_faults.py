@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.faulty_disk import FaultyDisk, faulty_disk
 from tests.stores.processes import HOLD_THE_WRITE_LOCK, holder, let_go
 from treadle import Agent, Engine
@@ -21,7 +22,6 @@ from treadle.testing.conformance.store import OPENING, Process, Recorder, step
 from treadle.testing.models import FunctionModel, Silence, say
 from treadle.testing.time import CountingIds, FakeClock
 
-PATIENCE = 10.0
 AGENT = Agent(name="ada", model="fake/m-1")
 
 
@@ -52,13 +52,13 @@ async def process_on(path: str, ids: CountingIds | None = None) -> AsyncGenerato
     try:
         yield process
     finally:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             await journal.close()
 
 
 async def met(condition: Callable[[], bool]) -> None:
     """Wait for another thread or process."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_SECONDS):
         while not condition():  # noqa: ASYNC110 -- there is no event to wait for
             await asyncio.sleep(0.001)
 
@@ -107,7 +107,7 @@ def test_a_full_disk_refuses_new_work_and_holds_up_the_rest(path: str) -> None:
             assert await process.store.find()
 
             make_room(process.connection)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(HANG_SECONDS):
                 assert (await advancing).sequence == 2002
             await process.submit()
             assert process.told.errors == []
@@ -145,7 +145,7 @@ def test_a_full_disk_under_the_write_ahead_log(path: str) -> None:
                 assert not advancing.done()
                 assert await process.types(claim.origin.run_id) == OPENING
                 disk.full = False
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(HANG_SECONDS):
                     assert (await advancing).sequence == 3
                 assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"]
 
@@ -159,7 +159,7 @@ def test_an_engine_opens_for_reading_on_a_full_disk(path: str) -> None:
                 run_id = (await process.claimed()).origin.run_id
             disk.full = True
             try:
-                async with asyncio.timeout(1), engine_on(path) as engine:
+                async with asyncio.timeout(HANG_SECONDS), engine_on(path) as engine:
                     assert (await engine.service.run(run_id)).status == "running"
             finally:
                 disk.full = False
@@ -234,12 +234,12 @@ def test_whoever_waits_is_told_that_the_store_is_lost(path: str) -> None:
                 waiting = asyncio.ensure_future(engine.wait(run_id))
                 await reaches(engine, run_id, "llm_request")
                 await lost(engine, disk)
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(HANG_SECONDS):
                     with pytest.raises(StoreLost):
                         await waiting
                     with pytest.raises(StoreLost):
                         [event async for event in following]
-        async with engine_on(path, text="done") as engine, asyncio.timeout(PATIENCE):
+        async with engine_on(path, text="done") as engine, asyncio.timeout(HANG_SECONDS):
             return (await engine.wait(run_id)).text
 
     assert asyncio.run(run()) == "done"
@@ -247,7 +247,7 @@ def test_whoever_waits_is_told_that_the_store_is_lost(path: str) -> None:
 
 def test_whoever_comes_later_is_told_that_the_store_is_lost(path: str) -> None:
     async def told(attempt: Awaitable[object]) -> None:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(HANG_SECONDS):
             with pytest.raises(StoreLost):
                 await attempt
 
@@ -286,7 +286,7 @@ def test_a_lock_of_another_program_is_waited_for(path: str) -> None:
                 await stays_open(cast("asyncio.Future[object]", advancing), lambda: tries)
                 assert await process.types(claim.origin.run_id) == OPENING
                 let_go(other)
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(HANG_SECONDS):
                     assert (await advancing).sequence == 3
                     await submitting
             assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.faulty_disk import faulty_disk
 from tests.stores.test_faults import process_on
 from treadle.domain.events import StepStart
@@ -67,7 +68,7 @@ def test_a_reader_that_never_reads_holds_nobody_up(tmp_path: Path) -> None:
         claim = await process.claimed()
         run_id = claim.origin.run_id
         with hub.subscribe(run_id, backlog=5) as slow, hub.subscribe(run_id) as quick:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_SECONDS):
                 for turn in range(200):
                     await process.advance(claim, 2 + turn, [step(turn)])
             assert await slow.take() is None, "cut off, and told so"
@@ -93,7 +94,7 @@ def test_a_commit_does_not_wait_for_a_long_read(tmp_path: Path) -> None:
             other = open_reader(path)
             reading = iter(other.execute("SELECT * FROM events"))
             next(reading)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG_SECONDS):
                 assert (await process.advance(claim, 2, [step(1)])).accepted
             del reading
             other.close()

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from tests.patience import HANG_SECONDS
 from treadle import Agent, Engine
 from treadle.domain.identity import RunId
 from treadle.home import Home
@@ -10,7 +11,6 @@ from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, Silence, say
 
 AGENT = Agent(name="ada", model="fake/m-1")
-PATIENCE = 10
 
 
 def engine_in(folder: Path) -> Engine:
@@ -41,7 +41,7 @@ async def reaches(engine: Engine, run_id: str, type_: str) -> None:
 
 def test_a_request_is_not_taken_for_a_new_message_to_its_own_run(tmp_path: Path) -> None:
     async def run() -> None:
-        async with asyncio.timeout(PATIENCE), engine_in(tmp_path) as engine:
+        async with asyncio.timeout(HANG_SECONDS), engine_in(tmp_path) as engine:
             run_id = await waiting_run(engine, key="k")
             before = (await engine.service.run(run_id)).sequence
             assert await engine.submit(AGENT, "hello", session="ses_1", key="k") == run_id
@@ -52,7 +52,7 @@ def test_a_request_is_not_taken_for_a_new_message_to_its_own_run(tmp_path: Path)
 
 def test_a_request_that_went_to_a_waiting_run_is_known_after_its_end(tmp_path: Path) -> None:
     async def run() -> None:
-        async with asyncio.timeout(PATIENCE), engine_in(tmp_path) as engine:
+        async with asyncio.timeout(HANG_SECONDS), engine_in(tmp_path) as engine:
             run_id = await waiting_run(engine)
             assert await engine.submit(AGENT, "Go on, please", session="ses_1", key="k") == run_id
             await engine.wait(run_id)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from tests.patience import HANG_SECONDS
 from tests.surfaces import forked
 from treadle.home import Home
 from treadle.surfaces.cli.app import app
@@ -22,8 +23,6 @@ Process = Popen[bytes] | forked.Forked
 
 COMMAND = Path(sys.executable).with_name("treadle")
 TREADLE = typer.main.get_command(app)
-PATIENCE = 30
-"""Seconds after which a command that should have ended is a failure."""
 
 READ_AS_PYTHON_STARTS = re.compile(r"LANG|LC_|PYTHON(?!PATH$)")
 """The variables that come too late for a process that is forked."""
@@ -154,7 +153,7 @@ class Shell:
 
 async def finish(process: Process, stdin: bytes = b"") -> Done:
     """Wait for the end of a command, while the endpoint it speaks to goes on in this thread."""
-    out, err = await asyncio.to_thread(process.communicate, stdin, PATIENCE)
+    out, err = await asyncio.to_thread(process.communicate, stdin, HANG_SECONDS)
     assert b"Traceback" not in err, err.decode()
     return Done(process.wait(), out.decode(), err.decode())
 
@@ -162,7 +161,7 @@ async def finish(process: Process, stdin: bytes = b"") -> Done:
 async def until_token(process: Process) -> Any:
     """Read a `run --json` up to the first word of the model, and return that event."""
     assert process.stdout is not None
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_SECONDS):
         while line := await asyncio.to_thread(process.stdout.readline):
             event = json.loads(line)
             if event["type"] == "token":

@@ -13,9 +13,9 @@ from subprocess import TimeoutExpired
 from typing import Self
 
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, fragment
+from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
 
-PATIENCE = 20.0
 CTRL_C, CTRL_D = "\x03", "\x04"
 Script = Callable[[Callable[[FakeEndpoint], Awaitable[None]]], None]
 
@@ -85,7 +85,7 @@ class Terminal:
     async def shows(self, words: str) -> None:
         """Wait for words after those that were waited for before."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(HANG_SECONDS):
                 while (found := self.screen.find(words, self._seen)) < 0:
                     self._changed.clear()
                     await self._changed.wait()
@@ -98,6 +98,6 @@ class Terminal:
 
     async def ends(self) -> int:
         try:
-            return await asyncio.to_thread(self.process.wait, PATIENCE)
+            return await asyncio.to_thread(self.process.wait, HANG_SECONDS)
         except TimeoutExpired:
             raise AssertionError(f"it does not end: {self.screen}") from None

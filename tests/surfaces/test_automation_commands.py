@@ -14,7 +14,8 @@ from standardwebhooks import Webhook
 from tests.automation.receiver import receiver
 from tests.automation.served import signed
 from tests.fake_endpoint import FakeEndpoint, says
-from tests.surfaces.shell import PATIENCE, Shell
+from tests.patience import HANG_SECONDS, until
+from tests.surfaces.shell import Shell
 
 
 @asynccontextmanager
@@ -23,11 +24,11 @@ async def serving(shell: Shell) -> AsyncGenerator[str, None]:
     process = shell.start("serve", "--port", "0", "--json")
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             yield json.loads(await asyncio.to_thread(process.stdout.readline))["url"]
     finally:
         process.terminate()
-        await asyncio.to_thread(process.communicate, None, PATIENCE)
+        await asyncio.to_thread(process.communicate, None, HANG_SECONDS)
 
 
 def test_schedules_are_kept_without_a_server(shell: Shell) -> None:
@@ -68,12 +69,11 @@ def test_the_server_fires_schedules_and_heartbeats_and_commands_attach_to_it(she
             shell.write("agents/beating/config.yaml", agent)
             async with serving(shell):
                 [made] = (await shell("schedules", "add", "1", "by the clock", "--json")).json
-                deadline = time.monotonic() + 15
-                asked: set[str] = set()
-                while time.monotonic() < deadline and not {"by the clock", "are you there?"} <= asked:
-                    await asyncio.sleep(0.1)
-                    asked = {request.json["messages"][-1]["content"] for request in model.requests}
-                assert {"by the clock", "are you there?"} <= asked
+
+                def asked() -> set[str]:
+                    return {request.json["messages"][-1]["content"] for request in model.requests}
+
+                await until(lambda: {"by the clock", "are you there?"} <= asked())
                 listed = {each["schedule_id"]: each for each in (await shell("schedules", "list", "--json")).json}
                 assert listed[made["schedule_id"]]["run_id"] is not None
                 assert listed["heartbeat-beating"]["is_heartbeat"] is True

@@ -18,6 +18,7 @@ from opentelemetry.semconv.attributes import error_attributes
 
 import treadle
 from tests.engine.running import agent, journal, until
+from tests.patience import HANG_SECONDS
 from tests.telemetry.collector import collecting
 from tests.telemetry.watched import look, watched
 from treadle.domain.envelope import Draft, Event, Origin
@@ -340,7 +341,7 @@ def test_the_sdk_is_imported_only_where_traces_are_on() -> None:
         "treadle.Engine('sqlite:///:memory:', telemetry=Telemetry(metrics=True, log_file=True))\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
-    done = run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    done = run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_SECONDS, check=True)
     assert done.stdout == "[]\n"
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import treadle
-from tests.engine.running import PATIENCE
+from tests.patience import HANG_SECONDS
 from tests.telemetry.reading import Samples, read
 from treadle.home import Home
 from treadle.ports.model import Model
@@ -20,7 +20,7 @@ async def watched(folder: Path, model: Model, wanted: Telemetry = COUNTED) -> As
     """An engine over a database in this folder, with this model as the provider `scripted`."""
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"), telemetry=wanted)
     engine.add_model("scripted", model)
-    async with asyncio.timeout(PATIENCE), engine:
+    async with asyncio.timeout(HANG_SECONDS), engine:
         yield engine
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.testing.harnesses import Function, InMemory, Local, OnFile, OverHttp, Scripted, simulated
 from treadle.testing.conformance import (
     accounts,
@@ -44,7 +45,7 @@ def test_sqlite_in_memory(check: StoreCheck) -> None:
 
 
 async def _bounded(check: StoreCheck, harness: OnFile | InMemory) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_SECONDS):
         await check(harness)
 
 

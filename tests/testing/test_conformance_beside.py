@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.testing.harnesses import KeptOnFile
 from tests.testing.test_conformance import named
 from treadle.testing.conformance import access, automation, deleting, memories, owners, remembering
@@ -19,7 +20,7 @@ KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
 @pytest.mark.parametrize("check", named(KEPT_CHECKS))
 def test_sqlite(check: KeptCheck, tmp_path: Path) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             await check(KeptOnFile(tmp_path))
 
     asyncio.run(bounded())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from treadle.domain.handles import filled, names_in
 from treadle.domain.identity import RunId, SessionId
 from treadle.ports.tool import ToolContext, ToolError
@@ -137,7 +138,7 @@ def test_many_processes_write_at_once(tmp_path: Path) -> None:
         for n in range(6)
     ]
     for n, writer in enumerate(writers):
-        writer.communicate(f"{CANARY}{n}", timeout=60)
+        writer.communicate(f"{CANARY}{n}", timeout=HANG_SECONDS)
         assert writer.returncode == 0
     assert VaultStore(tmp_path, {}).read().values == {f"S{n}": f"{CANARY}{n}" for n in range(6)}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import NAMED, tell
 from tests.stores.postgres.test_engines import agent, engine
 from tests.stores.postgres.test_faults import process_on, step
@@ -41,7 +42,7 @@ def perform(command: list[str], folder: Path) -> subprocess.CompletedProcess[str
     if not found or found[-1] is None:
         pytest.skip(f"{command[0]} is not installed")
     tool = found[-1]
-    return subprocess.run([tool, *command[1:]], cwd=folder, capture_output=True, text=True, timeout=30)
+    return subprocess.run([tool, *command[1:]], cwd=folder, capture_output=True, text=True, timeout=HANG_SECONDS)
 
 
 def _packaged(tool: str) -> list[str]:

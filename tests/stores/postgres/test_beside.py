@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import KeptOnServer
 from tests.testing.test_conformance import named
 from tests.testing.test_conformance_beside import KEPT_CHECKS
@@ -13,7 +14,7 @@ from treadle.testing.conformance.beside import KeptCheck
 @pytest.mark.parametrize("check", named(KEPT_CHECKS))
 def test_postgresql(check: KeptCheck, url: str) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             await check(KeptOnServer(url))
 
     asyncio.run(bounded())

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import OnServer
 from tests.testing.test_conformance import STORE_CHECKS, named
 from treadle.testing.conformance.store import StoreCheck
@@ -12,7 +13,7 @@ from treadle.testing.conformance.store import StoreCheck
 @pytest.mark.parametrize("check", named(STORE_CHECKS))
 def test_postgresql(check: StoreCheck, url: str) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             await check(OnServer(url))
 
     asyncio.run(bounded())

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import CUT, tell
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.events import LlmRequest, LlmResponse, StepStart, Token
@@ -30,7 +31,6 @@ from treadle.stores.postgres.line import PostgresLine
 from treadle.testing.conformance.store import Process, Recorder
 from treadle.testing.time import CountingIds, FakeClock
 
-PATIENCE = 10
 CLOCK, IDS = FakeClock(), CountingIds()
 
 
@@ -58,7 +58,7 @@ async def side(url: str, name: str) -> AsyncGenerator[Side, None]:
     others = Elsewhere(hub, journal, listening)
     await others.start()
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             yield Side(Process(journal, Recorder(), CLOCK, IDS, name), journal, hub, listening, others)
     finally:
         await others.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import opened
 from tests.stores.postgres.servers import NAMED, start, stop, tell
 from tests.stores.postgres.wire import Wire, wire
@@ -23,8 +24,6 @@ from treadle.stores.postgres.batching import Writer
 from treadle.stores.postgres.driver import connected
 from treadle.testing.conformance.store import OPENING, Process, Recorder, step
 from treadle.testing.time import CountingIds, FakeClock
-
-PATIENCE = 20
 
 pytestmark = pytest.mark.skipif(NAMED in os.environ, reason="these tests stand between the store and its server")
 
@@ -86,14 +85,14 @@ def once(word: bytes, then: Callable[[], None] = lambda: None) -> Callable[[byte
 
 def run(story: Awaitable[object]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             await story
 
     asyncio.run(bounded())
 
 
 async def eventually(seen: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_SECONDS):
         while not seen():  # noqa: ASYNC110 -- there is nothing to be told by
             await asyncio.sleep(0.01)
 
@@ -319,7 +318,7 @@ def test_a_server_that_is_started_again_goes_on_with_all_of_it(how: str, folder:
                 assert len(events) == 42 > before[claim.origin.run_id]
 
     try:
-        asyncio.run(asyncio.wait_for(story(), 60))
+        asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
     finally:
         server.cleanup()
 

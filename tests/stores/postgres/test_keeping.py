@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import KeptOnServer, opened
 from tests.stores.postgres.servers import NAMED, skip_without_vectors, tell
 from tests.stores.postgres.test_faults import once
@@ -48,7 +49,7 @@ def folder() -> Generator[Path, None, None]:
 
 def run(story: Any) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             await story
 
     asyncio.run(bounded())

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import KeptOnServer
 from tests.stores.postgres.servers import tell
 from tests.surfaces.shell import Shell
@@ -106,7 +107,7 @@ def held(path: str) -> dict[str, int]:
 
 def run(story: Any) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(HANG_SECONDS):
             return await story
 
     return asyncio.run(bounded())
@@ -227,7 +228,7 @@ asyncio.run(moving.move(sys.argv[1], sys.argv[2], die))
 
 
 def test_a_move_that_is_killed_goes_on_where_it_was(home: str, bare: str) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED, home, bare], timeout=40, check=False)
+    killed = subprocess.run([sys.executable, "-c", KILLED, home, bare], timeout=HANG_SECONDS, check=False)
     assert killed.returncode == -signal.SIGKILL
     told: dict[str, int] = {}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import OnServer, opened
 from tests.stores.postgres.servers import tell
 from treadle.ports.journal import Release
@@ -17,7 +18,7 @@ from treadle.testing.time import CountingIds, FakeClock
 
 def run(story: Awaitable[object]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             await story
 
     asyncio.run(bounded())

@@ -6,12 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import CUT, tell
 from treadle.stores.postgres import turns
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.turns import Turns
-
-PATIENCE = 10
 
 
 @asynccontextmanager
@@ -23,7 +22,7 @@ async def taking(url: str, name: str, at_work: list[str], begun: asyncio.Event) 
         at_work.append(name)
         begun.set()
         try:
-            await asyncio.sleep(PATIENCE)
+            await asyncio.Event().wait()
         finally:
             at_work.remove(name)
 
@@ -41,7 +40,7 @@ def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch:
 
     async def story() -> None:
         at_work, begun = list[str](), asyncio.Event()
-        async with asyncio.timeout(PATIENCE), AsyncExitStack() as opened:
+        async with asyncio.timeout(HANG_SECONDS), AsyncExitStack() as opened:
             async with taking(url, "first", at_work, begun):
                 await begun.wait()
                 await opened.enter_async_context(taking(url, "second", at_work, begun))

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import openai
 
 from tests.fake_endpoint import Behaviour, FakeEndpoint
+from tests.patience import HANG_SECONDS
 from tests.surfaces.http.offered import Offered, offered
 from treadle.app import Engine
 
-PATIENCE = 30.0
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
@@ -55,7 +55,7 @@ def in_time(work: Coroutine[Any, Any, None]) -> None:
     """Run to the end, or say that it is stuck."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             await work
 
     asyncio.run(bounded())

@@ -2,7 +2,8 @@
 
 import json
 
-from tests.surfaces.shell import PATIENCE, Process, Shell
+from tests.patience import HANG_SECONDS
+from tests.surfaces.shell import Process, Shell
 
 
 class Serving:
@@ -43,7 +44,7 @@ class Serving:
         """As by Ctrl-C; what it has said on standard error."""
         assert self._process is not None
         self._process.terminate()
-        _, said = self._process.communicate(timeout=PATIENCE)
+        _, said = self._process.communicate(timeout=HANG_SECONDS)
         assert self._process.returncode == 0, said
         assert b"Traceback" not in said, said.decode()
         return said.decode()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from litestar.routes import HTTPRoute
 
+from tests.patience import HANG_SECONDS
 from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import SCOPES, Scope
@@ -29,7 +30,7 @@ HOSTS = (
 ORIGINS = ("https://evil.example", "null", "http://localhost.evil.example", "http://127.0.0.1:1", "file://")
 
 
-def in_time(work: Coroutine[Any, Any, None], seconds: float = 60) -> None:
+def in_time(work: Coroutine[Any, Any, None], seconds: float = HANG_SECONDS) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
             await work

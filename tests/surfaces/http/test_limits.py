@@ -11,6 +11,7 @@ import pytest
 from litestar.types import Receive, Scope, Send
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, delta
+from tests.patience import HANG_SECONDS, until
 from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.test_access import in_time
 from treadle.surfaces.http import server as serving
@@ -202,7 +203,7 @@ def test_who_waits_for_an_end_is_answered_when_the_server_stops(tmp_path: Path) 
             assert not posted.done()
             assert not asked.done()
             await server.streams.close()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(HANG_SECONDS):
                 accepted, shown = await asyncio.gather(posted, asked)
             assert (accepted.status, accepted.json["run_id"]) == (202, run_id)
             assert (shown.status, shown.json["status"]) == (200, "waiting")
@@ -295,8 +296,7 @@ def test_who_leaves_while_waiting_is_not_waited_for(tmp_path: Path) -> None:
                 pass
             during = len(asyncio.all_tasks())
             writer.close()
-            await asyncio.sleep(0.1)
-            assert len(asyncio.all_tasks()) < during
+            await until(lambda: len(asyncio.all_tasks()) < during)
             assert before <= during
             server.endpoint.go_on.set()
             assert (await server.until(runs[0]["run_id"], "completed"))["result"]["text"] == "Done."

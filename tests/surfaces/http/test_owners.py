@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.fake_endpoint import Request, says
+from tests.patience import HANG_SECONDS
 from tests.surfaces.http.offered import Offered, Reply, offered, wants_a_file
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import Scope, Visibility
@@ -19,7 +20,7 @@ CANARY = "Zanzibar"
 KEEN = "retry: {attempts: 0}\nmemory: {embedder: none}\ntools: [memory_search, memory_save, journal_write]\n"
 
 
-def in_time(work: Coroutine[Any, Any, None], seconds: float = 60) -> None:
+def in_time(work: Coroutine[Any, Any, None], seconds: float = HANG_SECONDS) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
             await work

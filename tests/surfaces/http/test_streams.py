@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, Request, delta, fragment, says
+from tests.patience import HANG_SECONDS, until
 from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
@@ -64,9 +65,7 @@ def test_cut_at_any_byte_it_goes_on_without_a_gap(tmp_path: Path) -> None:
             assert cuts > 10
             assert_whole(sent)
             assert len(server.streams) <= cuts
-            for _ in range(50):
-                await asyncio.sleep(0.02)
-            assert len(server.streams) == 0  # nothing is left of those that fell away
+            await until(lambda: len(server.streams) == 0)  # nothing is left of those that fell away
             done = await Wire.open(server.port, f"/v1/runs/{run_id}/events", server.token, sent[-1].id)
             assert done.status == 204
             await done.close()
@@ -164,9 +163,7 @@ def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
             assert len(server.streams) == 1
             [_, mine] = (await server.ask("GET", "/v1/tokens")).json["items"]
             await server.ask("DELETE", f"/v1/tokens/{mine['token_id']}")
-            for _ in range(50):
-                await asyncio.sleep(0.02)
-            assert len(server.streams) == 0
+            await until(lambda: len(server.streams) == 0)
             assert not (await wire.reader.read()).endswith(b"0\r\n\r\n")  # it was not taken to its end
             await wire.close()
 
@@ -202,7 +199,7 @@ def test_a_stream_that_begins_as_the_server_stops_ends_as_it_begins(
 
 async def begins_and_ends(server: Offered, path: str) -> None:
     wire = await Wire.open(server.port, path, server.token)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(HANG_SECONDS):
         assert (wire.status, await drain(wire)) == (200, [])
     await wire.close()
 
@@ -252,8 +249,7 @@ def test_a_quiet_stream_has_a_heartbeat(tmp_path: Path, monkeypatch: pytest.Monk
                 for path in (f"/v1/runs/{run_id}/events", "/v1/events")
             ]
             reading = [asyncio.ensure_future(drain(wire)) for wire in wires]
-            await asyncio.sleep(0.6)
-            assert all(wire.comments >= 3 for wire in wires)
+            await until(lambda: all(wire.comments >= 3 for wire in wires))
             metrics = (await server.ask("GET", "/metrics")).body.decode()
             assert "treadle_sse_streams_open 2" in metrics
             await server.ask("POST", f"/v1/runs/{run_id}/cancel")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from tests.tools.files.calling import CANARY, TOOLS, Outside, call, context, refused
 from treadle.tools.files.expressions import Expression
 from treadle.tools.files.patterns import glob_expression
@@ -174,10 +175,10 @@ def test_a_hostile_pattern_takes_no_time(workspace: Path) -> None:
     made(workspace, "f", text="a" * 200_000 + "b\n")
     (workspace / ".gitignore").write_text("*a" * 200 + "b\n")
     made(workspace, "a" * 200)
-    began = time.perf_counter()
+    began = time.process_time()
     assert "No line matches" in call(workspace, "grep", pattern="(a+)+$", path="f")
     call(workspace, "glob", pattern="*a" * 50 + "b")
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < HANG_SECONDS, "a pattern that is tried in every way takes years"
 
 
 def test_a_file_of_several_blocks_keeps_its_numbers(workspace: Path) -> None:

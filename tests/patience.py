@@ -1,0 +1,31 @@
+"""How long tests wait before they call something stuck, and how they wait for what announces itself to nobody."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+HANG_SECONDS = 120.0
+"""Only a hang takes this long: it is generous because the machine may be busy with other things."""
+
+
+async def until(seen: Callable[[], bool]) -> None:
+    """Return as soon as it is so. Raise TimeoutError after HANG_SECONDS."""
+    async with asyncio.timeout(HANG_SECONDS):
+        while not seen():  # noqa: ASYNC110 -- nothing announces it
+            await asyncio.sleep(0.01)
+
+
+def cpu_seconds(work: Callable[[], object], times: int = 5) -> float:
+    """Return the CPU time of this thread for the cheapest of several tries: other processes do not count."""
+    best = float("inf")
+    for _ in range(times):
+        began = time.thread_time()
+        work()
+        best = min(best, time.thread_time() - began)
+    return best
+
+
+def processor_seconds() -> float:
+    """Return the CPU time that this processor takes for a fixed piece of work, as a unit for other work: about 5 ms
+    in 2020."""
+    return cpu_seconds(lambda: sum(number * number % 7 for number in range(60_000)))
