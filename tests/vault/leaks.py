@@ -41,7 +41,7 @@ ENCODINGS: Mapping[str, Callable[[str], str]] = {
     "hex": lambda value: value.encode().hex(),
     "hex upper": lambda value: value.encode().hex().upper(),
     "hex in columns": lambda value: binascii.hexlify(value.encode(), " ").decode(),
-    "shell": lambda value: shlex.quote(value).strip("'"),
+    "shell": lambda value: value if (quoted := shlex.quote(value)) == value else quoted[1:-1],
     "repr": lambda value: repr(value)[1:-1],
     "bytes": lambda value: repr(value.encode())[2:-1],
 }

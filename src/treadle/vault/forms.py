@@ -14,6 +14,8 @@ SHORTEST = 8
 """What is derived from a secret and shorter than this would hide innocent text."""
 SHORTEST_BROKEN = 16
 """From here on an encoding is also found when white space breaks it: lines of 76 characters, bytes in columns."""
+SHORTEST_CUT = 12
+"""A form that lost its first characters to an escape before it is found from this length on."""
 
 _UNRESERVED = ("", "/", "!'()*", "!'()*;/?:@&=+$,#")
 """What encoders of URLs leave as it is: strict ones, Python, encodeURIComponent, encodeURI."""
@@ -28,6 +30,7 @@ _SHELL_SPECIAL = re.compile(r"^[#~]|[\t\n !\"$&'()*,;<>?\[\\\]^`{|}]")
 _IN_DOUBLE_QUOTES = re.compile(r'[\\"$`]')
 _PEM_FRAME = re.compile(r"-----(?:BEGIN|END) [^-]*-----")
 _URLSAFE = str.maketrans("+/", "-_")
+_END_OF_ESCAPE = re.compile("[nrtvf]|[xuU]?[0-9A-Fa-f]{1,8}")
 _BASE64_LINE = re.compile(r"[A-Za-z0-9+/_-]+=*")
 
 
@@ -44,7 +47,18 @@ def decoded_forms_of(value: str) -> Mapping[str, bool]:
             for encoded in _base64_inside(text):
                 if len(encoded) >= SHORTEST_BROKEN:
                     forms[encoded] = True
+    for form, tail in list(forms.items()):
+        for rest in _after_an_escape(form):
+            forms.setdefault(rest, tail)
     return forms
+
+
+def _after_an_escape(form: str) -> Iterator[str]:
+    """The form without the characters that decoding takes for the end of an escape begun before it: `\\` + `0x3a`."""
+    found = _END_OF_ESCAPE.match(form)
+    for size in range(1, len(found[0]) + 1 if found else 0):
+        if len(form) - size >= SHORTEST_CUT:
+            yield form[size:]
 
 
 def has_tail(value: str) -> frozenset[str]:
