@@ -21,6 +21,7 @@ _UNRESERVED = ("", "/", "!'()*", "!'()*;/?:@&=+$,#")
 """What encoders of URLs leave as it is: strict ones, Python, encodeURIComponent, encodeURI."""
 _PERCENT = re.compile("%[0-9A-F]{2}")
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_NEVER_ESCAPED = re.compile(r"[A-Za-z0-9 .,:;=_~@#$%^*()\[\]{}|!?-]*")
 _MARKUP_SAFE = "<>&"
 _JSON_STYLES = ("", "/", _MARKUP_SAFE, _MARKUP_SAFE + "'", _MARKUP_SAFE + "'\"+`")
 """What encoders of JSON escape beside what they must: Python, PHP, Go, PHP again, .NET."""
@@ -54,7 +55,7 @@ def decoded_forms_of(value: str) -> Mapping[str, bool]:
 
 
 def _after_an_escape(form: str) -> Iterator[str]:
-    """The form without the characters that decoding takes for the end of an escape begun before it: `\\` + `0x3a`."""
+    """Yield the form without the characters that decoding takes for the end of an escape: `\\` before `0x3a`."""
     found = _END_OF_ESCAPE.match(form)
     for size in range(1, len(found[0]) + 1 if found else 0):
         if len(form) - size >= SHORTEST_CUT:
@@ -154,7 +155,7 @@ def _json(text: str, extra: str, ascii_only: bool, upper: bool = False) -> str:
             return numbers.upper().replace("\\U", "\\u") if upper else numbers
         return _SHORT_ESCAPES.get(character, character)
 
-    return "".join(map(escape, text))
+    return text if _NEVER_ESCAPED.fullmatch(text) else "".join(map(escape, text))
 
 
 def _url_forms(text: str) -> Iterator[str]:

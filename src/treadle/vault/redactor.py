@@ -71,8 +71,10 @@ class SecretStream:
         certain = len(text)
         for reading in self._readings:
             finds, begun = reading.read(text, piece)
-            self._finds += finds
-            certain = min(certain, begun)
+            if finds:
+                self._finds += finds
+            if begun < certain:
+                certain = begun
         return self._let_out(text, certain)
 
     def rest(self) -> str:
@@ -80,6 +82,12 @@ class SecretStream:
 
     def _let_out(self, text: str, certain: int) -> str:
         """The text up to where all is certain, with marks; the rest is held."""
+        before, self.held = text[:certain], text[certain:]
+        for reading in self._readings:
+            reading.let_go(before, self.held)
+        return self._marked(text, certain) if self._finds else before
+
+    def _marked(self, text: str, certain: int) -> str:
         shown: list[str] = []
         at = 0
         self._finds = _joined(self._finds)
@@ -93,10 +101,7 @@ class SecretStream:
             at = find.end
         hidden_from = open_finds[0].start if open_finds else certain
         shown.append(text[at : max(at, min(certain, hidden_from))])
-        self.held = text[certain:]
         self._finds = [Find(find.start - certain, find.end - certain, find.form) for find in open_finds]
-        for reading in self._readings:
-            reading.let_go(text[:certain], self.held)
         return "".join(shown)
 
 

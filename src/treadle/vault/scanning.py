@@ -70,8 +70,9 @@ class Index:
     def begun(self, text: str, since: int = 0) -> int:
         """Where the end of the text may be the beginning of a head; its length where it is none."""
         size = len(text)
+        beginnings = self._beginnings
         for start in range(max(since, size - HEAD + 1), size):
-            if text[start:] in self._beginnings:
+            if text[start:] in beginnings:
                 return start
         return size
 
@@ -104,8 +105,11 @@ class PlainReading:
         return not self._index.longest
 
     def read(self, text: str, piece: str) -> tuple[list[Find], int]:
+        heads = self._index.heads(text, len(text) - len(piece))
+        if not heads and not self._open:
+            return [], self._index.begun(text)
         finds: list[Find] = []
-        heads = self._open + self._index.heads(text, len(text) - len(piece))
+        heads = self._open + heads
         self._open = [head for head in heads if self._follow(head, text, finds)]
         begun = self._index.begun(text)
         return finds, min([begun, *(head.start for head in self._open)])
@@ -126,7 +130,7 @@ class PlainReading:
         return is_open
 
     def let_go(self, before: str, held: str) -> None:
-        if before:
+        if before and self._open:
             self._open = [Head(head.start - len(before), head.forms) for head in self._open]
 
 
@@ -168,12 +172,14 @@ class DecodedReading:
         known = len(self._canonical)
         self._window += piece
         self._decode()
-        finds: list[Find] = []
         heads = self._index.heads(self._canonical, known)
+        lead = self._lead
+        if not heads and not self._open:
+            return [], max(0, min(self._begun(), self._decoded) - lead)
+        finds: list[Find] = []
         places = self._open + (self._placed(heads) if heads else [])
         self._open = [place for place in places if self._follow(place, finds)]
         begun = min([self._begun(), self._decoded, *(place.start for place in self._open)])
-        lead = self._lead
         return [Find(max(0, start - lead), end - lead, form) for start, end, form in finds], max(0, begun - lead)
 
     def _decode(self) -> None:
@@ -181,13 +187,14 @@ class DecodedReading:
         end = len(self._window)
         while self._decoded < end:
             chunk = self._window[self._decoded : self._decoded + self.CHUNK]
-            done = finished(chunk)
+            may_decode = is_special(chunk)
+            done = finished(chunk) if may_decode else len(chunk)
             if not done:
                 if len(chunk) < self.CHUNK:
                     return
                 done = len(chunk)
             taken = chunk[:done]
-            if is_special(taken):
+            if may_decode and is_special(taken):
                 self._note_place()
                 self._canonical += canonical(taken)
                 self._decoded += done
@@ -291,6 +298,11 @@ class DecodedReading:
         if not before:
             return
         target = self._lead + len(before)
+        if target >= len(self._window) and not self._open:
+            self._window = self._canonical = ""
+            self._decoded = self._plain_from = self._lead = 0
+            self._known_places = [(0, 0)]
+            return
         if target >= self._decoded:
             cut, size = self._decoded, len(self._canonical)
         elif target >= self._plain_from:
@@ -304,12 +316,14 @@ class DecodedReading:
         self._canonical = self._canonical[size:]
         self._decoded -= cut
         self._lead = target - cut
-        self._open = [
-            _Place(Head(place.head.start - size, place.head.forms), place.start - cut) for place in self._open
-        ]
+        if self._open:
+            self._open = [
+                _Place(Head(place.head.start - size, place.head.forms), place.start - cut) for place in self._open
+            ]
         self._plain_from = max(0, self._plain_from - cut)
-        after = [(known - size, place - cut) for known, place in self._known_places if place > cut]
-        self._known_places = [(0, 0), *after]
+        if len(self._known_places) > 1:
+            after = [(known - size, place - cut) for known, place in self._known_places if place > cut]
+            self._known_places = [(0, 0), *after]
 
     def _cut_before(self, target: int) -> tuple[int, int]:
         """The last token that starts at or before a place, as places in the canonical text and in the window."""
