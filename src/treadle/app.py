@@ -87,6 +87,7 @@ class Engine:
             self._clock.monotonic,
             self._home.weights,
             self._vault.value,
+            config.defaults.model,
         )
         for name, provider in config.providers.items():
             self._models.add(name, provider)

@@ -100,8 +100,15 @@ async def _describe_providers_and_models(
 
 def _registry(home: Home, config: HomeConfig, vault: HomeVault) -> ModelRegistry:
     catalog = Catalog(config.aliases, config.models)
-    provider = config.defaults.provider
-    models = ModelRegistry(os.environ, provider, catalog, weights=home.weights, secret=vault.value)
+    defaults = config.defaults
+    models = ModelRegistry(
+        os.environ,
+        defaults.provider,
+        catalog,
+        weights=home.weights,
+        secret=vault.value,
+        default_model=defaults.model,
+    )
     for name, given in config.providers.items():
         models.add(name, given)
     return models

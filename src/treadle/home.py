@@ -4,7 +4,6 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from treadle.domain.permissions import ApprovalRule, Approvals
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.quotas import CreditRate
 from treadle.domain.schemas import refuse_wrong_schema
+from treadle.domain.suggestions import closest
 from treadle.yaml_files import as_struct, read_struct
 
 HOME = "TREADLE_HOME"
@@ -192,7 +192,11 @@ class Home(Struct, frozen=True):
         raise UnknownAgent(self._unknown_agent(name))
 
     def _read_agent(self, name: str) -> AgentSpec:
-        return self._with_allowed(_read_agent_file(self._agent_file(name), name))
+        spec = _read_agent_file(self._agent_file(name), name)
+        defaults = self.config().defaults
+        if not spec.model and defaults.model is not None:
+            spec = msgspec.structs.replace(spec, model=defaults.model, provider=spec.provider or defaults.provider)
+        return self._with_allowed(spec)
 
     def agent_file(self, name: str) -> Path:
         """The file of an agent that has one."""
@@ -212,10 +216,13 @@ class Home(Struct, frozen=True):
         return its file."""
         if name in self.agents():
             raise UsageError(f"There is an agent `{name}` already. Change it with: treadle agents edit {name}")
-        if source is None and not model:
-            raise UsageError(f"Say which model answers for `{name}`: --model provider/model-id, or --from FILE.")
+        if source is None and not model and self.config().defaults.model is None:
+            raise UsageError(
+                f"Agent `{name}` was not created: no model is set. Add --model provider/model-id or --from FILE, "
+                f"or set `defaults: {{model: provider/model-id}}` in {self.path / 'config.yaml'}."
+            )
         try:
-            spec = _new_agent(name, model or "any") if source is None else _read_agent_file(source)
+            spec = _new_agent(name, model or "") if source is None else _read_agent_file(source)
             wanted = msgspec.structs.replace(spec, name=name, model=model or spec.model)
         except ValueError as error:
             raise UsageError(f"{error}.") from None
@@ -292,8 +299,8 @@ class Home(Struct, frozen=True):
 
     def _unknown_agent(self, name: str) -> str:
         known = self.agents()
-        near = get_close_matches(name, known, n=1)
-        meant = f"did you mean `{near[0]}`?" if near else f"known agents: {', '.join(known) or 'none yet'}"
+        near = closest(name, known)
+        meant = f"did you mean `{near}`?" if near else f"known agents: {', '.join(known) or 'none yet'}"
         return f"No agent is called `{name}`; {meant}. An agent is a file {self._agent_file('NAME')}"
 
 

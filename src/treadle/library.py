@@ -57,7 +57,7 @@ class Agent:
         self,
         *,
         name: str,
-        model: str,
+        model: str = "",
         provider: str | None = None,
         model_settings: ModelSettings | Mapping[str, Any] | None = None,
         persona: str = "",

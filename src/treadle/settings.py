@@ -3,11 +3,12 @@ accepted."""
 
 import math
 import types
-from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, Struct
+
+from treadle.domain.suggestions import closest
 
 SECRET_KEYS = ("key", "header")
 """A value whose path has one of these in it is not quoted back."""
@@ -113,8 +114,8 @@ def _mismatch(value: Any, kind: Any, at: str) -> str:
 
 
 def _unknown_key(name: str, known: list[str], at: str) -> str:
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean `{near[0]}`? " if near else ""
+    near = closest(name, known)
+    hint = f"did you mean `{near}`? " if near else ""
     return f"{_join(at, name)} is not a known key; {hint}accepted: {', '.join(known)}"
 
 

@@ -157,6 +157,29 @@ def test_the_final_marker_ends_the_run_and_skips_the_calls_beside_it() -> None:
     assert story.ran == []
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("All is well. DONE", "All is well."),
+        ("All is well.\n\n**DONE**", "All is well."),
+        ("All is well.\n\n`DONE`.\n", "All is well."),
+        ('{"n": 1}DONE', '{"n": 1}'),
+        ("First (DONE) and then more.", "First and then more."),
+        ("Nothing is UNDONE here. DONE", "Nothing is UNDONE here."),
+        ("a\n  indented\n\nDONE\n\nb", "a\n  indented\n\nb"),
+        ("DONE", ""),
+    ],
+)
+def test_the_final_marker_leaves_no_trace(text: str, left: str) -> None:
+    assert result(Story(loop=Loop(final_marker="DONE")).turn(text=text)) == Outcome("completed", left)
+
+
+def test_a_word_that_holds_the_marker_does_not_end_the_run() -> None:
+    story = Story(READ, loop=Loop(final_marker="DONE"))
+    story.turn(use("read", path="a"), text="This is UNDONE and DONE_LATER.")
+    assert story.ran == ["call_1"]
+
+
 def test_without_the_marker_calls_are_made() -> None:
     story = Story(READ, loop=Loop(final_marker="DONE"))
     story.turn(use("read", path="a"), text="Not yet.")

@@ -52,6 +52,18 @@ def test_a_report_ends_the_run_well() -> None:
     assert outcome(story.turn(text="I could not read anything.")) == "completed"
 
 
+def test_a_model_that_calls_a_tool_instead_of_reporting_is_asked_once_more() -> None:
+    story = Story(READ)
+    for number in range(1, 8):
+        failing(story, number)
+    again = failing(story, 8)
+    assert stages(again) == ["report_again"]
+    assert isinstance(again, CallModel)
+    assert not again.tools_offered
+    assert story.blocked[-1] == "call_8"
+    assert outcome(story.turn(text="I could not read anything.")) == "completed"
+
+
 def test_a_model_that_calls_instead_of_reporting_is_stopped() -> None:
     story = Story(READ, limits={"max_steps": None})
     step, number = failing(story, 1), 1
@@ -95,12 +107,12 @@ def test_steps_that_tell_nothing_new_are_escalated_to_the_end() -> None:
     assert stages(first) == []
     seen: list[list[RecoveryStage]] = []
     step: Step = first
-    for number in range(1, 7):
+    for number in range(1, 8):
         step = story.turn(use("read", path=str(number)), answer=same)
         if isinstance(step, Finish):
             break
         seen.append(stages(step))
-    assert seen == [[], [], ["note"], ["refuse_tool"], ["report"]]
+    assert seen == [[], [], ["note"], ["refuse_tool"], ["report"], ["report_again"]]
     assert outcome(step) == "stuck"
 
 

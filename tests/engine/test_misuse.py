@@ -261,6 +261,22 @@ def test_another_name_of_a_tool_does_not_get_around_its_rules(tmp_path: Path) ->
     assert not (tmp_path / "evil").exists()
 
 
+@pytest.mark.parametrize(
+    ("allowed", "called"), [("bash", "run_command"), ("run_command", "bash"), ("run_*", "bash")]
+)
+def test_the_two_names_of_the_command_tool_are_one_entry(tmp_path: Path, allowed: str, called: str) -> None:
+    model = ScriptedModel(ask(call(called, "c1", command="touch here")), say("done"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero = agent(tools=[allowed], workspace=tmp_path, approvals={"rules": [{"tool": "bash", "do": "auto"}]})
+            await engine.run(hero, "go")
+
+    asyncio.run(story())
+    assert [spec.name for spec in model.requests[0].preamble.tools] == ["bash"]
+    assert (tmp_path / "here").exists()
+
+
 def test_who_replaces_a_tool_replaces_its_other_names(tmp_path: Path) -> None:
     @treadle.tool(name="bash")
     async def mine(command: str) -> str:

@@ -99,9 +99,11 @@ def test_for_a_provider_that_the_alias_does_not_know_it_is_a_plain_id() -> None:
     assert (found.provider, found.model) == ("ollama", "sonnet")
 
 
-def test_a_default_provider_is_asked_before_a_built_in_alias() -> None:
+def test_a_default_provider_does_not_capture_short_names_and_is_preferred_where_one_stands_for_it() -> None:
     found = ModelRegistry(KEYS, "ollama").resolve("gpt", None)
-    assert (found.provider, found.model) == ("ollama", "gpt")
+    assert (found.provider, found.model) == ("openai", "gpt-6-sol")
+    found = ModelRegistry(KEYS, "openrouter").resolve("gpt", None)
+    assert (found.provider, found.model) == ("openrouter", "openai/gpt-6-sol")
     found = ModelRegistry(KEYS, "ollama", Catalog({"gpt": ("openai/own",)})).resolve("gpt", None)
     assert (found.provider, found.model) == ("openai", "own")
 

@@ -49,7 +49,8 @@ def test_names(model: str, provider: str | None, default: str | None, expected: 
         ),
         ("gpt-x", "zzz", "no provider is called `zzz`; Known providers"),
         ("gpt-x", None, "write provider/gpt-x, or set provider; known providers: anthropic, local, ollama"),
-        ("", None, "write provider/model-id"),
+        ("", None, "No model is set"),
+        ("gpt-x", "olive", "no provider is called `olive`; Known providers"),
         ("openai/", None, "write openai/ and the id of one of its models"),
     ],
 )
@@ -64,15 +65,41 @@ def test_an_unknown_default_provider() -> None:
         ModelRegistry({}, "nope").resolve("m", None)
 
 
-def test_a_missing_key_names_its_variable() -> None:
-    with pytest.raises(MissingKey, match="needs a key and none is set; set the variable OPENAI_API_KEY"):
+def test_an_agent_without_a_model_gets_the_default_model() -> None:
+    found = ModelRegistry(KEYS, "openai", default_model="gpt-x").resolve("", None)
+    assert (found.provider, found.model) == ("openai", "gpt-x")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "mode"),
+    [("anthropic", "ANTHROPIC_API_KEY", "anthropic_messages"), ("openai", "OPENAI_API_KEY", "responses")],
+)
+def test_a_built_in_provider_at_another_address_keeps_its_key_variable_and_its_api_mode(
+    name: str, key: str, mode: str
+) -> None:
+    registry = ModelRegistry({key: "sk-1"})
+    registry.add(name, ProviderConfig("https://proxy.example/v1"))
+    assert (registry.resolve(f"{name}/m", None).api_mode, registry.address(name)[1]) == (mode, "sk-1")
+    without_key = ModelRegistry({})
+    without_key.add(name, ProviderConfig("https://proxy.example/v1"))
+    assert without_key.address(name)[1] is None
+    registry.add(name, ProviderConfig("https://proxy.example/v1", "chat_completions", api_key="other"))
+    assert (registry.resolve(f"{name}/m", None).api_mode, registry.address(name)[1]) == (
+        "chat_completions",
+        "other",
+    )
+
+
+def test_a_missing_key_names_its_variable_and_the_vault() -> None:
+    expected = "needs a key and none is set; set the variable OPENAI_API_KEY, or `treadle vault set OPENAI_API_KEY`"
+    with pytest.raises(MissingKey, match=expected):
         ModelRegistry({"OPENAI_API_KEY": "  "}).resolve("openai/gpt-x", None)
 
 
 def test_a_missing_key_names_its_setting() -> None:
     registry = ModelRegistry({})
     registry.add("mine", ProviderConfig("https://host/v1", needs_key=True))
-    with pytest.raises(MissingKey, match=r"set api_key of provider mine in config\.yaml"):
+    with pytest.raises(MissingKey, match=r"set api_key of provider mine under providers\.mine in config\.yaml"):
         registry.resolve("mine/m", None)
 
 

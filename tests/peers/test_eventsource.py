@@ -16,20 +16,22 @@ from tests.surfaces.http.test_access import in_time
 from tests.surfaces.http.test_restarts import BUSY, submit
 from tests.surfaces.http.test_streams import steps_and_words
 from tests.surfaces.shell import Shell
+from treadle.domain.events import VOCABULARY
 
 PEERS = Path(__file__).parents[2] / ".peers"
 READER = """
 import {EventSource} from 'eventsource'
-const [url, token] = process.argv.slice(2)
+const [url, token, ...names] = process.argv.slice(2)
 const named = (input, init) =>
   fetch(input, {...init, headers: {...init.headers, Authorization: `Bearer ${token}`}})
 const source = new EventSource(url, {fetch: named})
-source.onmessage = (message) => {
+const show = (message) => {
   const event = JSON.parse(message.data)
   const {type, sequence, data} = event
   console.log(JSON.stringify({id: message.lastEventId, type, sequence, data}))
   if (event.type === 'run_end') { source.close(); process.exit(0) }
 }
+for (const type of names) source.addEventListener(type, show)
 """
 LIVE = ("token", "thinking", "tool_call_delta", "tool_call_progress", "attempt_reset", "stream_reset")
 
@@ -40,7 +42,9 @@ pytestmark = pytest.mark.skipif(
 
 
 def read(script: Path, serving: Serving, run_id: str) -> "Popen[bytes]":
-    return Popen(["node", script, f"{serving.url}/v1/runs/{run_id}/events", serving.token], stdout=PIPE)
+    return Popen(
+        ["node", script, f"{serving.url}/v1/runs/{run_id}/events", serving.token, *VOCABULARY], stdout=PIPE
+    )
 
 
 def test_it_reads_every_event_once_over_servers_that_die(tmp_path: Path) -> None:

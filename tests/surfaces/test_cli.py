@@ -240,11 +240,11 @@ def test_runs_are_listed_shown_and_told(shell: Shell) -> None:
 
 def test_agents_are_listed_and_shown(shell: Shell) -> None:
     async def ask() -> None:
-        shell.configure().write("agents/broken/config.yaml", "{name: broken}")
+        shell.configure().write("agents/broken/config.yaml", "{name: broken, model: 1}")
         listed, shown = await asyncio.gather(shell("agents", "list"), shell("agents", "show", "default", "--json"))
         assert listed.code == 2
         assert listed.out.splitlines()[1].split() == ["default", "fake/m"]
-        assert listed.err.endswith("agents/broken/config.yaml: model is missing; accepted: text\n")
+        assert listed.err.endswith("agents/broken/config.yaml: model: found the number 1; accepted: text\n")
         assert shown.json[0]["retry"] == {"attempts": 0, "base_ms": 1000, "schedule": "exponential"}
         assert (await shell("agents", "show", "default")).out.startswith("name: default\nmodel: fake/m\n")
 

@@ -17,7 +17,7 @@ from treadle.ports.sandbox import Command, Confinement, Finished, SandboxMissing
 from treadle.ports.tool import InvalidArguments, Observation, ToolContext, ToolError
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.limits import Limits
-from treadle.tools.bash import ALIAS, BETWEEN_SHOWS, LONGEST_TIMEOUT, Bash
+from treadle.tools.bash import BETWEEN_SHOWS, LONGEST_TIMEOUT, Bash
 
 OFF = SandboxPolicy("off")
 
@@ -73,14 +73,13 @@ def test_what_is_refused_says_what_to_do(arguments: str, told: str, commands: Sh
 
 
 def test_what_it_says_of_itself(commands: ShellCommands) -> None:
-    spec, alias = Bash(commands).spec, Bash(commands, ALIAS).spec
-    assert (spec.name, alias.name) == ("bash", "run_command")
+    spec = Bash(commands).spec
+    assert spec.names == ("bash", "run_command")
     assert (spec.effect, spec.repeatable, spec.concurrent) == ("external", False, False)
     assert spec.needs == ("workspace", "secrets")
     assert spec.timeout is not None
     assert spec.timeout > LONGEST_TIMEOUT
     assert list(spec.schema["properties"]) == ["command", "timeout"]
-    assert alias.description.startswith("Another name for `bash`")
 
 
 def test_what_the_rules_look_at(commands: ShellCommands) -> None:

@@ -4,6 +4,7 @@ from treadle.core import guards
 from treadle.core.child import Child
 from treadle.core.children import before_the_end, interrupted, resumed, wait_for
 from treadle.core.context import input_estimate
+from treadle.core.final_marker import has_marker
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
 from treadle.core.guards.verdict import Stop, strictest
@@ -143,7 +144,7 @@ def _call_model(
         events += verdict.events
     must_report = state.recovery.report_due
     for event in events:
-        if isinstance(event, RecoveryAction) and event.stage == "report":
+        if isinstance(event, RecoveryAction) and event.wants_report:
             must_report = True
     return CallModel(events, tools_offered=not must_report)
 
@@ -215,7 +216,7 @@ def _or_what_was_claimed(state: RunState, outcome: Outcome) -> Outcome:
 
 def marked_final(state: RunState) -> bool:
     marker = state.agent.loop.final_marker
-    return marker is not None and state.reply is not None and marker in state.answer_so_far
+    return marker is not None and state.reply is not None and has_marker(state.answer_so_far, marker)
 
 
 def completed(state: RunState) -> Outcome:

@@ -111,8 +111,8 @@ def reused(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
 
 
 def _asked(use: ToolUse, spec: ToolSpec | None) -> ReusedCall:
-    writes, polls = (False, False) if spec is None else (spec.writes, spec.poller)
-    return ReusedCall(use.call_id, use.name, call_key(use), writes=writes, polls=polls)
+    name, writes, polls = (use.name, False, False) if spec is None else (spec.name, spec.writes, spec.poller)
+    return ReusedCall(use.call_id, name, call_key(use), writes=writes, polls=polls)
 
 
 @dataclass(slots=True)

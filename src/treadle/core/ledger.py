@@ -71,9 +71,10 @@ class Ledger:
 
     def ask(self, use: ToolUse, spec: ToolSpec | None) -> Call:
         """Enter a call that the model asked for."""
-        return self._asked(use, call_key(use), spec is not None and spec.poller)
+        name = use.name if spec is None else spec.name
+        return self._asked(use, name, call_key(use), spec is not None and spec.poller)
 
-    def _asked(self, use: ToolUse, key: str, polls: bool) -> Call:
+    def _asked(self, use: ToolUse, name: str, key: str, polls: bool) -> Call:
         self.ids.add(use.call_id)
         self.counts[key] = occurrence = self.counts.get(key, 0) + 1
         signature = _normalised(key)
@@ -86,7 +87,7 @@ class Ledger:
         in_cycle = _repeats_in_cycles(self.recent)
         in_a_row = self.signature[1]
         is_new = occurrence == 1 and in_a_row == 1 and not in_cycle
-        return Call(use, use.call_id, use.name, key, occurrence, in_a_row, self.world, is_new, in_cycle)
+        return Call(use, use.call_id, name, key, occurrence, in_a_row, self.world, is_new, in_cycle)
 
     def end(self, call: Call, result: ToolResult, told: str, spec: ToolSpec | None) -> bool:
         """Enter what came of a call, and what it told; say whether that was anything new."""
@@ -118,7 +119,9 @@ class Ledger:
 
     def reuse(self, turn: Sequence[ReusedCall]) -> None:
         """Enter the calls of one turn of another run, which this one goes on from."""
-        asked = [self._asked(ToolUse(each.call_id, each.name, ""), each.key, each.polls) for each in turn]
+        asked = [
+            self._asked(ToolUse(each.call_id, each.name, ""), each.name, each.key, each.polls) for each in turn
+        ]
         for call, each in sorted(zip(asked, turn, strict=True), key=lambda pair: pair[1].after):
             if each.ended in ("refused", "denied"):
                 self._refused(call, counts=each.ended == "refused")

@@ -1,7 +1,5 @@
 """Of the calls that the model asked for: which run now, side by side, are refused, or wait for a person."""
 
-from difflib import get_close_matches
-
 from treadle.core.children import delegates, room, to_gather, to_reach, turn, wait_for
 from treadle.core.guards import loop, stuck
 from treadle.core.guards.quota import most_calls
@@ -21,6 +19,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
+from treadle.domain.suggestions import closest
 
 OUTCOME_UNKNOWN = (
     "Interrupted, outcome unknown: the call was started, and whether it took effect is not known. "
@@ -158,7 +157,8 @@ def _soonest(waits: list[Wait], deadline: Instant | None) -> Wait:
 
 
 def _unknown_tool(state: RunState, name: str) -> str:
-    nearest = get_close_matches(name, state.tools, n=1)
-    hint = f" Did you mean `{nearest[0]}`?" if nearest else ""
-    allowed = ", ".join(f"`{tool}`" for tool in state.tools) or "none"
+    known = dict.fromkeys(spec.name for spec in state.tools.values())
+    nearest = closest(name, known)
+    hint = f" Did you mean `{nearest}`?" if nearest else ""
+    allowed = ", ".join(f"`{tool}`" for tool in known) or "none"
     return f"There is no tool `{name}`.{hint} Tools you may call: {allowed}."

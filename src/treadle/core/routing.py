@@ -40,7 +40,7 @@ def score(state: RunState) -> Score:
     """Points for what makes a task harder, each capped, so that no single thing decides alone."""
     text = "\n".join(message.text for message in state.inbox)
     tokens, earlier = len(text) // CHARACTERS_PER_TOKEN, len(state.transcript.messages)
-    tools = len(state.tools) or len(state.agent.tools)
+    tools = len({spec.name for spec in state.tools.values()}) or len(state.agent.tools)
     parts = (
         (min(40, tokens // 25), f"{tokens} tokens"),
         (min(20, earlier // 2), f"{earlier} earlier messages"),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from treadle.core.child import Child
+from treadle.core.final_marker import remove_marker
 from treadle.core.ledger import Call, Ledger
 from treadle.core.repair import Transcript, transcribed
 from treadle.core.suspicion import Suspicion
@@ -283,7 +284,7 @@ class RunState:
     def answer(self) -> str:
         """The answer so far, as it is handed out: without the marker that ends a run."""
         marker = self.agent.loop.final_marker
-        return self.answer_so_far if marker is None else self.answer_so_far.replace(marker, "").strip()
+        return self.answer_so_far if marker is None else remove_marker(self.answer_so_far, marker)
 
     @property
     def said(self) -> tuple[Message, ...]:

@@ -79,10 +79,7 @@ def _is_ready(models: ModelRegistry, name: str, probe: Probe | None) -> bool | N
 def _describe(models: ModelRegistry, name: str, probe: Probe | None) -> str:
     if (problem := models.key_problem(name)) is not None:
         return problem if models.is_key_configured(name) else f"no key: set {models.missing(name)}"
-    key = describe_key(name, models)
-    if probe is None:
-        return f"{key}, not tried"
-    return probe.words if models.unsent_key(name) is None else f"{probe.words}; {key}"
+    return f"{describe_key(name, models)}, not tried" if probe is None else probe.words
 
 
 def _alias(models: ModelRegistry, alias: str, names: tuple[str, ...]) -> ListedAlias:

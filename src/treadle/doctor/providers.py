@@ -61,13 +61,9 @@ def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, 
             return setting(about, f"{where}: the key cannot be used: {problem}", "Correct the key.", "wrong")
         return setting(about, f"{where}: no key is set", f"To use it, set {models.missing(name)}.", "note")
     key = describe_key(name, models)
-    unsent = models.unsent_key(name)
     if probe is None:
-        state = "set" if unsent is None else "note"
-        return setting(about, f"{where}: {key}, not tried", _unsent_advice(name, models), state)
-    found = f"{where} {probe.words}" if unsent is None else f"{where} {probe.words}; {key}"
-    advice = _unsent_advice(name, models) if unsent and probe.verdict in ("answers", "refused") else probe.advice
-    state = _STATES[probe.verdict]
+        return setting(about, f"{where}: {key}, not tried", "", "set")
+    found, advice, state = f"{where} {probe.words}", probe.advice, _STATES[probe.verdict]
     if probe.refused_keys:
         state = "wrong"
     elif probe.verdict == "unreachable" and not is_wanted:
@@ -86,16 +82,4 @@ _STATES: Mapping[Verdict, State] = {
 
 def describe_key(name: str, models: ModelRegistry) -> str:
     """Return whether a key is sent to a provider, in words that claim nothing about the key itself."""
-    if models.key_settings(name):
-        return "key set"
-    if (unsent := models.unsent_key(name)) is not None:
-        variable, address = unsent
-        return f"no key is sent ({variable} is for {address})"
-    return "no key is sent"
-
-
-def _unsent_advice(name: str, models: ModelRegistry) -> str:
-    unsent = models.unsent_key(name)
-    if unsent is None:
-        return ""
-    return f"If this address takes that key, set `api_key_env: {unsent[0]}` under providers.{name} in config.yaml."
+    return "key set" if models.key_settings(name) else "no key is sent"

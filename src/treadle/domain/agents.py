@@ -184,7 +184,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """An agent, whole. A run keeps the one it was started with."""
 
     name: str
-    model: str
+    model: str = ""
+    """The name of its model; empty: the default model of the home."""
     provider: str | None = None
     model_settings: ModelSettings = ModelSettings()
     persona: str = ""
@@ -222,8 +223,6 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
         _positive("concurrency", self.concurrency)
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name `{self.name}` must be 1 to 64 letters, digits, dots, dashes or underscores")
-        if not self.model:
-            raise ValueError("model must not be empty")
 
     @property
     def confinement(self) -> SandboxPolicy:

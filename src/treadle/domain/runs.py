@@ -86,8 +86,8 @@ class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     """The provider did not say; these figures are ours."""
 
 
-class Metrics(Struct, frozen=True, omit_defaults=True):
-    """What a run used, all of it from the journal."""
+class Metrics(Struct, frozen=True):
+    """What a run used, all of it from the journal. Every field is written, so that a client can rely on it."""
 
     steps: int = 0
     model_calls: int = 0

@@ -8,6 +8,10 @@ Effect = Literal["none", "read", "write", "external"]
 Need = Literal["network", "workspace", "secrets", "results", "memory", "skills"]
 
 
+COMMAND, COMMAND_ALIAS = "bash", "run_command"
+"""The tool that runs commands, and the other name under which it may be allowed and called."""
+
+
 class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """The declaration of a tool. It is journaled when a run starts, so that a run that is taken up later,
     by other code, is decided by what the tool said of itself when it was called."""
@@ -36,11 +40,13 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     delegates: Literal["spawn", "send", "invoke"] | None = None
     """It is not run: its result is what comes of a run under this one."""
     alias_of: str | None = None
-    """The tool that this is another name of: rules, hooks and grants for that one are for this one too."""
+    """In older journals: the tool that this is another name of. Rules, hooks and grants for that one apply here."""
+    aliases: tuple[str, ...] = ()
+    """Other names under which it may be allowed and called. Rules, hooks and grants may use any of them."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.name,) if self.alias_of is None else (self.name, self.alias_of)
+        return (self.name, *self.aliases) if self.alias_of is None else (self.name, self.alias_of)
 
     @property
     def known_as(self) -> str:

@@ -34,6 +34,27 @@ class Speech(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """Reads runs in this process. Never blocks."""
+
+    last: int
+    """The last durable event that it has, or was offered."""
+    catching_up: bool
+    """It still reads what was committed before it came."""
+
+    def offer(self, events: Sequence[Event]) -> None:
+        """Give it durable events of one run, in their order."""
+        ...
+
+    def show(self, event: Event) -> None:
+        """Give it a live event."""
+        ...
+
+    def fail(self, error: StoreError) -> None:
+        """Nothing more will come."""
+        ...
+
+
 class Others(Protocol):
     """Other processes that work on the same database. Never blocks."""
 
@@ -61,7 +82,7 @@ class Hub:
         self._clock = clock
         self._ids = ids
         self.on_wake = on_wake
-        self._readers: dict[RunId, list[Subscription]] = {}
+        self._readers: dict[RunId, list[Listener]] = {}
         self._ends: dict[RunId, list[asyncio.Future[End]]] = {}
         self._error: StoreError | None = None
         self._pace = Pace()
@@ -77,12 +98,15 @@ class Hub:
         self.taking: list[Callable[[Sequence[Event]], None]] = []
         """Told what is on record of a run when it is taken up here, so that they need not read it."""
         self._waiting: set[asyncio.Event] = set()
+        self.changes = 0
+        """How often something was committed, as far as is known here."""
         self.others: Others | None = None
         """None: no other process can work on this database."""
 
     # ── What the journal tells ──
 
     def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        self.changes += 1
         for waiting in self._waiting:
             waiting.set()
         for observer in self.observers:
@@ -152,6 +176,7 @@ class Hub:
     def changed_elsewhere(self, *run_ids: RunId) -> None:
         """Whoever waits for anything to be committed looks again; and whether the runs have ended is not known."""
         self._unfinished.difference_update(run_ids)
+        self.changes += 1
         for waiting in self._waiting:
             waiting.set()
 
@@ -249,12 +274,16 @@ class Hub:
         where the process is behind."""
         self.refuse_if_lost()
         reader = Subscription(partial(self.forget, run_id), self._pace, backlog, patience)
+        self.listen(run_id, reader)
+        return reader
+
+    def listen(self, run_id: RunId, reader: Listener) -> None:
+        """Have a reader told of what happens in a run, until it is forgotten."""
         self._readers.setdefault(run_id, []).append(reader)
         if self.others is not None:
             self.others.watch(run_id)
-        return reader
 
-    def forget(self, run_id: RunId, reader: Subscription) -> None:
+    def forget(self, run_id: RunId, reader: Listener) -> None:
         readers = self._readers.get(run_id, [])
         if reader in readers:
             readers.remove(reader)

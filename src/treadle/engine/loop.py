@@ -210,6 +210,7 @@ def ending(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
         (*state.stopped, *(("the model call",) if model_stopped else ()), *stopped(state)),
         outcome.unverified_claim,
         *judged_of(state),
+        silent=outcome.kind == "silent",
     )
 
 

@@ -43,13 +43,12 @@ class Catalog:
         self, aliases: Mapping[str, tuple[str, ...]] | None = None, models: Mapping[str, ModelFacts] | None = None
     ) -> None:
         self.aliases: dict[str, tuple[str, ...]] = {**ALIASES, **(aliases or {})}
-        self._own = frozenset(aliases or ())
         self._models = dict(models or {})
         self._profiles: dict[tuple[str, str], Profile] = {}
 
-    def names(self, model: str, own_only: bool = False) -> tuple[str, ...]:
-        """The models that a name stands for: an alias, of the home's own or of any, or itself."""
-        return (model,) if own_only and model not in self._own else self.aliases.get(model, (model,))
+    def names(self, model: str) -> tuple[str, ...]:
+        """Return the models that a short name stands for, or the name itself."""
+        return self.aliases.get(model, (model,))
 
     def profile(
         self, provider: str, model: str, config: ProviderConfig | None, basis: Profile | None = None

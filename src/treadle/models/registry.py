@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -11,7 +10,8 @@ import msgspec
 
 from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.handles import handle, names_in
-from treadle.domain.providers import ProviderConfig
+from treadle.domain.providers import ProviderConfig, Timeouts
+from treadle.domain.suggestions import closest
 from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
 from treadle.models.catalog import Catalog, WindowSource
 from treadle.models.http.endpoint import Endpoint
@@ -47,22 +47,26 @@ class ModelRegistry:
         clock: Callable[[], float] = time.monotonic,
         weights: Path = Path("models"),
         secret: Callable[[str], str | None] = lambda name: None,
+        default_model: str | None = None,
     ) -> None:
         self.catalog = catalog or Catalog()
         self._environment = environment
         self._secret = secret
         self._default = default_provider
+        self._default_model = default_model
         self._clock = clock
-        self._configs = presets(environment)
+        self._presets = presets(environment)
+        self._configs = dict(self._presets)
         self.local = LocalModels(weights)
         self._ready: dict[str, _Ready] = {LOCAL: _Ready("chat_completions", self.local)}
         self._own_breakers = Breakers()
         self._connections: Connections | None = None
 
     def add(self, name: str, config: ProviderConfig) -> None:
-        """Make a provider known under a name."""
+        """Make a provider known under a name. One that is built in keeps the settings that are not given."""
         _check_name(name)
-        self._configs[name] = config
+        preset = self._presets.get(name)
+        self._configs[name] = config if preset is None else _completed(config, preset)
         self._ready.pop(name, None)
         self.catalog.forget(name)
 
@@ -112,15 +116,6 @@ class ModelRegistry:
         config = self._configs.get(name)
         return [] if config is None else [key.setting for key in self._keys(name, config)[0]]
 
-    def unsent_key(self, name: str) -> tuple[str, str] | None:
-        """Return the variable with the key of the built-in provider of this name and the address that it is for, if
-        another address is configured and no key is sent there."""
-        config, preset = self._configs.get(name), presets(self._environment).get(name)
-        if config is None or preset is None or preset.api_key_env is None or self.key_problem(name):
-            return None
-        is_set = self._secret(preset.api_key_env) or self._environment.get(preset.api_key_env)
-        return (preset.api_key_env, preset.base_url) if is_set and not self.key_settings(name) else None
-
     async def probe(self, name: str, timeout_seconds: float) -> "Probe":
         """Ask a provider for the listing of its models, which is free. Raises UsageError where a key is missing."""
         from treadle.models.formats import format_of
@@ -147,7 +142,13 @@ class ModelRegistry:
         return config.base_url, keys[0].value if keys else None, config.headers
 
     def resolve(self, model: str, provider: str | None) -> Resolved:
-        names = self.catalog.names(model, own_only=self._default is not None)
+        model = model or self._default_model or ""
+        if not model:
+            raise UnknownModel(
+                "No model is set. Set `model` of the agent, "
+                "or `defaults: {model: provider/model-id}` in config.yaml."
+            )
+        names = self._preferred(self.catalog.names(model))
         if provider and names != (model,):  # of those that an alias stands for, the ones of this provider
             of_provider = tuple(name for name in names if name.startswith(f"{provider}/"))
             names, provider = (of_provider, None) if of_provider else ((model,), provider)
@@ -163,6 +164,11 @@ class ModelRegistry:
         if not found:
             raise why_not[0]
         return found[0]  # all are left alone: whoever calls will wait for this one
+
+    def _preferred(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The models that a short name stands for, those of the default provider first."""
+        prefix = f"{self._default}/"
+        return tuple(sorted(names, key=lambda name: not name.startswith(prefix))) if self._default else names
 
     def _is_left_alone(self, model: Resolved) -> bool:
         breaker = model.breaker
@@ -218,8 +224,8 @@ class ModelRegistry:
         )
 
     def _unknown_provider(self, name: str, known: set[str]) -> str:
-        near = get_close_matches(name, known, n=1)
-        meant = f"; did you mean `{near[0]}`?" if near else ";"
+        near = closest(name, known)
+        meant = f"; did you mean `{near}`?" if near else ";"
         return (
             f"no provider is called `{name}`{meant} Known providers: {', '.join(sorted(known))}. "
             f"Write provider/model-id with one of them, or add `{name}` under providers in config.yaml."
@@ -263,8 +269,11 @@ class ModelRegistry:
             for place, more in enumerate(config.api_keys)
         ]
         if not keys and config.needs_key:
-            also = f" or api_key under providers.{name} in config.yaml" if variable else " in config.yaml"
-            raise MissingKey(f"provider {name} needs a key and none is set; set {setting}{also}")
+            also = f", or `treadle vault set {variable}`, or api_key" if variable else ""
+            raise MissingKey(
+                f"provider {name} needs a key and none is set; "
+                f"set {setting}{also} under providers.{name} in config.yaml"
+            )
         for key in keys:
             if not (key.value and key.value.isascii() and key.value.isprintable()):
                 raise MissingKey(f"{key.setting} holds characters that no key has; copy the key again")
@@ -282,6 +291,20 @@ class ModelRegistry:
                 f"set it with `treadle vault set {names[0]}`"
             )
         return key.replace(handle(names[0]), value)
+
+
+def _completed(config: ProviderConfig, preset: ProviderConfig) -> ProviderConfig:
+    """Return the configuration of a built-in provider with what it leaves out: key variable, API mode, timeouts. At
+    another address a missing key is not an error: a proxy may add its own."""
+    has_key = config.api_key is not None or bool(config.api_keys)
+    return msgspec.structs.replace(
+        config,
+        api_mode=config.api_mode or preset.mode,
+        api_key_env=config.api_key_env or (None if has_key else preset.api_key_env),
+        needs_key=config.needs_key or (config.base_url == preset.base_url and preset.needs_key),
+        timeouts=preset.timeouts if config.timeouts == Timeouts() else config.timeouts,
+        local=config.local or preset.local,
+    )
 
 
 def _below(base_url: str, path: str) -> str:

@@ -54,7 +54,7 @@ async def followed(reader: Reader, hub: Hub, journal: Journal, runs: Runs) -> As
             news: list[Event] = []
             for event in batch:
                 if not event.durable:
-                    if caught_up is None or not _already_shown(event, caught_up):
+                    if caught_up is None or not already_shown(event, caught_up):
                         news.append(event)
                 elif event.sequence > last:
                     if event.sequence > last + 1:  # what another process committed is not told here
@@ -86,7 +86,7 @@ async def without_resets(service: Watching, run_id: RunId, after: int = 0) -> As
             return
 
 
-def _already_shown(event: Event, caught_up: Token) -> bool:
+def already_shown(event: Event, caught_up: Token) -> bool:
     """Whether a token is part of the text that a late reader was given at once."""
     data = event.data
     return (

@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Protocol
 
 import msgspec
@@ -13,6 +12,7 @@ from msgspec import Struct
 from treadle.domain.errors import UnknownMemory, UsageError
 from treadle.domain.identity import AgentId, Instant, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope, MemorySource
+from treadle.domain.suggestions import closest
 from treadle.domain.users import ACCEPTED_USER, LOCAL_USER, UserId, refuse_wrong_user
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.memory import Assigned, Assignment, Memories, MemoryKeeper, Recall
@@ -268,8 +268,8 @@ def refuse_unknown_agent(agent: str, known: Iterable[str]) -> None:
     """Raise UsageError for a name that nobody has, with the one that was probably meant."""
     names = sorted(set(known))
     if agent not in names:
-        near = get_close_matches(agent, names, n=1)
-        meant = f" Did you mean `{near[0]}`?" if near else f" Known: {', '.join(names) or 'none yet'}."
+        near = closest(agent, names)
+        meant = f" Did you mean `{near}`?" if near else f" Known: {', '.join(names) or 'none yet'}."
         raise UsageError(f"No agent is called `{agent}`.{meant}")
 
 

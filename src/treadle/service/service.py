@@ -36,6 +36,7 @@ from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 from treadle.replay.replay import Replayed
 from treadle.service.drafting import Drafts
+from treadle.service.feed import durable_feed, live_feed
 from treadle.service.following import Reader, followed
 from treadle.service.forking import Fork, Forking
 from treadle.service.people import Answer, People
@@ -288,22 +289,17 @@ class LocalService:
                 for placed in page:
                     yield placed
 
-    async def feed_pages(
+    def feed_pages(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
     ) -> AsyncGenerator[Sequence[Placed], None]:
         """The same, with what is there at once in one piece."""
-        is_part = agents is not None or owner is not None
-        with self._hub.news() as news:
-            last = await self._runs.position() if after is None else after
-            while True:
-                self._hub.refuse_if_lost()
-                news.clear()
-                reached = await self._runs.position() if is_part else 0
-                while page := await self._runs.after(last, agents, owner=owner):
-                    yield page
-                    last = page[-1].position
-                last = max(last, reached)  # what is of no concern to the reader is not looked at again
-                await news.wait()
+        return durable_feed(self._hub, self._runs, after, agents, owner)
+
+    def live_feed(
+        self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
+    ) -> AsyncGenerator[Sequence[Placed | Event], None]:
+        """The same, with the live events of these runs."""
+        return live_feed(self._hub, self._runs, after, agents, owner)
 
     async def position(self) -> int:
         """Of the latest event, in the order of commits."""

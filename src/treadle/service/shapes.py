@@ -136,6 +136,8 @@ class Result(Struct, frozen=True):
     score_reasons: str = ""
     diagnosis: str = ""
     """Why it has failed, where somebody found out."""
+    silent: bool = False
+    """The agent chose not to answer: `text` is empty on purpose."""
 
 
 class RunView(Struct, frozen=True):
@@ -256,6 +258,7 @@ def run_detail(record: RunRecord, end: RunEnd | None) -> RunDetail:
             end.score,
             end.score_reasons,
             end.diagnosis,
+            silent=end.outcome == "silent",  # also in journals of before `silent` was recorded
         )
     return RunDetail(**_of_run(record), result=result)
 

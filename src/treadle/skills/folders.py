@@ -5,11 +5,11 @@ much of it, costs nothing and is never read."""
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.domain.suggestions import closest
 from treadle.ports.skills import Skill
 from treadle.skills.approved import Approval, ApprovedSkills
 from treadle.skills.content import Content, SkillFile, read_content
@@ -137,8 +137,8 @@ def _one_file(name: str, content: Content, path: str) -> str:
     found = content.file(wanted)
     if found is None:
         paths = [file.path for file in content.files]
-        near = get_close_matches(wanted, paths, n=1)
-        meant = f"Did you mean {near[0]}?" if near else f"It has: {', '.join(paths)[:_MOST_LISTED]}."
+        near = closest(wanted, paths)
+        meant = f"Did you mean {near}?" if near else f"It has: {', '.join(paths)[:_MOST_LISTED]}."
         raise LookupError(f"The skill `{name}` has no file {path[:200]!a}. {meant}")
     try:
         return found.content.decode()
@@ -149,6 +149,6 @@ def _one_file(name: str, content: Content, path: str) -> str:
 def _unknown(name: str, offered: Sequence[str]) -> str:
     if not offered:
         return f"There is no skill {name[:100]!a}: no skills are offered here. Go on without one."
-    near = get_close_matches(name, offered, n=1)
-    meant = f"Did you mean `{near[0]}`?" if near else f"Offered are: {', '.join(offered)[:_MOST_LISTED]}."
+    near = closest(name, offered)
+    meant = f"Did you mean `{near}`?" if near else f"Offered are: {', '.join(offered)[:_MOST_LISTED]}."
     return f"There is no skill {name[:100]!a}. {meant}"

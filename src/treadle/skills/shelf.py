@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from heapq import nsmallest
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.suggestions import closest
 from treadle.skills.approved import HOME, Approval, ApprovedSkills
 from treadle.skills.content import Content, SkillFile, read_content
 from treadle.skills.inert import one_line
@@ -167,9 +167,9 @@ class Shelf:
         for place in places:
             with suppress(Broken):
                 known += _names(place)[0]
-        near = get_close_matches(name, known, n=1)
+        near = closest(name, known)
         where = " or ".join(str(place.path) for place in places if place.kind != "shipped")
-        meant = f"Did you mean `{near[0]}`?" if near else "`treadle skills list` shows what is there."
+        meant = f"Did you mean `{near}`?" if near else "`treadle skills list` shows what is there."
         return f"There is no skill {name[:100]!a} in {where}. {meant}"
 
     # ── Copying ──

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from treadle.domain.events.tool_calls import ProcessKilled, SandboxDenied
-from treadle.domain.tools import ToolSpec
+from treadle.domain.tools import COMMAND, COMMAND_ALIAS, ToolSpec
 from treadle.ports.sandbox import Command, CommandError, Commands, EndedBy, Finished, GitUse, SandboxMissing
 from treadle.ports.tool import (
     UNCONFINED_PREFIX,
@@ -23,7 +23,6 @@ from treadle.ports.tool import (
     ToolError,
 )
 
-NAME, ALIAS = "bash", "run_command"
 DEFAULT_TIMEOUT = 60
 LONGEST_TIMEOUT = 600
 SPARE = 30
@@ -59,18 +58,18 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bash:
-    """`bash`, and under another name the same tool for those who know it by that."""
+    """`bash`, which may also be allowed and called as `run_command`."""
 
-    def __init__(self, commands: Commands, name: str = NAME) -> None:
+    def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self._spec = ToolSpec(
-            name=name,
-            description=DESCRIPTION if name == NAME else f"Another name for `{NAME}`. {DESCRIPTION}",
+            name=COMMAND,
+            description=DESCRIPTION,
             schema=_schema(),
             effect="external",
             timeout=LONGEST_TIMEOUT + SPARE,
             needs=("workspace", "secrets"),
-            alias_of=None if name == NAME else NAME,
+            aliases=(COMMAND_ALIAS,),
         )
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from treadle.ports.sandbox import Commands
 from treadle.ports.tool import Tool
 from treadle.ports.vault import Vault
-from treadle.tools.bash import ALIAS, NAME, Bash
+from treadle.tools.bash import Bash
 from treadle.tools.clarify import clarify
 from treadle.tools.delegation import agent_send, agent_spawn, invoke_agent
 from treadle.tools.files import files
@@ -19,8 +19,7 @@ from treadle.tools.web import web_fetch_tool
 
 def builtin(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
     yield files()
-    yield Bash(commands, NAME)
-    yield Bash(commands, ALIAS)
+    yield Bash(commands)
     yield web_fetch_tool()
     yield recall
     yield memory_search

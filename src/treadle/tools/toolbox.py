@@ -1,12 +1,12 @@
 """The tools that a process knows: its own, and those of installed plugins."""
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeGuard, cast
 
 from treadle.domain.errors import UsageError
+from treadle.domain.suggestions import closest
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import Tool
 from treadle.tools.toolset import Toolset
@@ -44,9 +44,6 @@ class ToolRegistry:
         if name in self._builtin:
             self._builtin.discard(name)
             self._tools[name] = tool
-            for other in [known for known in self._builtin if self._tools[known].spec.alias_of == name]:
-                self._builtin.discard(other)  # another name of what is not there any more
-                del self._tools[other]
         elif self._tools.setdefault(name, tool) is not tool:
             raise UsageError(f"two tools are called `{name}`; give one of them another name")
 
@@ -67,7 +64,10 @@ class ToolRegistry:
             self.add(tool)
 
     def find(self, name: str) -> Tool | None:
-        return self._tools.get(name)
+        return self._tools.get(name) or self._aliased(name)
+
+    def _aliased(self, name: str) -> Tool | None:
+        return next((tool for tool in self._tools.values() if name in tool.spec.aliases), None)
 
     def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
         names = {name for entry in allowlist for name in self._matching(entry)}
@@ -78,12 +78,16 @@ class ToolRegistry:
         if entry.startswith(SET) and (names := self._sets.get(entry.removeprefix(SET))) is not None:
             return list(names)
         if any(character in entry for character in "*?["):
-            return [name for name in self._tools if fnmatchcase(name, entry)]
-        if entry in self._tools:
-            return [entry]
+            return [
+                name
+                for name, tool in self._tools.items()
+                if any(fnmatchcase(known, entry) for known in (name, *tool.spec.aliases))
+            ]
+        if (tool := self.find(entry)) is not None:
+            return [tool.spec.name]
         known = sorted([*self._tools, *(f"{SET}{name}" for name in self._sets)])
-        near = get_close_matches(entry, known, n=1)
-        meant = f"did you mean `{near[0]}`?" if near else f"known tools: {', '.join(known) or 'none'}"
+        near = closest(entry, known)
+        meant = f"did you mean `{near}`?" if near else f"known tools: {', '.join(known) or 'none'}"
         raise UsageError(f"no tool is called `{entry}`; {meant}")
 
 

@@ -71,7 +71,9 @@ class Wire:
         if b"data" not in found:
             return None
         identity = found.get(b"id")
-        return Sent(None if identity is None else identity.decode(), json.loads(found[b"data"]))
+        sent = Sent(None if identity is None else identity.decode(), json.loads(found[b"data"]))
+        assert found[b"event"].decode() == sent.type, "a frame names its event"
+        return sent
 
     async def close(self) -> None:
         self.writer.close()

@@ -69,7 +69,7 @@ def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
             for headers in ({}, {"Idempotency_Key": "k"}):
                 reply = await server.ask("POST", "/v1/agents/one/runs", said, **headers)
                 assert reply.status == 413
-                assert reply.problem
+                assert reply.problem == "SizeLimitExceeded"
             as_json = ("POST /v1/agents/one/runs", "Content-Type: application/json")
             told = head(server, *as_json, "Content-Length: 1000000000")
             assert (await exchange(server, told, bytes=12)) == b"HTTP/1.1 413"
@@ -79,8 +79,33 @@ def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             assert await exchange(server, told, *([chunk] * 200), bytes=12) == b"HTTP/1.1 413"
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000
-            long = await server.ask("POST", "/v1/agents/one/runs", {"message": "x" * 128_001})
-            assert long.status == 400
+
+    in_time(perform())
+
+
+def test_a_text_that_is_too_long_is_refused_alike_on_every_route(tmp_path: Path) -> None:
+    long, schedule = "x" * 128_001, {"agent": "one", "every": "1h"}
+
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            run_id = await server.begin()
+            await server.until(run_id, "completed")
+            for path, body in (
+                ("/v1/agents/one/runs", {"message": long}),
+                ("/v1/agents/one/runs", {"message": "a", "attachments": [{"name": "a.txt", "text": long}]}),
+                (f"/v1/runs/{run_id}/messages", {"message": long}),
+                (f"/v1/runs/{run_id}/fork", {"message": long}),
+                (f"/v1/runs/{run_id}/answers/call_1", {"text": long}),
+                ("/v1/schedules", {**schedule, "message": long}),
+                ("/v1/memory", {"agent": "one", "text": long}),
+                ("/v1/vault/A", {"value": long}),
+            ):
+                reply = await server.ask("PUT" if path == "/v1/vault/A" else "POST", path, body)
+                assert (reply.status, reply.problem) == (413, "SizeLimitExceeded"), (path, reply)
+            openai = await server.ask(
+                "POST", "/v1/chat/completions", {"model": "one", "messages": [{"role": "user", "content": long}]}
+            )
+            assert (openai.status, openai.json["error"]["code"]) == (413, "size_limit_exceeded")
 
     in_time(perform())
 

@@ -17,7 +17,7 @@ def _recovery(state: RunState, data: e.RecoveryAction) -> None:
     recovery = state.recovery
     recovery.stage = data.stage
     recovery.refused_tool = data.tool if data.stage == "refuse_tool" else None
-    recovery.report_due = data.stage == "report"
+    recovery.report_due = data.wants_report
     _note(state, data.note)
 
 

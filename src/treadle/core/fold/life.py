@@ -41,7 +41,7 @@ def _asked(state: RunState, data: e.UserMessage) -> None:
 @on(e.RunStart)
 def _started(state: RunState, data: e.RunStart) -> None:
     state.status, state.started_at = "running", state.latest_at
-    state.tools = {spec.name: spec for spec in data.tools}
+    state.tools = {name: spec for spec in data.tools for name in (spec.name, *spec.aliases)}
     state.sections, state.notes = data.sections, data.notes
     set_preamble(state, data.tools, state.recalled)
     limit = state.agent.limits.deadline_seconds

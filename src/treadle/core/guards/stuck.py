@@ -1,31 +1,45 @@
 """No way forward: a tool that fails whatever it is given, or steps that tell nothing new.
 
 What is done about it escalates: a note, then the failing tool refused for a turn (it stays in the schema, so
-that the prompt prefix does not change), then a turn without tools that must report, then the end."""
+that the prompt prefix does not change), then a turn without tools that must report, asked for once more where the
+model calls a tool instead, then the end."""
 
 from treadle.core.guards.verdict import Block, Stop, Warn
 from treadle.core.ledger import FAILURES_WARN, Call
 from treadle.core.state import RunState
-from treadle.domain.events import RecoveryAction, RecoveryStage, StuckDetected, StuckKind
+from treadle.domain.events import REPORT_STAGES, RecoveryAction, RecoveryStage, StuckDetected, StuckKind
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
 
 FAILURES_STOP = 8
 FAILURES_BETWEEN_STAGES = 2
 STAGES: tuple[RecoveryStage, ...] = ("note", "refuse_tool", "report")
+CALLED_INSTEAD = (
+    "Your calls were refused: no tool can be called now. Answer in text: what you found and what is missing."
+)
 
 
 def judge_call(state: RunState, call: Call) -> Block | None:
     """Whether a call may run in a turn for which its tool was refused."""
     if state.recovery.refused_tool == call.name:
         return Block("stuck", f"Refused for this turn: `{call.name}` kept failing. Try another way.")
-    if state.reply is not None and state.recovery.stage == "report" and not state.recovery.report_due:
+    if _is_in_report_turn(state):
         return Block("stuck", "Refused: no more calls. Report what you found and what is missing.")
     return None
 
 
+def _is_in_report_turn(state: RunState) -> bool:
+    """Whether the latest reply is to a request for a report."""
+    recovery = state.recovery
+    return state.reply is not None and recovery.stage in REPORT_STAGES and not recovery.report_due
+
+
 def judge(state: RunState, now: Instant) -> Warn | Stop | None:
     """What to do about a run that does not get on."""
+    if state.calls and _is_in_report_turn(state):
+        if state.recovery.stage == "report":
+            return Warn((RecoveryAction("report_again", CALLED_INSTEAD),))
+        return _stop(state, "the model called tools instead of reporting, twice")
     tool, failures = state.ledger.worst_failure()
     if failures >= FAILURES_WARN:
         if failures >= FAILURES_STOP:
@@ -41,10 +55,9 @@ def _escalate(state: RunState, kind: StuckKind, count: int, pace: int, tool: str
     recovery = state.recovery
     if recovery.stage is not None and count < recovery.detected_at + pace:
         return None
-    reached = -1 if recovery.stage is None else STAGES.index(recovery.stage)
-    if reached + 1 == len(STAGES):
+    if recovery.stage in REPORT_STAGES:
         return _stop(state, _describe(kind, count, tool))
-    stage = STAGES[reached + 1]
+    stage = STAGES[0 if recovery.stage is None else STAGES.index(recovery.stage) + 1]
     note = _note(stage, _describe(kind, count, tool), tool)
     return Warn((StuckDetected(kind, count, tool), RecoveryAction(stage, note, tool)))
 
@@ -63,7 +76,7 @@ def _note(stage: RecoveryStage, what: str, tool: str | None) -> str:
             return f"You seem stuck: {what}. Say what you know, what is missing, and try a different approach."
         case "refuse_tool":
             return f"You are still stuck: {what}. `{tool}` is refused for the next turn; use another way."
-        case "report":
+        case "report" | "report_again":
             return f"You are still stuck: {what}. Do not call tools now. Report what you found and what is missing."
 
 

@@ -90,6 +90,7 @@ from treadle.domain.events.guards import (
     PhantomAction,
     RecoveryAction,
     RecoveryStage,
+    REPORT_STAGES,
     StuckDetected,
     StuckKind,
 )
@@ -142,6 +143,7 @@ from treadle.domain.events.vocabulary import (
 
 __all__ = [
     "NAMES",
+    "REPORT_STAGES",
     "VOCABULARY",
     "AgentAnswered",
     "AgentEnd",

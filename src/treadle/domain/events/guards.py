@@ -1,6 +1,6 @@
 """What the guards found, and what was done about it."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from treadle.domain.events.vocabulary import EventData, durable
 
@@ -25,16 +25,23 @@ class StuckDetected(EventData, frozen=True):
     tool: str | None = None
 
 
-RecoveryStage = Literal["note", "refuse_tool", "report"]
+RecoveryStage = Literal["note", "refuse_tool", "report", "report_again"]
+REPORT_STAGES: Final[tuple[RecoveryStage, ...]] = ("report", "report_again")
 
 
 @durable("recovery_action")
 class RecoveryAction(EventData, frozen=True):
-    """What was done about being stuck: a note, then a tool refused for a turn, then a turn without tools."""
+    """One stage of the recovery of a stuck run: a note, a tool refused for a turn, then a report without tools.
+
+    A model that calls a tool instead of reporting is asked for the report once more."""
 
     stage: RecoveryStage
     note: str
     tool: str | None = None
+
+    @property
+    def wants_report(self) -> bool:
+        return self.stage in REPORT_STAGES
 
 
 @durable("empty_turn")

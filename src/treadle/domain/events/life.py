@@ -142,3 +142,5 @@ class RunEnd(EventData, frozen=True):
     score_reasons: str = ""
     diagnosis: str = ""
     """Why it has failed, as somebody found out."""
+    silent: bool = False
+    """The agent chose not to answer: channels deliver nothing."""

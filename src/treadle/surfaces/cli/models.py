@@ -17,7 +17,7 @@ from treadle.surfaces.cli.process import FAILED, complain
 from treadle.surfaces.cli.progress import ProgressLine
 from treadle.surfaces.cli.run import add_endpoint
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import one_line, print_json
+from treadle.surfaces.cli.terminal import amount, one_line, print_json
 
 QUESTION = "Reply with the single word: ready"
 _SETTINGS = ModelSettings(max_tokens=512)  # models that reason need room to
@@ -152,7 +152,7 @@ async def try_model(model: str, base_url: str | None, json: bool) -> int:
     elif isinstance(end, Completed):
         print(one_line("".join(getattr(part, "text", "") for part in end.parts).strip()) or "(an empty answer)")
         cost = found.profile.cost(end.usage)
-        price = "price not known" if cost is None else f"${cost:.6f}"
+        price = "price not known" if cost is None else f"${amount(cost)}"
         tokens = f"{end.usage.input_tokens} + {end.usage.output_tokens} tokens"
         note(f"{name} answers: {seconds:.2f} s, {tokens}, {price}")
     else:

@@ -38,7 +38,8 @@ from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.reaching import Reached, reached
 from treadle.surfaces.cli.run import add_endpoint, printer, prompt_for
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import inert, one_line, print_json
+from treadle.surfaces.cli.terminal import amount, inert, one_line, print_json
+from treadle.surfaces.cli.tree import cost_of
 from treadle.surfaces.cli.waiting import FOR_AN_ANSWER, PARKED, endpoint_option, explained
 
 FOLLOW_SECONDS = 0.25
@@ -279,5 +280,11 @@ def _print_run(view: RunView, waits: Sequence[str], result: RunEnd | None) -> No
         f"{'used':<12} {metrics.steps} steps, {metrics.model_calls} model calls, {metrics.actions} tool calls, "
         f"{metrics.input_tokens} tokens in, {metrics.output_tokens} out, {metrics.duration_ms / 1000:.1f} s"
     )
+    print(f"{'cost':<12} {cost_of(metrics)}, {amount(metrics.credits)} credits")
+    if result.score is not None:
+        reasons = f": {one_line(result.score_reasons)}" if result.score_reasons else ""
+        print(f"{'score':<12} {result.score:.2f}{reasons}")
+    if result.diagnosis:
+        print(f"{'diagnosis':<12} {one_line(result.diagnosis)}")
     if result.text:
         print(f"\n{inert(result.text) if sys.stdout.isatty() else result.text}")

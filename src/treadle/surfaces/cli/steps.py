@@ -9,7 +9,7 @@ from treadle.assembly import observe
 from treadle.domain.identity import RunId
 from treadle.service.records import CallRecord, RunSteps, StepRecord, SummaryRecord, records_of
 from treadle.surfaces.cli.printing import note
-from treadle.surfaces.cli.terminal import columns, cut, one_line, print_json
+from treadle.surfaces.cli.terminal import amount, columns, cut, one_line, print_json
 
 
 async def show_steps(run_id: str, json: bool) -> int:
@@ -52,7 +52,7 @@ def _lines(records: RunSteps) -> Iterator[str]:
         f"{used.steps} steps, {used.model_calls} model calls, {used.actions} tool calls, "
         f"{used.input_tokens} tokens in, {used.output_tokens} out{rate}"
     )
-    cost = f", ${used.cost:.4f}" if used.cost else ""
+    cost = f", ${amount(used.cost)}" if used.cost else ""
     yield (
         f"{_seconds(used.duration_ms)}: {_seconds(used.model_ms)} in the model, {_seconds(used.tool_ms)} in tools, "
         f"{_seconds(records.overhead_ms)} besides{cost}"

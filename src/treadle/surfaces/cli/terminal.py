@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache
+from math import floor, isfinite, log10
 from shutil import get_terminal_size
 from typing import Any, TextIO
 from unicodedata import category, east_asian_width
@@ -118,6 +119,13 @@ def _columns(character: str) -> int:
         return TAB
     shown = _shown(character)
     return len(shown) if len(shown) > 1 else 2 if east_asian_width(character) in "WF" else 1
+
+
+def amount(value: float) -> str:
+    """Return an amount of money rounded for people: two decimals, and two digits of what is less than a cent."""
+    if value <= 0 or not isfinite(value):
+        return f"{value:.2f}"
+    return f"{value:,.{min(8, max(2, 1 - floor(log10(value))))}f}"
 
 
 # ── The terminal ──

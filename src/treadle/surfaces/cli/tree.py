@@ -9,7 +9,7 @@ from treadle.service import Service
 from treadle.service.family import Member, family
 from treadle.service.records import records_of
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import print_json
+from treadle.surfaces.cli.terminal import amount, print_json
 
 HEAD = ("RUN", "AGENT", "STATUS", "STEPS", "TOKENS", "COST")
 
@@ -99,4 +99,4 @@ def cost_of(used: Metrics) -> str:
     """In dollars, as far as prices are known."""
     if used.unpriced_calls and not used.cost:
         return "unknown"
-    return f"${used.cost:.4f}{' and more' if used.unpriced_calls else ''}"
+    return f"${amount(used.cost)}{' and more' if used.unpriced_calls else ''}"

@@ -7,7 +7,7 @@ from treadle.ports.accounts import UsageKey
 from treadle.service.usage import UsageLine, UsageQuery, total
 from treadle.surfaces.cli.printing import note
 from treadle.surfaces.cli.tables import print_table
-from treadle.surfaces.cli.terminal import print_json
+from treadle.surfaces.cli.terminal import amount, print_json
 
 NONE = "-"
 
@@ -47,6 +47,6 @@ def _row(line: UsageLine) -> tuple[str, ...]:
         f"{line.cache_read_tokens:,}",
         f"{line.output_tokens:,}",
         f"{line.tool_calls:,}",
-        f"${line.cost:.4f}",
-        f"{line.credits:.4f}",
+        f"${amount(line.cost)}",
+        amount(line.credits),
     )

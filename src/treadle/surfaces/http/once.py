@@ -14,7 +14,7 @@ import msgspec
 from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
 
 from treadle.domain.access import Principal
-from treadle.domain.errors import StoreError
+from treadle.domain.errors import SizeLimitExceeded, StoreError
 from treadle.ports.access import Answered, Asked, Requests
 from treadle.ports.clock import Clock
 from treadle.surfaces.http import served
@@ -127,7 +127,9 @@ async def _whole_body(receive: Receive) -> bytes | None:
             return None
         body += message["body"]
         if len(body) > MOST_BYTES:
-            raise Refusal(413, "BodyTooLarge", f"The body has more than {MOST_BYTES} bytes.")
+            raise Refusal(
+                413, SizeLimitExceeded.__name__, f"The body has more than {MOST_BYTES} bytes. Send less at once."
+            )
         if not message["more_body"]:
             return bytes(body)
 

@@ -7,6 +7,7 @@ import msgspec
 from treadle.domain.access import Principal
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.errors import UsageError
+from treadle.domain.tools import COMMAND, COMMAND_ALIAS
 from treadle.library import Options, overridden
 from treadle.service.shapes import Overrides
 from treadle.surfaces.http.problems import Refusal
@@ -35,11 +36,17 @@ def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Prin
         _refuse_more(agent, changed.limits)
     if overrides.tools is None:
         return changed
-    missing = [tool for tool in overrides.tools if not any(fnmatchcase(tool, known) for known in agent.tools)]
+    missing = [tool for tool in overrides.tools if not any(_is_part_of(tool, known) for known in agent.tools)]
     if missing:
         known = f"Agent `{agent.name}` has no tool {', '.join(missing)}"
         raise UsageError(f"{known}; a run may have fewer than its agent, never more.")
     return msgspec.structs.replace(changed, tools=overrides.tools)
+
+
+def _is_part_of(tool: str, entry: str) -> bool:
+    """Whether an entry of an allowlist allows a tool."""
+    names = (COMMAND, COMMAND_ALIAS) if tool in (COMMAND, COMMAND_ALIAS) else (tool,)
+    return any(fnmatchcase(name, entry) for name in names)
 
 
 def refuse_other_model(model: str, agent: AgentSpec) -> None:

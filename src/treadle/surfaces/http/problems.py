@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from http import HTTPStatus
 from typing import Any
 
@@ -35,6 +36,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 class _Wrong(Struct, frozen=True):
     message: str
     key: str = "the body"
+    source: str = ""
 
 
 class Told(Struct, frozen=True):
@@ -55,6 +57,7 @@ class Refusal(Exception):
         self.kind = kind
 
 
+_TOO_LONG = re.compile("Expected `str` of length <= ([0-9]+)")
 STATUS: tuple[tuple[type[e.TreadleError], int], ...] = (
     (e.Unknown, 404),
     (e.InvalidState, 409),
@@ -77,6 +80,8 @@ def problem_of(error: Exception) -> Problem:
         resets_at = getattr(error, "resets_at", None)
         return msgspec.structs.replace(told, resets_at=resets_at) if resets_at is not None else told
     if isinstance(error, HTTPException):
+        if (too_long := _size_limit(error)) is not None:
+            return _problem(413, e.SizeLimitExceeded.__name__, too_long)
         return _problem(error.status_code, HTTPStatus(error.status_code).phrase.replace(" ", ""), _words(error))
     if isinstance(error, RecursionError):
         return _problem(400, "TooDeep", "The body is nested too deeply.")
@@ -127,8 +132,22 @@ def _problem(status: int, kind: str, detail: str) -> Problem:
 
 def _words(error: HTTPException) -> str:
     """What Litestar says is wrong, with where."""
+    wrong = _wrongs(error)
+    return "; ".join(f"{each.key}: {each.message}" for each in wrong) if wrong else error.detail
+
+
+def _size_limit(error: HTTPException) -> str | None:
+    """Return what to say about a request that is too large; None if something else is wrong with it."""
+    if error.status_code == 413:
+        return f"{error.detail.rstrip('.')}. Send less at once, or put the text into a file that a tool can read."
+    for wrong in _wrongs(error):
+        if wrong.source == "body" and (found := _TOO_LONG.search(wrong.message)) is not None:
+            return f"{wrong.key} is too long: it may have at most {found[1]} characters. Send it in parts."
+    return None
+
+
+def _wrongs(error: HTTPException) -> list[_Wrong]:
     try:
-        wrong = msgspec.convert(error.extra, list[_Wrong])
+        return msgspec.convert(error.extra, list[_Wrong])
     except msgspec.ValidationError:
-        return error.detail
-    return "; ".join(f"{each.key}: {each.message}" for each in wrong)
+        return []

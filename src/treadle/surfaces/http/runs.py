@@ -62,8 +62,8 @@ MOST_LISTED = 500
 async def submit(
     name: FromPath[str], data: JSONBody[NewRun], request: Asked, wait: Wait = None
 ) -> Response[Accepted | RunDetail]:
-    """A new run; or, where the session has a run that waits, a message to that run. With `wait`, the answer comes
-    when the run has ended, or when that time is over."""
+    """Start a run, or send a message to the run that waits in the session. With `wait`, respond when the run has
+    ended (200) or when that time is over (202), with the state of the run and what it waits for."""
     served, principal = served_of(request), principal_of(request)
     agent = seen_agent(name, request)
     session = None if data.session_id is None else await open_session(data.session_id, request)
@@ -80,8 +80,10 @@ async def submit(
         )
     )
     seconds = data.wait if wait is None else wait
-    if seconds and (end := await _end_within(seconds, ticket.run_id, request)) is not None:
-        return Response(run_detail(await served.service.run(ticket.run_id), end), status_code=200)
+    if seconds:
+        end = await _end_within(seconds, ticket.run_id, request)
+        detail = run_detail(await served.service.run(ticket.run_id), end)
+        return Response(detail, status_code=202 if end is None else 200)
     return Response(Accepted(ticket.run_id, ticket.session_id), status_code=202)
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Generic, TypeVar, cast
 from litestar import Router, get
 from litestar.params import FromPath, HeaderParameter, QueryParameter
 from litestar.types import ASGIApp, Receive, Scope, Send
+from msgspec import Struct
 
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError
@@ -48,6 +49,11 @@ LastEventId = Annotated[
 ]
 AfterSequence = Annotated[int | None, QueryParameter(ge=0, description="Only events after this sequence.")]
 AfterCursor = Annotated[str | None, QueryParameter(description="Only events after this one: an id of this stream.")]
+
+
+Live = Annotated[
+    bool, QueryParameter(description="Also the events that are not stored: tokens as they are written.")
+]
 
 
 class EventStream(Generic[Piece]):
@@ -160,14 +166,15 @@ async def _left(receive: Receive) -> None:
 
 def framed(events: Sequence[Event]) -> bytes:
     """Events of one run."""
-    return b"".join(
-        [
-            b"id: %d\ndata: %b\n\n" % (event.sequence, to_json(event))
-            if event.durable
-            else b"data: %b\n\n" % to_json(event)
-            for event in events
-        ]
-    )
+    return b"".join([_frame(event, event.sequence if event.durable else None) for event in events])
+
+
+def _frame(event: Event, position: int | None) -> bytes:
+    """An event under its name, with the id after which a reader goes on if it is durable."""
+    name = event.type.encode()
+    if position is None:
+        return b"event: %b\ndata: %b\n\n" % (name, to_json(event))
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (position, name, to_json(event))
 
 
 def of_run(record: RunRecord, after: int, served: Served) -> Batches:
@@ -182,14 +189,28 @@ async def anew(record: RunRecord, lost: int, served: Served) -> Batches:
             yield batch
 
 
-async def of_many(after: int | None, agents: Sequence[str] | None, owner: UserId | None, served: Served) -> Pieces:
-    if after is not None and after > await served.service.position():
-        told = served.service.reset(NOBODYS, f"There is no event {after}; this begins anew.")
-        yield b"data: %b\n\n" % to_json(told)
+class Wanted(Struct, frozen=True):
+    """Which runs a reader of many follows, and whether it wants their live events too."""
+
+    agents: Sequence[str] | None
+    owner: UserId | None
+    live: bool = False
+
+
+async def of_many(after: int | None, wanted: Wanted, served: Served) -> Pieces:
+    service = served.service
+    if after is not None and after > await service.position():
+        yield _frame(service.reset(NOBODYS, f"There is no event {after}; this begins anew."), None)
         after = 0
-    async with aclosing(served.service.feed_pages(after, agents, owner)) as feed:
+    read = service.live_feed if wanted.live else service.feed_pages
+    async with aclosing(read(after, wanted.agents, wanted.owner)) as feed:
         async for page in feed:
-            yield b"".join([b"id: %d\ndata: %b\n\n" % (each.position, to_json(each.event)) for each in page])
+            yield b"".join(
+                [
+                    _frame(each, None) if isinstance(each, Event) else _frame(each.event, each.position)
+                    for each in page
+                ]
+            )
 
 
 # ── Routes ─────────────────────────────────────────────────────────────────────────────────────────
@@ -218,20 +239,26 @@ async def run_events(
     **streams("Follow all runs of an agent", 404),
 )
 async def agent_events(
-    name: FromPath[str], request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None
+    name: FromPath[str],
+    request: Asked,
+    last_event_id: LastEventId = None,
+    after: AfterCursor = None,
+    live: Live = False,
 ) -> ASGIApp:
-    """Durable events, in the order of commits: those after a cursor, and as they come."""
-    agents, owner = (await with_runs(name, request),), principal_of(request).only_owner
-    pieces = of_many(_position(last_event_id or after), agents, owner, served_of(request))
+    """Durable events, in the order of commits: those after a cursor, and as they come. With `live`, tokens too."""
+    wanted = Wanted((await with_runs(name, request),), principal_of(request).only_owner, live)
+    pieces = of_many(_position(last_event_id or after), wanted, served_of(request))
     return EventStream(pieces, bytes, request)
 
 
 @get("/v1/events", **streams("Follow all runs"))
-async def all_events(request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None) -> ASGIApp:
-    """Durable events, in the order of commits: those after a cursor, and as they come."""
+async def all_events(
+    request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None, live: Live = False
+) -> ASGIApp:
+    """Durable events, in the order of commits: those after a cursor, and as they come. With `live`, tokens too."""
     principal = principal_of(request)
-    agents, owner = agents_of(principal, None), principal.only_owner
-    pieces = of_many(_position(last_event_id or after), agents, owner, served_of(request))
+    wanted = Wanted(agents_of(principal, None), principal.only_owner, live)
+    pieces = of_many(_position(last_event_id or after), wanted, served_of(request))
     return EventStream(pieces, bytes, request)
 
 

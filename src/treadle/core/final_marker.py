@@ -1,0 +1,47 @@
+"""The marker with which a model says that it is done, found and removed as a word of its own."""
+
+import re
+from functools import lru_cache
+
+_PAIRS = {"*": "*", "_": "_", "`": "`", "~": "~", '"': '"', "'": "'", "(": ")", "[": "]", "<": ">", "{": "}"}
+"""What models put around a marker to make it stand out."""
+_SENTENCE_ENDS = ".!?:;"
+
+
+def has_marker(text: str, marker: str) -> bool:
+    return marker in text and _word(marker).search(text) is not None
+
+
+def remove_marker(text: str, marker: str) -> str:
+    """Return the text without the marker, what wraps it, and the line that it leaves empty."""
+    while (found := _word(marker).search(text)) is not None:
+        start, end = _unwrapped(text, *found.span())
+        before, after = text[:start].rstrip(" \t"), text[end:]
+        if before.endswith(("\n", *_SENTENCE_ENDS)) or not before:
+            after = (
+                after.lstrip(".!") if after.strip(".! \t").startswith("\n") or not after.strip(".! \t") else after
+            )
+        text = _joined(before, after)
+    return text.strip()
+
+
+def _unwrapped(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the place of a word with the pairs of signs directly around it."""
+    while start > 0 and end < len(text) and _PAIRS.get(text[start - 1]) == text[end]:
+        start, end = start - 1, end + 1
+    return start, end
+
+
+def _joined(before: str, after: str) -> str:
+    """Join two texts; where the marker had its own lines, only one gap is left."""
+    if not (before.endswith("\n") and after.startswith("\n")):
+        return before + after
+    head, tail = before.rstrip("\n"), after.lstrip("\n")
+    return head + "\n" * max(len(before) - len(head), len(after) - len(tail)) + tail
+
+
+@lru_cache(maxsize=64)
+def _word(marker: str) -> re.Pattern[str]:
+    before = r"(?<!\w)" if re.match(r"\w", marker) else ""
+    after = r"(?!\w)" if re.search(r"\w\Z", marker) else ""
+    return re.compile(f"{before}{re.escape(marker)}{after}")

@@ -1,0 +1,15 @@
+"""The known name that a misspelt one probably means."""
+
+from collections.abc import Iterable
+
+CLOSE_ENOUGH = 0.75
+"""Below this likeness (from 0 to 1) a suggestion misleads more often than it helps."""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a name, if one is close."""
+    from difflib import get_close_matches  # needed for errors only
+
+    spelt = {other.casefold(): other for other in known}
+    near = get_close_matches(name.casefold()[:200], spelt, n=1, cutoff=CLOSE_ENOUGH)
+    return spelt[near[0]] if near else None

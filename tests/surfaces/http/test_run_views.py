@@ -1,0 +1,52 @@
+"""What a client learns of a run: its true state while it waits, its silence, and what it used."""
+
+from pathlib import Path
+
+from tests.fake_endpoint import says
+from tests.surfaces.http.offered import offered, wants_a_file
+from tests.surfaces.http.test_access import in_time
+
+
+def test_a_wait_that_runs_out_tells_what_the_run_waits_for(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path, policy=lambda _: wants_a_file()) as server:
+            run_id = await server.begin("asking")
+            await server.until(run_id, "waiting")
+            told = await server.ask("GET", f"/v1/runs/{run_id}?wait=0.01")
+            assert (told.json["status"], told.json["waiting_for"]) == ("waiting", "approval")
+
+    in_time(perform())
+
+
+def test_a_submission_that_waits_answers_with_the_state_of_its_run(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path, policy=lambda _: wants_a_file()) as server:
+            seconds = 0.01
+            while True:  # a longer wait, until the run has come so far within it
+                reply = await server.ask("POST", f"/v1/agents/asking/runs?wait={seconds}", {"message": "Go."})
+                assert reply.status == 202
+                assert {"run_id", "session_id"} < set(reply.json)
+                if reply.json["status"] == "waiting":
+                    break
+                assert reply.json["status"] in ("pending", "running")
+                seconds *= 2
+            assert reply.json["waiting_for"] == "approval"
+            assert reply.json["result"] is None
+
+    in_time(perform())
+
+
+def test_silence_and_every_metric_are_told(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path, says("NO_REPLY"), says("Hello.")) as server:
+            silent = (await server.ask("POST", "/v1/agents/one/runs?wait=60", {"message": "Go."})).json
+            assert (silent["outcome"], silent["result"]["text"], silent["result"]["silent"]) == ("silent", "", True)
+            journal = (await server.ask("GET", f"/v1/runs/{silent['run_id']}/journal")).json["items"]
+            assert journal[-1]["type"] == "run_end"
+            assert journal[-1]["data"]["silent"] is True
+            loud = (await server.ask("POST", "/v1/agents/one/runs?wait=60", {"message": "Go."})).json
+            assert (loud["result"]["text"], loud["result"]["silent"]) == ("Hello.", False)
+            assert loud["result"]["metrics"]["actions"] == 0
+            assert {"steps", "cost", "credits", "input_tokens", "first_token_ms"} < set(loud["result"]["metrics"])
+
+    in_time(perform())
