@@ -25,6 +25,20 @@ def cpu_seconds(work: Callable[[], object], times: int = 5) -> float:
     return best
 
 
+def growth(work: Callable[[int], object], size: int, times: int = 3) -> float:
+    """Return how many times as much CPU time work of four times the size takes: about 4 where it is linear, about
+    16 where it is quadratic. The cheapest of several tries counts, and the tries of both sizes take turns."""
+    small, large = float("inf"), float("inf")
+    for _ in range(times):
+        small = min(small, cpu_seconds(lambda: work(size), 1))
+        large = min(large, cpu_seconds(lambda: work(4 * size), 1))
+    return large / small
+
+
+LINEAR = 9.0
+"""More than this is not linear growth, whatever else the machine does."""
+
+
 def processor_seconds() -> float:
     """Return the CPU time that this processor takes for a fixed piece of work, as a unit for other work: about 5 ms
     in 2020."""

@@ -63,7 +63,7 @@ async def tells_how_it_is(worker: str, token: str) -> None:
             async with http.get(path, headers={"Authorization": f"Bearer {said}"} if said else {}) as response:
                 assert response.status == status, path
             if status == 200 and said:
-                # The database shows the commit of the end to others before it answers the worker, which then counts.
+                # The database shows a commit to others before it answers the worker, which counts then.
                 while COUNTED not in await text_of(http, path, said):  # noqa: ASYNC110 -- it is another process
                     await asyncio.sleep(0.05)
 

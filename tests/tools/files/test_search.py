@@ -2,15 +2,20 @@
 
 import asyncio
 import os
+import sys
 import threading
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from tests.patience import HANG_SECONDS
+from tests.patience import HANG_SECONDS, LINEAR, growth
 from tests.tools.files.calling import CANARY, TOOLS, Outside, call, context, refused
+from treadle.tools.files import walking
 from treadle.tools.files.expressions import Expression
+from treadle.tools.files.grep import searched
+from treadle.tools.files.matching import Matcher
 from treadle.tools.files.patterns import glob_expression
 from treadle.tools.files.walking import Walk
 from treadle.tools.files.workspace import opened
@@ -186,12 +191,47 @@ def test_a_file_of_several_blocks_keeps_its_numbers(workspace: Path) -> None:
     assert call(workspace, "grep", pattern="needle").startswith("f\n300001:needle")
 
 
-def test_it_ends_when_its_time_is_over(workspace: Path) -> None:
-    made(workspace, "a", "b")
-    walk = Walk(threading.Event(), patience=-1)
+def test_it_ends_after_a_number_of_files_and_not_after_a_time(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine finds the same as a quiet one."""
+    made(workspace, "a", "b", "c")
+    monkeypatch.setattr(walking, "_MOST_ENTRIES", 2)
+    hours = count(step=3600.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(hours))
+    walk = Walk(threading.Event())
     with opened(workspace) as root, walk.start(root, ".") as (_, entries):
+        assert [entry.place.path for entry in entries] == ["a", "b"]
+    assert "there are more than 2 files and folders" in walk.notes("more")[0]
+
+
+def test_it_ends_when_nobody_waits_for_it(workspace: Path) -> None:
+    made(workspace, "a", "b")
+    stopped = threading.Event()
+    walk = Walk(stopped)
+    with opened(workspace) as root, walk.start(root, ".") as (_, entries):
+        assert next(entries).place.path == "a"
+        stopped.set()
         assert list(entries) == []
-    assert "it took more than" in walk.notes("more")[0]
+
+
+def test_a_search_is_bounded_by_what_it_reads(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern that takes more steps for each byte may read less of them."""
+    made(workspace, "f", text="no such line\n" * 30)
+    monkeypatch.setattr(sys.modules[searched.__module__], "_MOST_BYTES", 1000)
+    assert call(workspace, "grep", pattern="needle") == "No line matches."
+    assert "more than 250 bytes were searched" in call(workspace, "grep", pattern="needle" * 110)
+    made(workspace, "f", text="\n" * 100)  # a line that is looked at costs more than its byte
+    assert "more than 1,000 bytes were searched" in call(workspace, "grep", pattern="\\Aneedle")
+
+
+def test_a_pattern_that_crosses_lines_takes_time_in_proportion_to_the_text() -> None:
+    matcher = Matcher(r"a[\s\S]*z", ignore_case=False)
+
+    def search(lines: int) -> None:
+        assert not list(matcher.hits(b"a\n" * lines + b"z", 1, lambda: False))
+
+    assert growth(search, 10_000) < LINEAR
 
 
 def test_cancelling_stops_the_thread(workspace: Path) -> None:

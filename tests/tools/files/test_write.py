@@ -1,13 +1,20 @@
 """write_file and edit_file."""
 
 import asyncio
+import fcntl
 import os
 import stat
+import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.patience import LINEAR, growth
 from tests.tools.files.calling import TOOLS, call, context, refused
+from treadle.tools.files import replacing
+from treadle.tools.files.likeness import why_not_found
 
 each = pytest.mark.parametrize
 
@@ -117,6 +124,37 @@ def test_a_character_that_the_file_cannot_hold(workspace: Path) -> None:
 def test_a_hostile_file_does_not_hold_up_the_search_for_what_was_meant(workspace: Path) -> None:
     (workspace / "f").write_text(("ab" * 100 + "\n") * 20_000)
     assert "not found" in refused(workspace, "edit_file", path="f", old="ba" * 90 + "c", new="y")
+
+
+def test_what_was_meant_is_guessed_alike_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much is compared is a count, not a time."""
+    text = "".join(f"value_{number} = {number}\n" for number in range(300)) + "def f():\n"
+    guessed = why_not_found(text, "def ff():", "x")
+    hours = count(step=3600.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(hours))
+    assert why_not_found(text, "def ff():", "x") == guessed
+    assert "nearest text is at line 301:" in guessed
+
+
+def test_spaces_apart_a_long_text_is_looked_for_in_proportion_to_the_file() -> None:
+    def look(lines: int) -> None:
+        assert "The nearest text" in why_not_found(" a\n" * lines, "a\n" * (lines // 2) + "qqqqqqqq", "x")
+
+    assert growth(look, 2000) < LINEAR
+
+
+def test_a_file_that_another_program_writes_is_tried_a_number_of_times(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "f").write_text("a")
+    tries = list[float]()
+    monkeypatch.setattr(replacing, "time", SimpleNamespace(sleep=tries.append))
+    with (workspace / "f").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "is being written by another program" in refused(workspace, "write_file", path="f", content="b")
+    assert len(tries) == 1000
+    call(workspace, "write_file", path="f", content="b")
+    assert (workspace / "f").read_text() == "b"
 
 
 def test_no_update_is_lost_whatever_names_a_file_goes_by(workspace: Path) -> None:

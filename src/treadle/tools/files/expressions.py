@@ -14,12 +14,14 @@ class BadExpression(ValueError):
 class Expression:
     """A compiled pattern."""
 
-    def __init__(self, pattern: str, ignore_case: bool = False) -> None:
+    def __init__(self, pattern: str, ignore_case: bool = False, never_newline: bool = False) -> None:
+        """`never_newline`: no match crosses the end of a line, so a search reads little beyond what it finds."""
         import re2  # pyright: ignore[reportMissingTypeStubs] -- it has none; all that we use is below
 
         library = cast("Any", re2)
         options = library.Options()
         options.never_capture = True
+        options.never_nl = never_newline
         options.log_errors = False
         options.case_sensitive = not ignore_case
         try:
@@ -31,6 +33,8 @@ class Expression:
             raise BadExpression(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
         self._search = cast("Callable[[bytes, int], Any]", compiled.search)
         self._fits = cast("Callable[[bytes], Any]", compiled.fullmatch)
+        self.size: int = compiled.programsize
+        """Instructions of the compiled pattern. A search takes at most so many steps for each byte."""
 
     def find(self, data: bytes, start: int = 0) -> tuple[int, int] | None:
         """Where the first match from there on begins and ends."""

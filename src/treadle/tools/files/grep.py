@@ -25,6 +25,10 @@ MOST_CHARACTERS = 60_000
 _BLOCK = 4_000_000
 """Bytes that are searched at once."""
 _MOST_BYTES = 1_000_000_000
+_PLAIN_PATTERN = 200
+"""Instructions of a compiled pattern. A pattern with n times as many may search an n-th of the bytes."""
+_LINE_BYTES = 100
+"""What looking at one line costs beside its bytes, as a number of bytes."""
 
 
 class Wanted(Struct, frozen=True):
@@ -115,6 +119,8 @@ class _Search:
         self._lines = 0
         self._characters = 0
         self._bytes = 0
+        weight = 1 + wanted.expression.size // _PLAIN_PATTERN
+        self._most_bytes = _MOST_BYTES // weight
 
     def through(self, entry: Entry) -> None:
         try:
@@ -144,7 +150,7 @@ class _Search:
                 return
             self._count(len(block))
             text = block.replace(b"\r\n", b"\n")
-            hits = list(islice(self._wanted.expression.hits(text, number, self._walk.over), self._room()))
+            hits = list(islice(self._wanted.expression.hits(text, number, self._line_is_over), self._room()))
             if hits and not named:
                 self._file(place)
                 named = True
@@ -158,10 +164,15 @@ class _Search:
     def _room(self) -> int:
         return 1 if self._wanted.files_only else MOST_LINES - self._lines
 
+    def _line_is_over(self) -> bool:
+        """Count one more line that is looked at, and return whether to stop here."""
+        self._count(_LINE_BYTES)
+        return self._walk.over()
+
     def _count(self, size: int) -> None:
         self._bytes += size
-        if self._bytes > _MOST_BYTES:
-            self._walk.cut = f"more than {_MOST_BYTES:,} bytes were searched"
+        if self._bytes > self._most_bytes:
+            self._walk.cut = f"more than {self._most_bytes:,} bytes were searched"
 
     def _file(self, place: Place) -> None:
         self._files += 1

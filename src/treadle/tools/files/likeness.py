@@ -1,7 +1,6 @@
 """Why a text was not found in a file, as far as can be guessed: the words that lead to the next try."""
 
 import re
-import time
 from difflib import SequenceMatcher
 
 _NUMBERED = re.compile(r"\s*\d+\t")
@@ -9,8 +8,11 @@ _SPACES = re.compile(r"\s+")
 _ENOUGH = 0.6
 _LONGEST = 200
 """Characters of a line that are compared."""
-_PATIENCE = 0.5
-"""Seconds; a hostile file could otherwise take minutes."""
+_MOST_COMPARISONS = 2_000_000
+"""Of characters, about half a second's worth; a hostile file could otherwise take minutes. It is a count and not a
+time, so that a busy machine guesses the same."""
+_LINE_COMPARISONS = 8
+"""What a line costs that is not like the one wanted in length."""
 _SHOWN_LINES = 6
 
 
@@ -31,38 +33,38 @@ def why_not_found(text: str, old: str, new: str) -> str:
 
 def _same_but_for_spaces(lines: list[str], wanted: list[str]) -> int | None:
     """The line at which the same words stand."""
-    words = [_words(line) for line in wanted]
-    if not any(words):
+    words = _without_spaces(wanted)
+    if not words.strip():
         return None
-    first = next(index for index, word in enumerate(words) if word)
-    for at in range(len(lines) - len(words) + first + 1):
-        start = at - first
-        if start >= 0 and _words(lines[at]) == words[first] and _fits(lines, start, words):
-            return start
-    return None
+    found = _without_spaces(lines)
+    at = found.find(words)
+    return None if at < 0 else found.count("\n", 0, at)
 
 
-def _fits(lines: list[str], start: int, words: list[str]) -> bool:
-    return len(lines) >= start + len(words) and all(
-        _words(lines[start + index]) == word for index, word in enumerate(words)
-    )
-
-
-def _words(line: str) -> str:
-    return _SPACES.sub("", line)
+def _without_spaces(lines: list[str]) -> str:
+    """The lines without any space, each between the ends of two lines."""
+    return "\n".join(["", *[_SPACES.sub("", line) for line in lines], ""])
 
 
 def _nearest(lines: list[str], wanted: list[str]) -> int | None:
     """The line that is most like the first of those that were wanted."""
     offset, sought = max(enumerate(wanted), key=lambda numbered: (bool(numbered[1].strip()), -numbered[0]))
-    matcher = SequenceMatcher(None, "", sought.strip()[:_LONGEST], autojunk=False)
-    best, best_at = _ENOUGH, None
-    give_up = time.monotonic() + _PATIENCE
+    sought = sought.strip()[:_LONGEST]
+    matcher = SequenceMatcher(None, "", sought, autojunk=False)
+    best, best_at, left = _ENOUGH, None, _MOST_COMPARISONS
     for at, line in enumerate(lines):
-        if time.monotonic() > give_up:
+        if left <= 0:
             break
-        matcher.set_seq1(line.strip()[:_LONGEST])
-        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and (ratio := matcher.ratio()) > best:
+        compared = line.strip()[:_LONGEST]
+        matcher.set_seq1(compared)
+        left -= _LINE_COMPARISONS
+        if matcher.real_quick_ratio() <= best:
+            continue
+        left -= len(sought) + len(compared)
+        if matcher.quick_ratio() <= best:
+            continue
+        left -= len(sought) * len(compared)
+        if (ratio := matcher.ratio()) > best:
             best, best_at = ratio, at
     return None if best_at is None else max(0, best_at - offset)
 

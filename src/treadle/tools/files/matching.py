@@ -33,7 +33,8 @@ class Matcher:
         self._line = Expression(pattern, ignore_case)
         # `\A` and `\z` mean the line, so they cannot be searched for in the whole text.
         whole = ".*" if "\\A" in pattern or "\\z" in pattern else pattern
-        self._text = Expression(f"(?m){whole}", ignore_case)
+        self._text = Expression(f"(?m){whole}", ignore_case, never_newline=True)
+        self.size = self._text.size
 
     def hits(self, text: bytes, first_number: int, over: Callable[[], bool]) -> Iterator[Hit]:
         number, counted, at = first_number, 0, 0

@@ -17,7 +17,9 @@ from treadle.ports.tool import ToolError
 from treadle.tools.files.names import shown
 from treadle.tools.files.workspace import HERE, Place, Workspace, explained
 
-_PATIENCE = 10.0
+_MOST_TRIES = 1000
+"""How often a file is tried that another program writes. Each try waits. On a busy machine, where that program is
+slower, a try takes longer too."""
 _PAUSE = 0.01
 _LONGEST_STEM = 60
 _PERMISSIONS = 0o777
@@ -67,8 +69,7 @@ class Target:
 @contextmanager
 def alone(workspace: Workspace, path: str) -> Generator[Target]:
     """The file at this path, with nobody else writing it. Folders on the way are made."""
-    give_up = time.monotonic() + _PATIENCE
-    while True:
+    for _ in range(_MOST_TRIES):
         with ExitStack() as held:
             place = held.enter_context(workspace.place_to_write(path))
             if place.name == HERE:
@@ -78,12 +79,11 @@ def alone(workspace: Workspace, path: str) -> Generator[Target]:
                 return
             descriptor = _open_to_change(place)
             held.callback(os.close, descriptor)
-            _lock(descriptor, place.path, give_up)
-            if _is_still(place, descriptor):
+            if _try_lock(descriptor) and _is_still(place, descriptor):
                 yield Target(place, descriptor)
                 return
-            if time.monotonic() > give_up:
-                raise _busy(place.path)
+        time.sleep(_PAUSE)
+    raise ToolError(f"{shown(path)} is being written by another program. Try again in a moment.")
 
 
 def _open_to_change(place: Place) -> int:
@@ -97,18 +97,15 @@ def _open_to_change(place: Place) -> int:
         raise
 
 
-def _lock(descriptor: int, path: str, give_up: float) -> None:
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > give_up:
-                raise _busy(path) from None
-            time.sleep(_PAUSE)
-        except OSError:
-            return  # a disk that knows no locks
-        else:
-            return
+def _try_lock(descriptor: int) -> bool:
+    """Lock the file, and return whether that worked. A disk that knows no locks lets everybody write."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _is_still(place: Place, descriptor: int) -> bool:
@@ -123,7 +120,3 @@ def _keep_permissions(descriptor: int, found: os.stat_result | None) -> None:
     with suppress(PermissionError):
         os.fchown(descriptor, found.st_uid, found.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(found.st_mode) & _PERMISSIONS)
-
-
-def _busy(path: str) -> ToolError:
-    return ToolError(f"{shown(path)} is being written by another program. Try again in a moment.")
