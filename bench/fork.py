@@ -45,8 +45,10 @@ class Reader:
         return await perform(say("It is read."), show)
 
 
-async def measure(folder: Path, steps: int = STEPS, rounds: int = ROUNDS) -> tuple[list[float], list[float]]:
-    """Seconds that forks took, and replays."""
+async def measure(
+    folder: Path, steps: int = STEPS, rounds: int = ROUNDS, clock: Callable[[], float] = time.perf_counter
+) -> tuple[list[float], list[float]]:
+    """Return the seconds that forks took, and replays, by this clock."""
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
     engine.add_model("scripted", Reader(steps))
     agent = treadle.Agent(
@@ -66,13 +68,14 @@ async def measure(folder: Path, steps: int = STEPS, rounds: int = ROUNDS) -> tup
             if not found.is_same:
                 raise AssertionError(f"the replay differs: {found}")
 
-        return [await _timed(fork) for _ in range(rounds)], [await _timed(replay) for _ in range(rounds)]
+        forks = [await _timed(fork, clock) for _ in range(rounds)]
+        return forks, [await _timed(replay, clock) for _ in range(rounds)]
 
 
-async def _timed(work: Callable[[], Awaitable[Any]]) -> float:
-    began = time.perf_counter()
+async def _timed(work: Callable[[], Awaitable[Any]], clock: Callable[[], float]) -> float:
+    began = clock()
     await work()
-    return time.perf_counter() - began
+    return clock() - began
 
 
 def main() -> int:

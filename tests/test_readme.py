@@ -10,6 +10,7 @@ from typing import Any
 
 import treadle
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, fragment, says
+from tests.patience import HANG_SECONDS
 from treadle.domain.agents import AgentSpec
 from treadle.domain.identity import RunId, SessionId
 from treadle.home import Home
@@ -37,7 +38,7 @@ def test_the_program_runs_as_it_stands(tmp_path: Path) -> None:
                 env={"PATH": os.environ["PATH"], "TREADLE_HOME": str(tmp_path / "home")},
                 capture_output=True,
                 text=True,
-                timeout=30,
+                timeout=HANG_SECONDS,
             )
             assert done.stderr == ""
             first, *types = done.stdout.splitlines()

@@ -1,6 +1,7 @@
 """An engine that goes away in the middle, and one that takes up what it left."""
 
 import asyncio
+import time
 from pathlib import Path
 from random import Random
 
@@ -9,13 +10,13 @@ import pytest
 import treadle
 from tests.engine.running import Gate, agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
 from tests.observed import all_told
-from tests.patience import HANG_SECONDS
 from treadle.core.planning import OUTCOME_UNKNOWN
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import LlmRequest, LlmRetry, RunWaiting, ToolCallStart
 from treadle.domain.messages import ToolResult, user
 from treadle.ports.model import ModelRequest
 from treadle.service import Submission
+from treadle.system import SteadyClock
 from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.simulation.world import World
 
@@ -159,15 +160,21 @@ def test_a_parked_run_can_be_cancelled(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def hours_later(hours: float) -> SteadyClock:
+    """The clock of a process that is started so much later."""
+    return SteadyClock(lambda: time.time() + 3600 * hours)
+
+
 def test_a_parked_run_still_has_its_deadline(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("rare", ScriptedModel(Silence("half")))
-            run_id = await engine.submit(agent(model="rare/x", limits={"deadline": 0.7}), "go")
+            run_id = await engine.submit(agent(model="rare/x", limits={"deadline": 3600}), "go")
             await until(engine, run_id, "token")
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            async with asyncio.timeout(HANG_SECONDS):
-                assert (await engine.wait(run_id)).outcome == "deadline"
+        async with opened(tmp_path, ScriptedModel(), clock=hours_later(0.5)) as engine:
+            await until(engine, run_id, "run_waiting")
+        async with opened(tmp_path, ScriptedModel(), clock=hours_later(1)) as engine:
+            assert (await engine.wait(run_id)).outcome == "deadline"
 
     asyncio.run(story())
 
@@ -211,11 +218,13 @@ def test_retries_come_to_an_end() -> None:
 
 def test_a_wait_is_kept_across_a_restart(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path, ScriptedModel(Failure(retry_after=1.0))) as engine:
+        async with opened(tmp_path, ScriptedModel(Failure(retry_after=3600.0))) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "run_waiting")
             wake_at = (await engine.service.run(run_id)).wake_at
-        async with opened(tmp_path, ScriptedModel(say("later"))) as engine:
+        async with opened(tmp_path, ScriptedModel(), clock=hours_later(0.5)) as engine:
+            assert (await engine.service.run(run_id)).status == "waiting"
+        async with opened(tmp_path, ScriptedModel(say("later")), clock=hours_later(1)) as engine:
             assert (await engine.wait(run_id)).text == "later"
             asked = [event for event in await journal(engine, run_id) if event.type == "llm_request"]
         assert wake_at is not None

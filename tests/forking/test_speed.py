@@ -1,15 +1,22 @@
-"""A long run is forked and replayed quickly: `python -m bench.fork` says how quickly."""
+"""A fork and a replay of a long run cost what its length does: `python -m bench.fork` says how long that is."""
 
 import asyncio
+import time
 from pathlib import Path
 
 from bench import fork
 
-SLACK = 2
-"""A machine that runs the whole suite at once is slower than the bar is meant for."""
+from tests.patience import LINEAR
 
 
-def test_a_long_run_is_forked_and_replayed_in_no_time(tmp_path: Path) -> None:
-    forks, replays = asyncio.run(fork.measure(tmp_path, rounds=1))
-    assert max(forks) < SLACK * fork.BAR
-    assert max(replays) < SLACK * fork.BAR
+def least(folder: Path, steps: int) -> tuple[float, float]:
+    """Return the CPU seconds of the cheapest fork, and of the cheapest replay, of a run with so many steps."""
+    folder.mkdir()
+    forks, replays = asyncio.run(fork.measure(folder, steps, rounds=3, clock=time.process_time))
+    return min(forks), min(replays)
+
+
+def test_four_times_the_steps_cost_about_four_times_as_much(tmp_path: Path) -> None:
+    short, long = least(tmp_path / "short", 25), least(tmp_path / "long", 100)
+    assert long[0] < LINEAR * short[0], "fork"
+    assert long[1] < LINEAR * short[1], "replay"

@@ -12,6 +12,7 @@ from subprocess import run
 import pytest
 
 import treadle
+from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
 from treadle.domain.envelope import from_json, to_json
 from treadle.domain.errors import UsageError
@@ -98,7 +99,7 @@ def test_whoever_is_killed_between_has_both(home: Home, tmp_path: Path) -> None:
     before = asyncio.run(journal(home))
     environment = os.environ | {"TREADLE_HOME": str(home.path), "TREADLE_DATABASE_URL": home.database_url}
     script = [sys.executable, "-c", KILLED_BETWEEN, str(tmp_path / "past.jsonl.gz")]
-    assert run(script, env=environment, timeout=30).returncode == -9
+    assert run(script, env=environment, timeout=HANG_SECONDS).returncode == -9
     assert lines(tmp_path / "past.jsonl.gz") == before
     assert asyncio.run(journal(home)) == before
     asyncio.run(pruned(home, tmp_path / "again.jsonl.gz"))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG_SECONDS
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has PR_SET_DUMPABLE")
 
 LOOK = """
@@ -48,7 +50,7 @@ assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
 def run(program: str, home: Path) -> int:
     environment = {"TREADLE_HOME": str(home), "OPENAI_API_KEY": "canary"}
     return subprocess.run(
-        [sys.executable, "-c", LOOK + program], env=environment, check=False, timeout=60
+        [sys.executable, "-c", LOOK + program], env=environment, check=False, timeout=HANG_SECONDS
     ).returncode
 
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import HANG_SECONDS
+
 
 def test_the_run_that_is_killed_goes_on_and_does_nothing_twice(tmp_path: Path) -> None:
     program = "import sys, pathlib; from treadle.surfaces import demo; demo.survive(pathlib.Path(sys.argv[1]))"
@@ -13,7 +15,7 @@ def test_the_run_that_is_killed_goes_on_and_does_nothing_twice(tmp_path: Path) -
         env={"PATH": os.environ["PATH"], "TREADLE_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.patience import HANG_SECONDS
 from treadle.testing.faults import Fault
 from treadle.testing.simulation import __main__ as command
 from treadle.testing.simulation.__main__ import run_block, schedule_of
@@ -88,7 +89,7 @@ def test_a_schedule_replays_in_another_process() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=HANG_SECONDS,
         ).stdout
         for seed in ("0", "1", "4242")
     }
