@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import treadle
 from tests.engine.running import agent, opened
-from tests.patience import HANG_SECONDS
+from tests.patience import HANG_SECONDS, until
 from treadle.automation.sender import Sender
 from treadle.automation.webhooks import WebhookBook
 from treadle.automation_assembly import VaultSecrets
@@ -40,6 +40,12 @@ class Mortal(SqliteWebhooks):
     def __init__(self, writer: InlineWriter) -> None:
         super().__init__(writer)
         self.died = asyncio.Event()
+        self.looks = 0
+        """How often it was looked which webhooks there are: the sender does so whenever it looks what to send."""
+
+    async def list(self) -> Sequence[Webhook]:
+        self.looks += 1
+        return await super().list()
 
     async def move(self, webhook: Webhook, letter: DeadLetter | None = None) -> None:
         if self.dying:
@@ -114,6 +120,11 @@ class Sending:
     async def webhook(self) -> Webhook:
         [only] = await self.webhooks.list()
         return only
+
+    async def looked_again(self) -> None:
+        """Wait until the sender has looked several times what there is to send."""
+        before = self.webhooks.looks
+        await until(lambda: self.webhooks.looks > before + 5)
 
     async def until(self, wanted: Callable[[Webhook], bool]) -> Webhook:
         """The one webhook, as soon as it is so."""

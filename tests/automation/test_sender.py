@@ -86,7 +86,7 @@ def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path)
             waiting = await works.until(lambda webhook: webhook.attempts == 1)
             assert waiting.problem == "The receiver answered 500."
             assert waiting.retry_at == pytest.approx(works.clock.now() + FIRST_DELAY)
-            await asyncio.sleep(0.05)
+            await works.looked_again()
             assert len(other.received) == 1, "it is not time yet"
             works.clock.pass_time(FIRST_DELAY)
             waiting = await works.until(lambda webhook: webhook.attempts == 2)
@@ -175,7 +175,7 @@ def test_one_that_is_gone_is_left_alone_until_somebody_asks(tmp_path: Path) -> N
             await works.run()
             await works.until(lambda webhook: webhook.disabled)
             works.clock.pass_time(DAY)
-            await asyncio.sleep(0.05)
+            await works.looked_again()
             assert len(other.received) == 1
             assert await works.book.retry(made.webhook_id) == 0
             received = await other.until(3)
@@ -280,7 +280,7 @@ def test_a_restart_goes_on_where_it_was_and_waits_as_long(tmp_path: Path) -> Non
             await works.until(lambda webhook: webhook.attempts == 1)
             await works.kill()
             works.start()
-            await asyncio.sleep(0.05)
+            await works.looked_again()
             assert len(other.received) == 1
             works.clock.pass_time(10)
             received = await other.until(2)
@@ -310,7 +310,7 @@ def test_one_that_is_removed_gets_nothing_more(tmp_path: Path) -> None:
             await other.until(1)
             await works.book.remove(made.webhook_id)
             await works.run()
-            await asyncio.sleep(0.05)
+            await works.looked_again()
             assert len(other.received) == 1
             for ask in (works.book.remove, works.book.dead, works.book.retry):
                 with pytest.raises(UnknownWebhook, match="treadle webhooks list"):

@@ -14,6 +14,7 @@ from treadle.app import Engine
 from treadle.domain.access import SCOPES, Scope, Visibility
 from treadle.domain.quotas import Quotas
 from treadle.home import Home
+from treadle.ports.clock import Clock
 from treadle.service.access import NewToken
 from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.open_streams import Streams
@@ -122,13 +123,14 @@ async def offered(
     policy: Policy | None = None,
     database: str | None = None,
     streams_per_token: int | None = None,
+    clock: Clock | None = None,
 ) -> AsyncGenerator[Offered, None]:
     """Every message gets the answer `Done.`, unless a script or a policy says otherwise."""
     async with FakeEndpoint(*script, policy=policy or (lambda _: says("Done."))) as endpoint:
         home = Home(tmp_path / "home", database)
         home.ensure()
         write_home(home.path, endpoint.url)
-        engine = Engine(home=home, telemetry=Telemetry(metrics=True))
+        engine = Engine(home=home, telemetry=Telemetry(metrics=True), clock=clock)
         async with engine, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             app, listener = application(engine, home), bound("127.0.0.1", 0)
             admin = await engine.front.access.create(NewToken("admin", SCOPES))

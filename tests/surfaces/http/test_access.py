@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.surfaces.http.sse import Wire
 from treadle.domain.access import SCOPES, Scope
 from treadle.surfaces.http.application import DESCRIPTION
 from treadle.surfaces.http.gate import OPEN
+from treadle.system import SteadyClock
 
 HOSTS = (
     "evil.example",
@@ -150,8 +152,11 @@ def test_a_header_that_comes_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_revoked_or_expired_token_is_refused_at_once(tmp_path: Path) -> None:
+    ahead = [0.0]
+
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        clock = SteadyClock(elapsed=lambda: time.monotonic() + ahead[0])
+        async with offered(tmp_path, clock=clock) as server:
             token = await server.mint()
             assert (await server.ask("GET", "/v1/agents", token=token)).status == 200
             listed = (await server.ask("GET", "/v1/tokens")).json["items"]
@@ -161,9 +166,9 @@ def test_a_revoked_or_expired_token_is_refused_at_once(tmp_path: Path) -> None:
             assert (await server.ask("GET", "/v1/agents", token=token)).status == 401
             assert (await server.ask("DELETE", f"/v1/tokens/{listed[-1]['token_id']}")).status == 400
             assert (await server.ask("DELETE", "/v1/tokens/tok_x")).problem == "UnknownToken"
-            short = await server.mint(expires_at=server.engine.clock.now() + 0.5)
+            short = await server.mint(expires_at=server.engine.clock.now() + 3600)
             assert (await server.ask("GET", "/v1/agents", token=short)).status == 200
-            await asyncio.sleep(0.6)
+            ahead[0] = 3600.0
             assert (await server.ask("GET", "/v1/agents", token=short)).status == 401
 
     in_time(perform())

@@ -1,6 +1,5 @@
 """An agent asked through responses, by the official client."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -213,7 +212,8 @@ def test_only_a_response_in_the_background_outlives_its_client(tmp_path: Path, b
             await stream.close()
             [run] = await talk.engine.service.runs()
             if background:
-                await asyncio.sleep(0.1)  # as long as a cancel takes, and more
+                for _ in range(20):  # a cancel takes less
+                    assert (await talk.server.ask("GET", f"/v1/runs/{run.origin.run_id}")).json["outcome"] is None
                 talk.endpoint.go_on.set()
             _, end = await talk.engine.service.wait(run.origin.run_id)
             assert end.outcome == ("completed" if background else "cancelled")

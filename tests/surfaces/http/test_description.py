@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode, checks
 from schemathesis.core.failures import Failure, FailureGroup
 
+from tests.patience import HANG_SECONDS
 from tests.surfaces.http.offered import write_home
 from tests.surfaces.http.process import Serving
 from tests.surfaces.shell import Shell
@@ -68,6 +69,6 @@ def examine(operation: Any, mode: GenerationMode, identity: dict[str, str]) -> N
         phases=[Phase.explicit, Phase.generate],
     )
     def ask(case: Any) -> None:
-        case.call_and_validate(headers=identity, excluded_checks=without, timeout=20)
+        case.call_and_validate(headers=identity, excluded_checks=without, timeout=HANG_SECONDS)
 
     ask()
