@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from tests.patience import HANG_SECONDS
+from tests.patience import HANG_SECONDS, until
 from tests.stores.postgres.servers import CUT, tell
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.events import LlmRequest, LlmResponse, StepStart, Token
@@ -241,7 +241,8 @@ def test_news_of_what_is_not_there_are_no_harm(url: str) -> None:
             here.others.changed([Changed(run_id, 1000)])
             said = here.hub.event(claim.origin, 999, Token(999, 1, 0, "x"))
             here.others.told(msgspec.json.encode(Message(live=(Raw(to_json(said)),))))
-            await asyncio.sleep(0.05)
+            for _ in range(5):  # as many reads as it takes to find that nothing is there
+                await here.journal.read(run_id)
             seen = (await there.process.advance(claim, seen, facts=[StepStart(2)])).sequence
             await there.process.end(claim, seen)
             assert await reading == [1, 2, 3, 4, 5]
@@ -355,8 +356,17 @@ def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.Monk
                     while not lost:  # noqa: ASYNC110 -- nobody is told when it is
                         await asyncio.sleep(0.005)
                 speech.said = Token(request, 1, 0, "one two ")
-                there.hub.live(origin, request, Token(request, 1, 4, "two "))
-                await asyncio.sleep(0.1)
+                with monkeypatch.context() as watched:
+                    told, told_there = asyncio.Event(), there.others.told
+
+                    def hear(message: bytes) -> None:
+                        told_there(message)
+                        if msgspec.json.decode(message, type=Message).lacks:
+                            told.set()
+
+                    watched.setattr(there.others, "told", hear)
+                    there.hub.live(origin, request, Token(request, 1, 4, "two "))
+                    await told.wait()
                 speech.said = Token(request, 1, 0, "one two three")
                 there.hub.live(origin, request, Token(request, 1, 8, "three"))
                 await reading
@@ -379,7 +389,7 @@ def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
     asyncio.run(story())
 
 
-def test_what_is_said_too_late_is_not_shown(url: str) -> None:
+def test_what_is_said_too_late_is_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token may be overtaken by the reply that it is part of: the reply has it."""
 
     async def story() -> None:
@@ -392,9 +402,17 @@ def test_what_is_said_too_late_is_not_shown(url: str) -> None:
                 await anext(events)
                 await heard_that_somebody_listens(there, run_id)
                 replied = (await there.process.advance(claim, request, facts=[reply("all of it")])).sequence
-                there.hub.live(origin, request, Token(request, 1, 0, "all of"))
-                there.others.hurry()
-                await asyncio.sleep(0.1)
+                with monkeypatch.context() as watched:
+                    heard, told_here = asyncio.Event(), here.others.told
+
+                    def hear(message: bytes) -> None:
+                        told_here(message)
+                        heard.set()
+
+                    watched.setattr(here.others, "told", hear)
+                    there.hub.live(origin, request, Token(request, 1, 0, "all of"))
+                    there.others.hurry()
+                    await heard.wait()
                 await there.process.end(claim, replied)
                 rest = [event.type async for batch in events for event in batch]
             assert rest == ["llm_response", "run_end"]
@@ -416,8 +434,8 @@ def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypat
             async with aclosing(here.follow(run_id)) as events:
                 await anext(events)
                 await heard_that_somebody_listens(there, run_id)
-            await asyncio.sleep(0.35)
-            assert not there.hub.listened_to(run_id), "who says no more that they listen is forgotten"
+            # who says no more that they listen is forgotten
+            await until(lambda: not there.hub.listened_to(run_id))
             there.hub.live(claim.origin, 2, Token(2, 1, 0, "alone again"))
             assert not sent
 

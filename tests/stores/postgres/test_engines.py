@@ -113,13 +113,13 @@ def test_who_leaves_lets_go_at_a_safe_point_and_another_goes_on(url: str, tmp_pa
 
     async def story() -> None:
         called = list[str]()
-        begun = asyncio.Event()
+        begun, may_end = asyncio.Event(), asyncio.Event()
 
         async def slow() -> str:
             """Take your time."""
             called.append("slow")
             begun.set()
-            await asyncio.sleep(0.2)
+            await may_end.wait()
             return "slept"
 
         async with AsyncExitStack() as opened:
@@ -127,7 +127,10 @@ def test_who_leaves_lets_go_at_a_safe_point_and_another_goes_on(url: str, tmp_pa
             first.add_tools(slow)
             run_id = await first.submit(agent(tools=["slow"]), "hello")
             await begun.wait()
-            await first.drain(5.0)
+            draining = asyncio.create_task(first.drain(10 * HANG_SECONDS))
+            await asyncio.sleep(0)
+            may_end.set()
+            await draining
             events = [event.type async for event in first.service.stored(run_id)]
             assert events[-1] == "tool_call_end"
             second = await opened.enter_async_context(engine(url, tmp_path, ScriptedModel(say("done"))))

@@ -175,19 +175,21 @@ def test_all_of_a_look_is_of_one_moment(url: str) -> None:
 def test_a_look_that_nobody_waits_for_lets_go_of_its_connection(url: str) -> None:
     async def story() -> None:
         async with one_desk(KeptOnServer(url)) as desk:
-            goes_on, asked = threading.Event(), list[str]()
+            begun, goes_on, asked = threading.Event(), threading.Event(), list[str]()
 
             def look(view: MemoryView) -> None:
-                assert goes_on.wait(10)
+                begun.set()
+                assert goes_on.wait(HANG_SECONDS)
                 view.glance(OWN, None)
                 asked.append("it was answered")
 
             for _ in range(6):  # more than there are connections
                 goes_on.clear()
+                begun.clear()
                 looking = asyncio.ensure_future(desk.memories.read(look))
-                await asyncio.sleep(0.02)
+                await asyncio.to_thread(begun.wait, HANG_SECONDS)
                 looking.cancel()
-                asyncio.get_running_loop().call_later(0.02, goes_on.set)
+                asyncio.get_running_loop().call_soon(goes_on.set)
                 with pytest.raises(asyncio.CancelledError):
                     await looking
             assert asked == []

@@ -23,9 +23,14 @@ class Wire:
         """The same for what the server answers, and has done."""
         self.holding = False
         """What the store says is held back until this is over."""
+        self.refused = 0
+        """How often somebody tried to get through while nobody did."""
+        self.held = 0
+        """How often something was held back."""
 
     async def connected(self, store: asyncio.StreamReader, to_store: asyncio.StreamWriter) -> None:
         if self.down:
+            self.refused += 1
             to_store.transport.abort()
             return
         server, to_server = await asyncio.open_unix_connection(self._server)
@@ -51,6 +56,7 @@ class Wire:
             while data := await source.read(2**16):
                 if cuts(data):
                     break
+                self.held += self.holding
                 while self.holding:  # noqa: ASYNC110 -- a test says so, and nobody else
                     await asyncio.sleep(0.01)
                 target.write(data)
