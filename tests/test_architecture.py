@@ -3,9 +3,9 @@
 Imports are read from the source, also those inside functions; what is imported for type checkers alone counts."""
 
 import ast
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "treadle"
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
@@ -111,10 +111,21 @@ def room(path: Path) -> str:
     return path.parts[0] if len(path.parts) > 1 else path.stem.removeprefix("__init__")
 
 
+@cache
+def text_of(path: Path) -> str:
+    return (SOURCE / path).read_text()
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
+@cache
 def imported(path: Path) -> set[str]:
     """The full names of all modules that a file imports, and of what it imports from them."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse((SOURCE / path).read_text())):
+    for node in ast.walk(parsed(path)):
         match node:
             case ast.Import(names):
                 found |= {alias.name for alias in names}
@@ -141,47 +152,57 @@ def of(*rooms: str) -> list[Path]:
     return [path for path in FILES if room(path) in rooms]
 
 
-each = pytest.mark.parametrize
+def faulty(paths: Iterable[Path], fault: Callable[[Path], object]) -> dict[str, object]:
+    """Return what is wrong, by file. One test for all files costs less than one for each."""
+    return {str(path): found for path in paths if (found := fault(path))}
 
 
-@each("path", [path for path in FILES if room(path) not in WIRES], ids=str)
-def test_a_file_looks_only_where_its_room_may_look(path: Path) -> None:
-    allowed = MAY_IMPORT[room(path)] | {room(path)} | ({"testing"} if path == DEMO else set[str]())
-    assert rooms_of(path) <= allowed, f"{path} imports from {sorted(rooms_of(path) - allowed)}"
+def test_a_file_looks_only_where_its_room_may_look() -> None:
+    def looks_elsewhere(path: Path) -> set[str]:
+        allowed = MAY_IMPORT[room(path)] | {room(path)} | ({"testing"} if path == DEMO else set[str]())
+        return rooms_of(path) - allowed
+
+    assert faulty([path for path in FILES if room(path) not in WIRES], looks_elsewhere) == {}
 
 
-@each("path", of("domain", "core"), ids=str)
-def test_the_pure_parts_touch_nothing_outside(path: Path) -> None:
-    allowed = {"datetime"} if path in KNOW_THE_CALENDAR else set[str]()  # the envelope's way to write a time
-    if path == Path("domain/providers.py"):
-        allowed = {"urllib"}  # to take a URL apart
-    assert third_party(path) & IMPURE <= allowed
+def test_the_pure_parts_touch_nothing_outside() -> None:
+    def touches(path: Path) -> set[str]:
+        allowed = {"datetime"} if path in KNOW_THE_CALENDAR else set[str]()  # the envelope's way to write a time
+        if path == Path("domain/providers.py"):
+            allowed = {"urllib"}  # to take a URL apart
+        return (third_party(path) & IMPURE) - allowed
+
+    assert faulty(of("domain", "core"), touches) == {}
 
 
-@each("path", of("engine", "service", "ports", "dispatch"), ids=str)
-def test_the_engine_names_no_network_database_or_terminal_library(path: Path) -> None:
-    assert not third_party(path) & NEEDS_A_NETWORK
+def test_the_engine_names_no_network_database_or_terminal_library() -> None:
+    paths = of("engine", "service", "ports", "dispatch")
+    assert faulty(paths, lambda path: third_party(path) & NEEDS_A_NETWORK) == {}
 
 
-@each("path", [path for path in FILES if room(path) not in WIRES], ids=str)
-def test_only_the_composition_root_names_several_adapters(path: Path) -> None:
-    assert len((rooms_of(path) | {room(path)}) & ADAPTERS) <= 1
+def test_only_the_composition_root_names_several_adapters() -> None:
+    def several(path: Path) -> set[str]:
+        found = (rooms_of(path) | {room(path)}) & ADAPTERS
+        return found if len(found) > 1 else set()
+
+    assert faulty([path for path in FILES if room(path) not in WIRES], several) == {}
 
 
-@each("path", [path for path in FILES if room(path) != "testing" and path != DEMO], ids=str)
-def test_nothing_that_ships_leans_on_the_doubles(path: Path) -> None:
-    assert "testing" not in rooms_of(path)
+def test_nothing_that_ships_leans_on_the_doubles() -> None:
+    ships = [path for path in FILES if room(path) != "testing" and path != DEMO]
+    assert faulty(ships, lambda path: "testing" in rooms_of(path)) == {}
 
 
-@each("path", FILES, ids=str)
-def test_a_file_can_be_read_in_one_sitting(path: Path) -> None:
-    limit = 300 if path == Path("engine/loop.py") else 400
-    assert len((SOURCE / path).read_text().splitlines()) <= limit
+def test_a_file_can_be_read_in_one_sitting() -> None:
+    def too_long(path: Path) -> int:
+        lines = len(text_of(path).splitlines())
+        return lines if lines > (300 if path == Path("engine/loop.py") else 400) else 0
+
+    assert faulty(FILES, too_long) == {}
 
 
-@each("path", FILES, ids=str)
-def test_a_module_says_what_lives_in_it(path: Path) -> None:
-    assert ast.get_docstring(ast.parse((SOURCE / path).read_text()))
+def test_a_module_says_what_lives_in_it() -> None:
+    assert faulty(FILES, lambda path: not ast.get_docstring(parsed(path))) == {}
 
 
 def test_the_rooms_are_those_of_this_page() -> None:

@@ -256,7 +256,7 @@ def blocks(draw: st.DrawFn) -> list[list[bytes]]:
     return made
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(blocks(), st.integers(1, 9999), st.integers(1, 9999), st.integers(0, 9999), CUTS)
 def test_the_same_message_however_it_is_cut(
     made: list[list[bytes]], sent: int, received: int, cached: int, cuts: list[int]

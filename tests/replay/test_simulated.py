@@ -22,7 +22,7 @@ from treadle.testing.simulation.__main__ import schedule_of
 from treadle.testing.simulation.scenario import simulate
 from treadle.testing.simulation.world import World
 
-SEEDS, BLOCK = 80, 40
+SEEDS, BLOCK = 40, 20
 EXPLAINED = ("a summary in pieces was interrupted",)
 """What is not on record, and is said to be."""
 

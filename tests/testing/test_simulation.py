@@ -17,13 +17,13 @@ from treadle.testing.simulation.__main__ import run_block, schedule_of
 from treadle.testing.simulation.scenario import Report, Schedule, simulate
 
 BLOCK = 100
-BLOCKS = 4
+BLOCKS = 2
 ONE_IN_ORDER = """
 import logging
 from treadle.testing.simulation.__main__ import schedule_of
 from treadle.testing.simulation.scenario import simulate
 logging.disable(logging.CRITICAL)
-for seed in range(12):
+for seed in range(6):
     print(simulate(schedule_of(seed)))
 """
 
@@ -51,17 +51,23 @@ def writes_of(schedule: Schedule) -> int:
 
 @pytest.mark.parametrize(("seed", "runs"), [(7, 3), (6, 5)], ids=["alone", "with runs under them"])
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_around_every_write(when: Fault, workers: int, seed: int, runs: int) -> None:
+def test_a_crash_around_every_write(workers: int, seed: int, runs: int) -> None:
+    """One worker dies before each write in one schedule, and after it in another. Where there are two, the first
+    dies before every other write, and after those between."""
     undisturbed = simulate(_schedule(seed, workers, ()))
     writes = undisturbed.writes
     assert writes > 15
     assert len(undisturbed.outcomes) >= runs, "the schedule is not what it was: choose another"
     survived: Counter[int] = Counter()
-    for number in range(writes):
-        report = simulate(_schedule(seed, workers, ((number, when),)))
-        survived[report.crashes] += 1
-    assert survived[1] == writes, "a crash was planned for a write that was never made"
+    either: tuple[Fault, Fault] = ("before", "after")
+    crashes = [
+        (number, when)
+        for number in range(writes)
+        for when in (either if workers == 1 else either[number % 2 : number % 2 + 1])
+    ]
+    for crash in crashes:
+        survived[simulate(_schedule(seed, workers, (crash,))).crashes] += 1
+    assert survived[1] == len(crashes), "a crash was planned for a write that was never made"
 
 
 def test_two_crashes_in_a_row() -> None:
@@ -76,7 +82,7 @@ def _schedule(seed: int, workers: int, crashes: tuple[tuple[int, Fault], ...]) -
 
 
 def test_a_schedule_replays() -> None:
-    for seed in range(40):
+    for seed in range(15):
         assert simulate(schedule_of(seed)) == simulate(schedule_of(seed))
 
 
@@ -91,10 +97,10 @@ def test_a_schedule_replays_in_another_process() -> None:
             check=True,
             timeout=HANG_SECONDS,
         ).stdout
-        for seed in ("0", "1", "4242")
+        for seed in ("1", "4242")
     }
     assert len(printed) == 1
-    assert printed.pop().count("Report(") == 12
+    assert printed.pop().count("Report(") == 6
 
 
 def test_a_failing_seed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

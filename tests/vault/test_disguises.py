@@ -62,7 +62,7 @@ def test_one_disguise(escape: str, size: int) -> None:
     assert len(left) <= len("<[redacted:T]>") + 12, left  # an invisible character or escape at the edge may stay
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(secrets, st.data())
 def test_any_mixture_cut_anywhere(secret: str, data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(sorted(ESCAPES)), min_size=len(secret), max_size=len(secret)))
@@ -117,14 +117,14 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
     assert "".join(map(stream.feed, text)) + stream.rest() == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(st.sampled_from("%25\\ux41&#;amp\x1b[m d8c3a9\0\u200b"), max_size=40), st.integers(0, 40))
 def test_a_text_is_decoded_alike_however_it_is_cut(text: str, cut: int) -> None:
     done = finished(text[:cut])
     assert canonical(text[:done]) + canonical(text[done:]) == canonical(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.text(st.sampled_from("%25\\ux41&#;amp\x1b[m d8c3a9\0\u200bsecr-"), max_size=60), st.lists(st.integers(0, 60))
 )

@@ -122,7 +122,7 @@ def test_the_mark_never_brings_a_secret_back(value: str) -> None:
     assert "some-other-secret" not in shown
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(leaks())
 @example(({"A": "a"}, "banana"))
 @example(({"A": "aaaaaaaa"}, "a" * 50))
@@ -149,7 +149,7 @@ def test_what_a_library_encodes_is_found(value: str, encoding: str, before: str,
     assert redaction.names == ("A",)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(values, st.binary(max_size=5), st.binary(max_size=5), st.sampled_from([None, 20, 76]))
 def test_what_stands_around_it_does_not_matter(value: str, before: bytes, after: bytes, wrap: int | None) -> None:
     encoded = embedded(value.strip() if len(value.strip()) >= 14 else value * 2, before, after)
@@ -161,7 +161,7 @@ def test_what_stands_around_it_does_not_matter(value: str, before: bytes, after:
 # ── In pieces ──
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(pieces())
 @example(({"A": "aaaaaaaa"}, "a" * 30, ["a"] * 30))
 def test_cut_anywhere_it_is_the_same_and_nothing_is_let_out_early(
@@ -178,7 +178,7 @@ def test_cut_anywhere_it_is_the_same_and_nothing_is_let_out_early(
     assert shown + stream.rest() == whole, (secrets, parts)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(pieces(), st.integers(0, 300))
 def test_what_is_held_back_is_no_longer_than_the_longest_form(
     cut: tuple[dict[str, str], str, list[str]], spaces: int

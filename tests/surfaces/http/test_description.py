@@ -14,7 +14,7 @@ from tests.surfaces.http.offered import write_home
 from tests.surfaces.http.process import Serving
 from tests.surfaces.shell import Shell
 
-EXAMPLES = 8
+EXAMPLES = 4
 FOR_EVER = ("/v1/events", "/v1/agents/{name}/events")
 """Streams without an end."""
 STATEFUL = (
