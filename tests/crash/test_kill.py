@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fake_endpoint import Answer, FakeEndpoint, Request, calls, fragment, says
+from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell, finish
 
 ROUNDS = 20
@@ -110,7 +111,7 @@ async def kill_at_random(shell: Shell, chance: random.Random) -> None:
 
 async def at_work(shell: Shell, known: int, waiting: "asyncio.Task[int]") -> None:
     """Wait until the process is at work: one that is killed before it gets anywhere each time is quarantined."""
-    give_up = asyncio.get_running_loop().time() + 10
+    give_up = asyncio.get_running_loop().time() + HANG_SECONDS
     while (  # noqa: ASYNC110 -- another process writes
         written(shell) < known + OF_NOTE and not waiting.done() and asyncio.get_running_loop().time() < give_up
     ):

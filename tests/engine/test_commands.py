@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import treadle
+from tests import patience
 from tests.engine.running import agent, journal, opened, until
 from tests.observed import all_told
 from treadle.domain.events import ProcessKilled, ToolCallEnd, ToolCallError
@@ -36,11 +37,8 @@ def living(workspace: Path) -> list[int]:
 
 
 async def gone(workspace: Path) -> bool:
-    for _ in range(100):
-        if not living(workspace):
-            return True
-        await asyncio.sleep(0.05)
-    return False
+    await patience.until(lambda: not living(workspace))
+    return True
 
 
 @pytest.fixture
@@ -120,7 +118,7 @@ def test_a_worker_that_is_killed_takes_its_commands_along_and_they_are_not_run_a
     worker = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     run_id = worker.stdout.readline().strip()
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + patience.HANG_SECONDS
     while not (workspace / "ran.txt").exists() and time.monotonic() < give_up:
         time.sleep(0.02)
     os.kill(worker.pid, signal.SIGKILL)

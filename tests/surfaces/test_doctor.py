@@ -73,6 +73,12 @@ def test_all_guards_are_armed_here() -> None:
     assert asleep() == set()
 
 
+def test_only_the_guard_of_the_deadline_is_tried_with_a_deadline() -> None:
+    """On a busy machine any other guard would be called asleep when the deadline comes first."""
+    timed = [set(trial.marks) for trial in TRIALS if "deadline" in trial.settings.get("limits", {})]
+    assert timed == [{"deadline"}]
+
+
 @pytest.mark.parametrize(
     ("patch", "missed"),
     [

@@ -59,8 +59,8 @@ def test_a_crash_around_every_write(workers: int, seed: int, runs: int) -> None:
     assert writes > 15
     assert len(undisturbed.outcomes) >= runs, "the schedule is not what it was: choose another"
     survived: Counter[int] = Counter()
-    either: tuple[Fault, Fault] = ("before", "after")
-    crashes = [
+    either: tuple[Fault, ...] = ("before", "after")
+    crashes: list[tuple[int, Fault]] = [
         (number, when)
         for number in range(writes)
         for when in (either if workers == 1 else either[number % 2 : number % 2 + 1])

@@ -47,7 +47,9 @@ async def talking(tmp_path: Path, *script: Behaviour, more: str = "") -> AsyncGe
         file = server.home.agent_file("one")
         file.write_text(f"{file.read_text()}persona: You are one.\n{more}")
         token = await server.mint("run")
-        async with openai.AsyncOpenAI(api_key=token, base_url=f"{server.url}/v1", max_retries=0) as client:
+        http = openai.DefaultAsyncHttpxClient(verify=False)  # to read all certificates takes long
+        url = f"{server.url}/v1"
+        async with openai.AsyncOpenAI(api_key=token, base_url=url, max_retries=0, http_client=http) as client:
             yield Talking(server, client, server.endpoint, server.engine)
 
 

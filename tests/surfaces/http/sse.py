@@ -40,7 +40,11 @@ class Wire:
         ]
         writer.write("\r\n".join([*lines, "", ""]).encode())
         wire = cls(reader, writer)
-        head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except BaseException:
+            writer.transport.abort()
+            raise
         wire.status = int(head.split(b" ", 2)[1])
         return wire
 

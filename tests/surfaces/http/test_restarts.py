@@ -29,13 +29,15 @@ async def read_to_the_end(serving: Serving, path: str, is_done: Done) -> list[Se
     while not is_done(sent):
         try:
             wire = await Wire.open(serving.port, path, serving.token, last)
-            async for each in wire.events():
-                if each.id is not None:
-                    sent.append(each)
-                    last = each.id
-                if is_done(sent):
-                    break
-            wire.writer.transport.abort()
+            try:
+                async for each in wire.events():
+                    if each.id is not None:
+                        sent.append(each)
+                        last = each.id
+                    if is_done(sent):
+                        break
+            finally:
+                wire.writer.transport.abort()
         except (OSError, asyncio.IncompleteReadError, ValueError):
             await asyncio.sleep(0.05)  # it is not there just now
     return sent
