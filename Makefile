@@ -9,12 +9,15 @@ CORES  := $(shell nproc 2>/dev/null || echo 2)
 # Whoever forbids Python to keep what it has compiled has it compile all of it again for every process.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint bench simulate peers phoenix clean
+.PHONY: demo test suite lint bench simulate peers phoenix clean
 
 demo: $(READY)
 	@TREADLE_HOME=$${TREADLE_HOME:-$(CURDIR)/.demo} $(BIN)/python -m treadle.surfaces.demo
 
-test: lint
+test: $(READY)
+	@$(MAKE) --no-print-directory -j 2 lint suite
+
+suite: $(READY)
 	$(BIN)/pytest -n $(CORES) --dist worksteal
 
 lint: $(READY)

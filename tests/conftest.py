@@ -2,11 +2,14 @@
 
 import gc
 import os
+from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.surfaces.shell import commands
+from treadle.memory import local
 
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
@@ -17,6 +20,15 @@ def _commands_that_were_started(tmp_path_factory: pytest.TempPathFactory) -> Non
     """Keep, where every worker of this suite finds it, which commands have been started."""
     own = tmp_path_factory.getbasetemp()
     commands.folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "commands"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_encoder() -> Iterator[None]:
+    """Load the encoder of the local embedder once for each process of the suite, not for each engine: it takes about
+    a second. Every engine still has an embedder of its own, with its own thread."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "_made", cache(local._made))  # pyright: ignore[reportPrivateUsage] -- what loads it
+        yield
 
 
 def pytest_collection_finish() -> None:
