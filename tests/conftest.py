@@ -24,8 +24,8 @@ def _commands_that_were_started(tmp_path_factory: pytest.TempPathFactory) -> Non
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_encoder() -> Iterator[None]:
-    """Load the encoder of the local embedder once for each process of the suite, not for each engine: it takes about
-    a second. Every engine still has an embedder of its own, with its own thread."""
+    """Load the encoder of the local embedder once for each process of the suite, not for each engine: it takes a
+    second or two. Every engine still has an embedder of its own, with its own thread."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "_made", cache(local._made))  # pyright: ignore[reportPrivateUsage] -- what loads it
         yield
