@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "telemetry": {"domain", "ports"},
     "automation": {"domain", "ports", "service"},
     "system": {"domain"},
-    "settings": set(),
+    "settings": {"domain"},
     "database_url": {"domain"},
     "timers": set(),
     "helper_process": set(),

@@ -42,7 +42,6 @@ from treadle.ports.hooks import Hook
 from treadle.ports.model import Model
 from treadle.ports.tool import Tool
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.environment import SYSTEM_PATH
 from treadle.service import Answer, Fork, LocalService, Submission, Ticket
 from treadle.service.following import without_resets
 from treadle.service.front import Front
@@ -91,9 +90,8 @@ class Engine:
         )
         for name, provider in config.providers.items():
             self._models.add(name, provider)
-        path = os.environ.get("PATH", SYSTEM_PATH)
         hidden = (self._home.path, *files_of(database or self._home.database_url))
-        self._commands = ShellCommands(hidden=hidden, path=path)
+        self._commands = ShellCommands(hidden=hidden, user=os.environ)
         self._tools = ToolRegistry()
         self._tools.add_builtin(builtin(self._commands, self._vault))
         self._tools.add_plugins()

@@ -8,7 +8,6 @@ from treadle.assembly import observe
 from treadle.database_url import files_of
 from treadle.home import Home
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.environment import SYSTEM_PATH
 from treadle.service import LocalService
 from treadle.tools.builtin import builtin
 from treadle.tools.toolbox import ToolRegistry
@@ -19,10 +18,9 @@ from treadle.vault.vault import HomeVault
 async def observe_with_tools(home: Home) -> AsyncGenerator[LocalService, None]:
     """The tools say what their arguments are and what rules see in them; none of them is run."""
     hidden = (home.path, *files_of(home.database_url))
-    path = os.environ.get("PATH", SYSTEM_PATH)
     with (
         closing(HomeVault(home.path, os.environ)) as vault,
-        closing(ShellCommands(hidden=hidden, path=path)) as shell,
+        closing(ShellCommands(hidden=hidden, user=os.environ)) as shell,
     ):
         tools = ToolRegistry()
         tools.add_builtin(builtin(shell, vault))

@@ -7,7 +7,6 @@ from functools import cache
 from treadle.domain.tools import ToolSpec
 from treadle.engine.absent import NoVault
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.environment import SYSTEM_PATH
 from treadle.tools.builtin import builtin
 from treadle.tools.toolbox import ToolRegistry
 
@@ -17,6 +16,6 @@ def known_tools() -> Mapping[str, ToolSpec]:
     """The built-in tools and those of installed plugins, by name. Tools that a program adds to its own engine are
     not among them. Raises UsageError for a plugin that cannot be loaded, as an engine would."""
     tools = ToolRegistry()
-    tools.add_builtin(builtin(ShellCommands(path=os.environ.get("PATH", SYSTEM_PATH)), NoVault()))
+    tools.add_builtin(builtin(ShellCommands(user=os.environ), NoVault()))
     tools.add_plugins()
     return {tool.spec.name: tool.spec for tool in tools.select(["*"])}

@@ -103,7 +103,7 @@ def _start(state: RunState, deps: Deps) -> tuple[RunStart, ...]:
     """What a run begins with: its tools, those of its skills, and what its system prompt has beside the persona.
     Raises UsageError where a tool is gone that it has begun with."""
     if state.started:
-        for name in state.tools:
+        for name in {spec.name for spec in state.tools.values()}:
             if deps.tools.find(name) is None:
                 raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
         return ()

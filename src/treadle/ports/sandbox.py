@@ -49,6 +49,8 @@ class Finished(Struct, frozen=True):
     killed_processes: int = 0
     """How many were alive and had to be ended. Without a keeper of them (macOS) or inside a sandbox that ended
     by itself they are not counted."""
+    advice: str = ""
+    """Which setting shows the command what it could not reach; empty where nothing is known to be out of reach."""
 
 
 class Confinement(Struct, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.envelope import Draft, Event
+from treadle.domain.events import RunEnd
 from treadle.domain.identity import Instant
 
 MEASURED = frozenset(("duration_ms", "first_token_ms", "model_ms", "tool_ms", "epoch"))
@@ -43,6 +44,8 @@ def differences(event: Event, since: Instant, made: Draft) -> tuple[Difference, 
     if made.type != event.type:
         return (Difference("type", event.type, made.type),)
     recorded, today = _plain(event.raw), _plain(made.raw)
+    if isinstance(event.data, RunEnd):  # earlier versions left out the metrics that were 0
+        recorded["metrics"] = msgspec.to_builtins(event.data.metrics)
     for told_since, fields in LATER.get(event.type, {}).items():
         if told_since not in recorded:
             for name in fields:

@@ -101,11 +101,16 @@ class Bubblewrap:
         self.filter = (sandbox_filter() or b"") if features.filters else b""
         self._always = (*_system(), *_own(features, limits), *_copies(self.copied, features))
 
-    def arguments(self, workspace: Path, policy: SandboxPolicy, variables: Mapping[str, str]) -> tuple[str, ...]:
-        """All but the command. The workspace is given as it really is, without symbolic links.
+    def arguments(
+        self, workspace: Path, policy: SandboxPolicy, variables: Mapping[str, str], toolchains: Sequence[Path] = ()
+    ) -> tuple[str, ...]:
+        """All but the command. The workspace and the folders with the user's programs are given as they really are,
+        without symbolic links.
 
         Raises CommandError where a policy shows what must not be shown."""
-        shown = exposed(workspace, policy, self._hidden)
+        named = exposed(workspace, policy, self._hidden)
+        known = {folder.place for folder in named}
+        shown = [*(Exposed(place, writable=False) for place in toolchains if place not in known), *named]
         mounts = [
             *self._always,
             *_exposed(shown, workspace, self._features),

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
+import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, SandboxMissing
+from treadle.sandbox.advice import advice_for
 from treadle.sandbox.bubblewrap import (
     ARGUMENTS_FROM,
     HOME,
@@ -19,16 +21,19 @@ from treadle.sandbox.bubblewrap import (
     private_places_of_user,
     why_not,
 )
-from treadle.sandbox.environment import SYSTEM_PATH, environment, search_path
+from treadle.sandbox.environment import environment
 from treadle.sandbox.git_settings import overrides_for, variables_for
 from treadle.sandbox.keeping import Keeper, Request, Session, Watched, finished
 from treadle.sandbox.limits import Limits
 from treadle.sandbox.output import Output
 from treadle.sandbox.seccomp import unconfined_filter, why_no_filter
+from treadle.sandbox.toolchains import SYSTEM_PATH, Toolchains, toolchains_of
 
 NOT_INSTALLED = "bubblewrap is not installed: apt-get install bubblewrap"
 ONLY_LINUX = "bubblewrap is for Linux; here commands run with the rights of the engine's user"
 PROBE_TIMEOUT = 10.0
+MOST_WORKSPACES = 64
+"""Whose toolchains are remembered."""
 BASH = "/bin/bash"
 
 log = logging.getLogger("treadle.sandbox")
@@ -42,16 +47,18 @@ class ShellCommands:
         *,
         hidden: Iterable[Path] = (),
         limits: Limits | None = None,
-        path: str = SYSTEM_PATH,
+        user: Mapping[str, str] | None = None,
         bubblewrap: str | None = None,
     ) -> None:
-        """`hidden` are folders and files that no policy may show: the engine's home. `path` is where programs
-        are, `bubblewrap` the program (looked for by itself where none is given)."""
+        """`hidden` are folders and files that no policy may show: the engine's home. `user` is the environment of
+        the user, whose programs commands may use; without it they use those of the system. `bubblewrap` is the
+        program (searched for if it is not given)."""
         self._hidden = tuple(dict.fromkeys(place.resolve() for place in hidden))
         self._limits = limits or Limits.of_this_machine()
-        self._path = path
+        self._user = user or {"PATH": SYSTEM_PATH}
+        self._toolchains: dict[Path, Toolchains] = {}
         self._program = _found_bubblewrap() if bubblewrap is None else shutil.which(bubblewrap)
-        self._shell = BASH if Path(BASH).exists() else shutil.which("bash", path=path) or BASH
+        self._shell = BASH if Path(BASH).exists() else shutil.which("bash", path=self._user.get("PATH")) or BASH
         self._keeper = Keeper()
         self._confinement: Confinement | None = None
         self._sandbox = Bubblewrap(Features(), self._limits, self._hidden)
@@ -60,8 +67,9 @@ class ShellCommands:
     async def run(self, command: Command, show: Callable[[str], None]) -> Finished:
         confined = await self._is_confined(command)
         workspace = _as_it_is(command.workspace)
-        overrides = await overrides_for(command.git, workspace, search_path(self._path, workspace))
-        request = self._request(command, workspace, confined, variables_for(overrides, command.git))
+        tools = self._tools_for(workspace)
+        overrides = await overrides_for(command.git, workspace, tools.outside)
+        request = self._request(command, workspace, confined, tools, variables_for(overrides, command.git))
         output = Output(self._limits.kept_output, show)
         session = Session(self._keeper, output, self._limits.output)
         following = asyncio.create_task(session.follow(request))
@@ -77,7 +85,9 @@ class ShellCommands:
             log.warning("%d processes of a command could not be ended: %s", report.left, command.text)
         if not report.began and report.ended_by is None:
             raise CommandError(f"The command was not run: {why_not(output.text)}.")
-        return finished(report, output)
+        ended = finished(report, output)
+        advice = advice_for(ended, command.policy, self._user.get("PATH", "")) if confined else ""
+        return msgspec.structs.replace(ended, advice=advice) if advice else ended
 
     async def confinement(self) -> Confinement:
         if self._confinement is None:
@@ -107,17 +117,29 @@ class ShellCommands:
 
     # ── What the keeper is told ──
 
-    def _request(self, command: Command, workspace: Path, confined: bool, git: dict[str, str]) -> Request:
+    def _tools_for(self, workspace: Path) -> Toolchains:
+        """What commands in a workspace may use, looked for once."""
+        if (found := self._toolchains.get(workspace)) is None:
+            if len(self._toolchains) >= MOST_WORKSPACES:
+                self._toolchains.clear()
+            found = self._toolchains[workspace] = toolchains_of(self._user, workspace, self._hidden, HOME)
+        return found
+
+    def _request(
+        self, command: Command, workspace: Path, confined: bool, tools: Toolchains, git: dict[str, str]
+    ) -> Request:
         try:
-            variables = environment(command.environment, self._path, HOME, workspace, git)
+            variables = environment(command.environment, tools, HOME, git)
         except ValueError as error:
             raise CommandError(str(error)) from None
-        line = (self._shell, "-lc", command.text)
+        # A login shell takes the path from /etc/profile, which knows nothing of the user's programs.
+        line = (self._shell, "-lc", f"export PATH={shlex.quote(tools.path)}; {command.text}")
         if not confined:
             request = self._kept(line, variables, str(workspace), str(workspace), command.timeout)
             denied = () if command.policy.mode == "off" else tuple(map(str, self._hidden))
             return msgspec.structs.replace(request, filter=unconfined_filter() or b"", denied=denied)
-        return self._confined(self._sandbox, line, workspace, command.policy, variables, command.timeout)
+        shown = tools.folders
+        return self._confined(self._sandbox, line, workspace, command.policy, variables, command.timeout, shown)
 
     def _confined(
         self,
@@ -127,11 +149,12 @@ class ShellCommands:
         policy: SandboxPolicy,
         variables: dict[str, str],
         timeout: float,
+        shown: Sequence[Path] = (),
     ) -> Request:
         request = self._kept(self._wrapped(line), {}, str(workspace), "/", timeout)
         return msgspec.structs.replace(
             request,
-            confined=sandbox.arguments(workspace, policy, variables),
+            confined=sandbox.arguments(workspace, policy, variables, shown),
             files=sandbox.copied,
             filter=sandbox.filter,
         )

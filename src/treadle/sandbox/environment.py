@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from treadle.sandbox.git_settings import variables_for
+from treadle.sandbox.toolchains import Toolchains
 
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 FIXED: Mapping[str, str] = {
@@ -31,7 +30,7 @@ FIXED: Mapping[str, str] = {
 
 
 def environment(
-    given: Mapping[str, str], path: str, home: str, workspace: Path, git: Mapping[str, str] | None = None
+    given: Mapping[str, str], tools: Toolchains, home: str, git: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The variables of one command. Those given cannot replace ours.
 
@@ -43,14 +42,4 @@ def environment(
                 f"underscores, or its value has a NUL. Rename it, or do not grant it to this tool."
             )
     for_git = variables_for((), None) if git is None else git
-    return {**given, **FIXED, **for_git, "PATH": search_path(path, workspace), "HOME": home}
-
-
-def search_path(path: str, workspace: Path) -> str:
-    """Where programs are looked for: never in the workspace or relative to it, which others may have written."""
-    folders = [
-        folder
-        for folder in path.split(":")
-        if folder.startswith("/") and not Path(folder).is_relative_to(workspace)
-    ]  # fmt: skip
-    return ":".join(folders) or SYSTEM_PATH
+    return {**given, **FIXED, **for_git, **tools.variables, "PATH": tools.path, "HOME": home}

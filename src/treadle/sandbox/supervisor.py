@@ -53,6 +53,17 @@ GENTLE = ("timeout", "cancelled")
 """Why a command is asked to end before it is made to."""
 
 
+def moved_home(variables: dict[str, str], home: str) -> dict[str, str]:
+    """The variables of a command with another home, and with the caches that lie in it."""
+    before = variables.get("HOME", home)
+    moved = {
+        name: home + value.removeprefix(before)
+        for name, value in variables.items()
+        if value.startswith(f"{before}/")
+    }  # fmt: skip
+    return variables | moved | {"HOME": home, "TMPDIR": home}
+
+
 def home_prefix(supervisor: int) -> str:
     """How the private home of an unconfined command is called."""
     return f"treadle-{supervisor}-"
@@ -159,7 +170,7 @@ class Supervisor:
             passed = self._for_the_sandbox(request)
         else:
             self._home = tempfile.mkdtemp(prefix=home_prefix(os.getpid()))
-            request["environment"] |= {"HOME": self._home, "TMPDIR": self._home}
+            request["environment"] = moved_home(request["environment"], self._home)
         self._main = os.fork()
         if self._main == 0:
             become(request, self._output, passed)

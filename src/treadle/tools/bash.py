@@ -166,10 +166,11 @@ def _on_record(finished: Finished, why: EndedBy, arguments: BashArguments, conte
 
 
 def _observed(finished: Finished, timeout: float) -> Observation:
-    if finished.ended_by is None:
-        return Observation(finished.output, finished.exit_code)
-    told = _WHAT_TO_DO[finished.ended_by].format(timeout=timeout, length=finished.output_length)
     break_before = "\n" if finished.output and not finished.output.endswith("\n") else ""
+    if finished.ended_by is None:
+        advice = f"{break_before}[{finished.advice}]" if finished.advice else ""
+        return Observation(finished.output + advice, finished.exit_code)
+    told = _WHAT_TO_DO[finished.ended_by].format(timeout=timeout, length=finished.output_length)
     content = f"{finished.output}{break_before}[The command was ended. {told}]"
     return Observation(content, finished.exit_code, is_error=True)
 
