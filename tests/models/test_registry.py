@@ -96,6 +96,29 @@ def test_a_missing_key_names_its_variable_and_the_vault() -> None:
         ModelRegistry({"OPENAI_API_KEY": "  "}).resolve("openai/gpt-x", None)
 
 
+@pytest.mark.parametrize(
+    ("url", "is_local"),
+    [
+        ("http://localhost:8000/v1", True),
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://10.1.2.3/v1", True),
+        ("http://192.168.1.20:11434/v1", True),
+        ("http://172.20.0.5/v1", True),
+        ("http://[fd00::1]/v1", True),
+        ("http://100.100.5.5/v1", True),
+        ("http://vllm:8000/v1", True),
+        ("http://gpu.local/v1", True),
+        ("https://api.example.com/v1", False),
+        ("http://8.8.8.8/v1", False),
+    ],
+)
+def test_endpoints_in_the_own_network_may_take_their_time(url: str, is_local: bool) -> None:
+    expected = Timeouts(None, 600.0, None) if is_local else Timeouts(120.0, 60.0, 600.0)
+    assert ProviderConfig(url).effective_timeouts == expected
+    assert ProviderConfig(url, timeouts=Timeouts(1.0)).effective_timeouts == Timeouts(1.0)
+
+
 def test_a_missing_key_names_its_setting() -> None:
     registry = ModelRegistry({})
     registry.add("mine", ProviderConfig("https://host/v1", needs_key=True))
@@ -165,7 +188,9 @@ def test_where_ollama_listens(host: str, url: str) -> None:
 
 
 def test_a_local_model_may_take_its_time() -> None:
-    assert presets({})["ollama"].timeouts == Timeouts(None, None, None)
+    config = ModelRegistry({}).providers["ollama"]
+    assert config is not None
+    assert config.effective_timeouts == Timeouts(None, 600.0, None)
 
 
 @pytest.mark.parametrize("url", ["", "host/v1", "ftp://host", "http://", "file:///etc"])

@@ -1,10 +1,12 @@
 """What a provider of models is: where it answers, in which wire format, with which key, and how patiently."""
 
+from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from msgspec import Struct
 
+PRIVATE_DOMAINS = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 ApiMode = Literal["anthropic_messages", "chat_completions", "responses"]
 
 
@@ -24,7 +26,10 @@ class Timeouts(Struct, frozen=True, omit_defaults=True):
 
 
 NO_TIMEOUTS = Timeouts(first_byte=None, between_bytes=None, whole_call=None)
-"""For models on the user's own machine, which may take their time."""
+"""For the embedded model, whose process is watched itself."""
+LOCAL_TIMEOUTS = Timeouts(first_byte=None, between_bytes=600.0, whole_call=None)
+"""For endpoints on this machine or in its network: reading a long prompt may take many minutes there, and a request
+that is sent again makes the server begin anew."""
 
 
 class ProviderConfig(Struct, frozen=True, omit_defaults=True):
@@ -41,7 +46,8 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     needs_key: bool = False
     """Refuse to call without a key, instead of letting the provider say so."""
     headers: dict[str, str] = {}
-    timeouts: Timeouts = Timeouts()
+    timeouts: Timeouts | None = None
+    """None: the usual ones, or those for local endpoints."""
     local: bool = False
     """Its models run on the user's own machine: nothing is charged."""
 
@@ -55,9 +61,24 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     def mode(self) -> ApiMode:
         return self.api_mode or _mode_of(urlsplit(self.base_url))
 
+    @property
+    def effective_timeouts(self) -> Timeouts:
+        if self.timeouts is not None:
+            return self.timeouts
+        return LOCAL_TIMEOUTS if self.local or is_private(self.base_url) else Timeouts()
+
     def __repr__(self) -> str:
         """Without the key and the headers: a value that is logged must not give secrets away."""
         return f"ProviderConfig({self.base_url!r}, {self.mode!r})"
+
+
+def is_private(url: str) -> bool:
+    """Whether an address is on this machine or in its own network, as far as it tells."""
+    host = (urlsplit(url).hostname or "").lower()
+    try:
+        return not ip_address(host.partition("%")[0]).is_global
+    except ValueError:  # a name: one without a dot is resolved by the network itself
+        return "." not in host or host.endswith(PRIVATE_DOMAINS)
 
 
 def public(url: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from treadle.domain.providers import NO_TIMEOUTS, ProviderConfig
+from treadle.domain.providers import ProviderConfig
 
 _OLLAMA_PORT = 11434
 
@@ -18,7 +18,7 @@ def presets(environment: Mapping[str, str]) -> dict[str, ProviderConfig]:
         "openrouter": ProviderConfig(
             "https://openrouter.ai/api/v1", api_key_env="OPENROUTER_API_KEY", needs_key=True
         ),
-        "ollama": ProviderConfig(_ollama_url(environment.get("OLLAMA_HOST", "")), timeouts=NO_TIMEOUTS, local=True),
+        "ollama": ProviderConfig(_ollama_url(environment.get("OLLAMA_HOST", "")), local=True),
     }
 
 

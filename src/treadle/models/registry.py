@@ -10,7 +10,7 @@ import msgspec
 
 from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.handles import handle, names_in
-from treadle.domain.providers import ProviderConfig, Timeouts
+from treadle.domain.providers import ProviderConfig
 from treadle.domain.suggestions import closest
 from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
 from treadle.models.catalog import Catalog, WindowSource
@@ -251,7 +251,7 @@ class ModelRegistry:
             keys=Keys(keys, self._clock),
             key_setting=setting,
             headers=config.headers,
-            timeouts=config.timeouts,
+            timeouts=config.effective_timeouts,
         )
 
     def _keys(self, name: str, config: ProviderConfig) -> tuple[list[Key], str]:
@@ -302,7 +302,7 @@ def _completed(config: ProviderConfig, preset: ProviderConfig) -> ProviderConfig
         api_mode=config.api_mode or preset.mode,
         api_key_env=config.api_key_env or (None if has_key else preset.api_key_env),
         needs_key=config.needs_key or (config.base_url == preset.base_url and preset.needs_key),
-        timeouts=preset.timeouts if config.timeouts == Timeouts() else config.timeouts,
+        timeouts=config.timeouts or preset.timeouts,
         local=config.local or preset.local,
     )
 

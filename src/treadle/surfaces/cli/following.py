@@ -16,6 +16,7 @@ from treadle.ports.journal import RunRecord
 from treadle.service.family import family
 from treadle.service.following import without_resets
 from treadle.surfaces.cli.asking import Asking
+from treadle.surfaces.cli.model_wait import ModelWait
 from treadle.surfaces.cli.printing import Printer
 from treadle.surfaces.cli.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, Stop
 from treadle.surfaces.cli.reaching import Reached
@@ -39,6 +40,8 @@ class Following(Struct, frozen=True):
     async def run(self, run_id: RunId, after: int = 0, since: int = 0) -> int:
         """Show the events after `after` and return the exit code. A wait counts only if it began after `since`."""
         interrupting = asyncio.create_task(self._interrupt_when_asked(run_id))
+        wait = ModelWait(self.printer.note)
+        watching = asyncio.create_task(wait.watch())
         code, last = None, after
         try:
             if not await self._settle(run_id):  # what it has asked before
@@ -48,6 +51,7 @@ class Following(Struct, frozen=True):
                     async with aclosing(without_resets(self.reached.service, run_id, last)) as events:
                         async for event in events:
                             last = event.sequence if event.durable else last
+                            wait.see(event)
                             code = self._show(event) or code
                             if (ended := self._ended(event, since)) is not None:
                                 return code or ended
@@ -64,6 +68,7 @@ class Following(Struct, frozen=True):
             return code or FAILED
         finally:
             interrupting.cancel()
+            watching.cancel()
 
     async def whole(self, root: RunRecord, run_id: RunId, since: int) -> int:
         """Follow a run that was just told something; of one under others, the root, as it goes on from there."""

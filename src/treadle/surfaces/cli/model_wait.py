@@ -1,0 +1,60 @@
+"""Says how long a model has kept a run waiting: a local model may read a long prompt for minutes."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from treadle.domain.envelope import Event
+from treadle.domain.events import LlmRequest
+
+NOTICES = (10, 30, 60, 120, 300)
+"""Seconds after which it is said; after the last, again each time so many have passed."""
+
+
+class ModelWait:
+    """Follows the events of a run, and notes while a request has no reply."""
+
+    def __init__(self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._note = note
+        self._clock = clock
+        self._model = ""
+        self._since: float | None = None
+        self._said = 0
+        self._changed = asyncio.Event()
+
+    def see(self, event: Event) -> None:
+        """Take in an event. Whatever follows a request ends the wait."""
+        if isinstance(event.data, LlmRequest):
+            self._model, self._since, self._said = f"{event.data.provider}/{event.data.model}", self._clock(), 0
+            self._changed.set()
+        elif self._since is not None:
+            self._since = None
+            self._changed.set()
+
+    def next_notice(self) -> float | None:
+        """Return in how many seconds something is to be said; None while nothing is waited for."""
+        if self._since is None:
+            return None
+        return self._since + _moment(self._said) - self._clock()
+
+    def notice(self) -> None:
+        """Say how long the model has kept the run waiting, if it is time to."""
+        left = self.next_notice()
+        if left is not None and left <= 0:
+            self._note(f"waiting for {self._model}: no reply for {_moment(self._said):.0f} s (Ctrl-C interrupts)")
+            self._said += 1
+
+    async def watch(self) -> None:
+        """Give notice for as long as the run is followed."""
+        while True:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(self.next_notice()):
+                    await self._changed.wait()
+            except TimeoutError:
+                self.notice()
+
+
+def _moment(said: int) -> float:
+    beyond = max(0, said - len(NOTICES) + 1)
+    return NOTICES[min(said, len(NOTICES) - 1)] + beyond * NOTICES[-1]
