@@ -11,10 +11,17 @@ from treadle.core.fold import fold
 from treadle.core.state import RunState
 from treadle.domain.events import LlmRequest
 from treadle.domain.providers import ApiMode
+from treadle.domain.runs import Metrics
 from treadle.engine.replaying import replayed
 from treadle.service import LocalService
 
 MODES = get_args(ApiMode)
+AsRecorded = msgspec.defstruct(
+    "AsRecorded",
+    [(each.name, each.type, each.default) for each in msgspec.structs.fields(Metrics)],
+    omit_defaults=True,
+)
+"""The metrics as they were written when the corpus was recorded: without those that were 0."""
 
 
 async def project(service: LocalService) -> bytes:
@@ -53,5 +60,5 @@ def summarize(state: RunState) -> dict[str, Any]:
         "open_calls": [[call.call_id, call.phase] for call in state.open_calls],
         "inbox": [message.text for message in state.inbox],
         "said": msgspec.to_builtins(state.said),
-        "metrics": msgspec.to_builtins(state.metrics(2_000_000_000.0)),
+        "metrics": msgspec.to_builtins(AsRecorded(**msgspec.structs.asdict(state.metrics(2_000_000_000.0)))),
     }
