@@ -252,14 +252,14 @@ def test_calls_that_were_refused_are_not_run(arguments: str) -> None:
 
 @pytest.mark.parametrize("stop", ["max_tokens", "model_context_window_exceeded"])
 @pytest.mark.parametrize("cut", ['{"n": ', "", " ", "{"])
-def test_a_call_cut_by_the_token_limit_is_left_out(stop: str, cut: str) -> None:
+def test_the_calls_of_a_reply_that_was_cut_are_left_out(stop: str, cut: str) -> None:
     last = completed(*stream(text(0, "x"), asks(1, "a", "add", "{}"), asks(2, "b", "add", cut), stop=stop))
-    assert (last.parts, last.stop) == ((Text("x"), ToolUse("a", "add", "{}")), "max_tokens")
+    assert (last.parts, last.stop, last.dropped_calls) == ((Text("x"),), "max_tokens", ("add", "add"))
 
 
-def test_a_call_that_was_whole_when_the_limit_was_reached() -> None:
+def test_a_whole_call_of_a_reply_that_was_cut_is_left_out_too() -> None:
     last = completed(*stream(asks(0, "a", "add", '{"n": 1}'), stop="max_tokens"))
-    assert (last.parts, last.stop) == ((ToolUse("a", "add", '{"n": 1}'),), "max_tokens")
+    assert (last.parts, last.stop, last.dropped_calls) == ((), "max_tokens", ("add",))
 
 
 # ── Tokens ─────────────────────────────────────────────────────────────────────────────────────────

@@ -66,7 +66,7 @@ def test_reasoning(field: str) -> None:
     assert events[:2] == [ReasoningDelta("hm"), TextDelta("yes")]
     last = events[-1]
     assert isinstance(last, Completed)
-    assert last.parts == (Thinking("hm", "fake", "m-1"), Text("yes"))
+    assert last.parts == (Thinking("hm", "fake", "m-1", field=field), Text("yes"))
 
 
 def test_calls_are_merged_by_index() -> None:
@@ -187,10 +187,10 @@ def test_a_refusal() -> None:
     assert (last.parts, last.stop) == ((Text("I will not."),), "refusal")
 
 
-def test_a_call_cut_by_the_token_limit_is_left_out() -> None:
+def test_the_calls_of_a_reply_that_was_cut_are_left_out() -> None:
     whole, cut = fragment(0, "c1", "a", "{}"), fragment(1, "c2", "a", '{"n": ')
     last = completed(delta(content="x", tool_calls=[whole, cut]), delta(finish="length"), DONE)
-    assert (last.parts, last.stop) == ((Text("x"), ToolUse("c1", "a", "{}")), "max_tokens")
+    assert (last.parts, last.stop, last.dropped_calls) == ((Text("x"),), "max_tokens", ("a", "a"))
     nothing_yet = fragment(0, "c1", "a", "")
     assert completed(delta(tool_calls=[nothing_yet]), delta(finish="length"), DONE).parts == ()
 

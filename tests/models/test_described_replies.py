@@ -78,7 +78,9 @@ def test_reasoning_usage_and_unknown_fields_are_those_of_any_reply() -> None:
     ]
     *shown, whole = converse("schema", *reply)
     assert shown == [ReasoningDelta("Hm."), TextDelta("4"), TextDelta("2")]
-    assert whole == Completed((Thinking("Hm.", "", "m-1"), Text("42")), "end_turn", Usage(7, 3, 2))
+    assert whole == Completed(
+        (Thinking("Hm.", "", "m-1", field="reasoning_content"), Text("42")), "end_turn", Usage(7, 3, 2)
+    )
 
 
 FENCED = f"```json\n{CALL}\n```"

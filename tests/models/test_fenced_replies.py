@@ -169,6 +169,7 @@ def test_however_a_reply_is_cut_it_reads_the_same(text: str, cuts: list[int]) ->
     assert whole.text.count(CALL) == left.count(CALL)
 
 
-def test_a_call_before_the_limit_of_tokens_is_kept_and_one_that_it_cut_is_text() -> None:
+def test_the_calls_of_a_reply_that_was_cut_are_left_out() -> None:
     read = fenced(f"{BLOCK}\n{BLOCK[:30]}", finish="length")
-    assert (read.calls, read.text, read.whole.stop) == ([ADDED], BLOCK[:30], "max_tokens")
+    assert (read.calls, read.text, read.whole.stop) == ([], BLOCK[:30], "max_tokens")
+    assert read.whole.dropped_calls == ("add",)

@@ -136,6 +136,7 @@ def _told_in_chat(completion: Any) -> Heard:
     details = counted.prompt_tokens_details
     cached, written = (details.cached_tokens or 0, details.cache_write_tokens or 0) if details else (0, 0)
     text = (said.content or "") + (said.refusal or "")
+    calls = [] if stop in ("max_tokens", "refusal") else calls  # which Treadle never runs
     return Heard(text, calls, stop, Usage(counted.prompt_tokens, counted.completion_tokens, cached, written))
 
 
@@ -149,7 +150,8 @@ def _told_in_response(final: Any) -> Heard:
         stop = "refusal"
     elif final.incomplete_details is not None:
         reason = final.incomplete_details.reason
-        stop = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}.get(reason, reason)
+        stop = "refusal" if reason == "content_filter" else "max_tokens"
+        calls = []  # which Treadle never runs
     else:
         stop = "tool_use" if calls else "end_turn"
     counted, details = final.usage, final.usage.input_tokens_details

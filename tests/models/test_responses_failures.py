@@ -277,7 +277,7 @@ def test_a_body_that_is_cut(framing: Any, last: list[Event]) -> None:
     assert (failure.usage.estimated, failure.usage.output_tokens) == (True, 10)
 
 
-@pytest.mark.parametrize("arguments", ['{"n": ', "[1]", '"{}"', "null", "{} {}", "{n: 1}", '{"n": NaN}'])
+@pytest.mark.parametrize("arguments", ['{"n": ', "[1]", '"{}"', "{} {}", "{n: 1}", '{"n": NaN}'])
 def test_arguments_that_are_no_object_are_never_a_call(arguments: str) -> None:
     failure = broken(*replied(call("c", "add", arguments), cuts=(2,)))
     assert (failure.kind, failure.retryable) == ("malformed", True)
@@ -304,10 +304,8 @@ def test_arguments_that_are_cut_and_ended_properly_are_never_a_call(events: list
 
 
 def test_a_call_that_has_begun_and_never_ends_is_never_a_call() -> None:
-    begun, cut_off = added(0, call("c", "add")), call("c", "add", "", status="incomplete")
-    for events in ([completed_event()], [done(0, cut_off), completed_event(cut_off)]):
-        failure = broken(CREATED, begun, *events)
-        assert "call 1 of it (add) has arguments that are not a JSON object" in failure.message
+    failure = broken(CREATED, added(0, call("c", "add")), completed_event())
+    assert "call 1 of it (add) has arguments that are not a JSON object" in failure.message
 
 
 def test_a_call_without_a_name() -> None:

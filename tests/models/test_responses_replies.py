@@ -203,24 +203,24 @@ def test_a_seal_that_is_not_whole_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "stop", "raw"),
+    ("reason", "stop"),
     [
-        ("max_output_tokens", "max_tokens", None),
-        ("content_filter", "refusal", None),
-        ("flux_capacitor", "other", "flux_capacitor"),
-        (None, "other", "unknown"),
+        ("max_output_tokens", "max_tokens"),
+        ("content_filter", "refusal"),
+        ("flux_capacitor", "max_tokens"),
+        (None, "max_tokens"),
     ],
 )
-def test_an_incomplete_reply(reason: str | None, stop: str, raw: str | None) -> None:
+def test_an_incomplete_reply(reason: str | None, stop: str) -> None:
     half = message("half", status="incomplete")
     last = completed(CREATED, *told(0, half), incomplete_event(half, reason=reason))
-    assert (last.parts, last.stop, last.raw_stop) == ((Text("half"),), stop, raw)
+    assert (last.parts, last.stop, last.raw_stop) == ((Text("half"),), stop, None)
 
 
 def test_a_reply_that_says_only_in_passing_that_it_is_incomplete() -> None:
     for said in ({"status": "incomplete"}, {"incomplete_details": {"reason": "max_messages"}}):
         end = {"type": "response.completed", "response": said}
-        assert completed(CREATED, *told(0, message("half")), end).stop == "other"
+        assert completed(CREATED, *told(0, message("half")), end).stop == "max_tokens"
     whole = {"type": "response.completed", "response": {"incomplete_details": {"reason": None}}}
     assert completed(CREATED, *told(0, message("whole")), whole).stop == "end_turn"
 
@@ -246,15 +246,15 @@ def test_a_bare_end(end: str) -> None:
         pytest.param([done(2, call("c3", "add", '{"n": '))], id="done, and said to be whole"),
     ],
 )
-def test_a_call_cut_by_the_token_limit_is_left_out(cut_off: list[Event]) -> None:
+def test_the_calls_of_a_reply_that_was_cut_are_left_out(cut_off: list[Event]) -> None:
     first, second, third = message("x"), call("c2", "now", ""), call("c3", "add", '{"n": 1}')
     last = completed(CREATED, *told(0, first), *told(1, second), added(2, third), *cut_off, incomplete_event())
-    assert (last.parts, last.stop) == ((Text("x"), ToolUse("c2", "now", "{}")), "max_tokens")
+    assert (last.parts, last.stop, last.dropped_calls) == ((Text("x"),), "max_tokens", ("now", "add"))
 
 
-def test_a_call_that_the_token_limit_did_not_cut_is_kept() -> None:
+def test_a_whole_call_of_a_reply_that_was_cut_is_left_out_too() -> None:
     last = completed(CREATED, *told(0, call("c1", "add", '{"a":1}')), incomplete_event())
-    assert (last.parts, last.stop) == ((ToolUse("c1", "add", '{"a":1}'),), "max_tokens")
+    assert (last.parts, last.stop, last.dropped_calls) == ((), "max_tokens", ("add",))
 
 
 def test_usage_is_estimated_where_it_is_missing() -> None:

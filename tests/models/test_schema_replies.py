@@ -145,8 +145,10 @@ def test_a_limit_of_tokens_elsewhere_makes_a_reply_unusable(reply: str) -> None:
         _ = held(reply, finish="length").whole
 
 
-def test_a_whole_call_at_the_limit_of_tokens_is_a_call() -> None:
-    assert held(CALL, finish="length").whole.stop == "tool_use"
+def test_a_whole_call_of_a_reply_that_was_cut_is_left_out() -> None:
+    whole = held(CALL, finish="length").whole
+    assert (whole.stop, whole.parts) == ("max_tokens", ())
+    assert whole.dropped_calls
 
 
 def test_a_refusal_is_told_in_the_words_of_the_provider() -> None:

@@ -89,7 +89,9 @@ class Whole:
 
 
 FORMATS = {
-    "chat_completions": Whole(chat.events_of, CHAT, Thinking("hm", "fake", "m-1"), '{"a": 1}'),
+    "chat_completions": Whole(
+        chat.events_of, CHAT, Thinking("hm", "fake", "m-1", field="reasoning_content"), '{"a": 1}'
+    ),
     "anthropic_messages": Whole(
         anthropic_wire.events_of, ANTHROPIC, Thinking("hm", "fake", "m-1", signature="s"), '{"a":1}'
     ),

@@ -73,7 +73,7 @@ class Transcript:
         self._ids.add(sent)
         asked = _free(use.call_id, self._awaiting.__contains__)
         self._awaiting[asked] = sent
-        return use if sent == use.call_id else ToolUse(sent, use.name, use.arguments)
+        return use if sent == use.call_id else structs.replace(use, call_id=sent)
 
     def _answer(self, parts: Iterable[Part]) -> None:
         results: dict[str, ToolResult] = {}
@@ -127,7 +127,7 @@ def unique_call_ids(parts: tuple[Part, ...], taken: Callable[[str], bool], prefi
             wanted = part.call_id or f"{prefix}_{index}"
             call_id = _free(wanted, lambda name: name in used or taken(name))
             used.add(call_id)
-            part = part if call_id == part.call_id else ToolUse(call_id, part.name, part.arguments)
+            part = part if call_id == part.call_id else structs.replace(part, call_id=call_id)
         unique.append(part)
     return tuple(unique)
 
@@ -158,7 +158,8 @@ def _clean(part: Part) -> Part | None:
         whole = part.call_id + part.name + part.arguments
         if sendable(whole) == whole:
             return part
-        return ToolUse(sendable(part.call_id), sendable(part.name), sendable(part.arguments))
+        call_id, name, arguments = sendable(part.call_id), sendable(part.name), sendable(part.arguments)
+        return structs.replace(part, call_id=call_id, name=name, arguments=arguments)
     if isinstance(part, Thinking):
         sent = sendable(part.text)
         if sent != part.text:  # what was signed cannot be changed

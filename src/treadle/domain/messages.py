@@ -30,6 +30,16 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defau
     """What only the provider can read: redacted thinking, or an encrypted item of reasoning."""
     item_id: str | None = None
     """The provider's name for it, where it must be given back."""
+    field: str | None = None
+    """Where it came in a reply of the `chat_completions` format, and goes back: the name of a field beside the
+    content, or the tag that opened it inside the content, such as `<think>`."""
+    details: str | None = None
+    """The JSON text of the `reasoning_details` that came with it, which go back as they came."""
+
+    def came_from(self, provider: str, model: str) -> bool:
+        """Whether it is this model's own, and came in a field that it can go back in."""
+        returnable = self.field is not None or self.details is not None
+        return returnable and self.provider == provider and self.model == model
 
     def belongs_to(self, provider: str, model: str) -> bool:
         """Whether it may be sent there."""
@@ -37,12 +47,27 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defau
         return whole and self.provider == provider and self.model == model
 
 
-class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind", gc=False):
+class CallExtra(Struct, frozen=True, gc=False):
+    """What a provider attached to a call and wants back with it (`extra_content`), such as the signature of a
+    thought. It goes back only to the provider and model that it came from."""
+
+    provider: str
+    model: str
+    content: str
+    """JSON text, as it came."""
+
+    def came_from(self, provider: str, model: str) -> bool:
+        """Whether it may be sent there."""
+        return self.provider == provider and self.model == model
+
+
+class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind", omit_defaults=True, gc=False):
     """A call that the model asks for. `arguments` is the JSON text as the model wrote it."""
 
     call_id: str
     name: str
     arguments: str
+    extra: CallExtra | None = None
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True, gc=False):

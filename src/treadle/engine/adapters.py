@@ -13,6 +13,8 @@ from treadle.ports.vault import Redactor
 logger = logging.getLogger(__name__)
 ENDS = (Completed, Failed)
 WORDS = (Text, Thinking)
+RUNS_CALLS = ("tool_use", "end_turn")
+"""The ends of a reply after which its calls run."""
 
 
 async def reply_of(client: Model, request: ModelRequest, show: Show, redactor: Redactor) -> Completed | Failed:
@@ -29,8 +31,24 @@ async def reply_of(client: Model, request: ModelRequest, show: Show, redactor: R
     if isinstance(end, Completed):
         for part in end.parts:
             if not _is_plain(part):
-                return msgspec.structs.replace(end, parts=tuple(map(_made_sendable, end.parts)))
+                return _runnable(msgspec.structs.replace(end, parts=tuple(map(_made_sendable, end.parts))))
+        return _runnable(end)
     return end
+
+
+def _runnable(end: Completed) -> Completed | Failed:
+    """Return the reply without calls that must not run: those of one that was cut or filtered. A reply with calls
+    that ended for an unknown reason is a failure. This is the last check, whatever adapter the reply came from."""
+    if end.stop in RUNS_CALLS:
+        return end
+    calls = tuple([part.name for part in end.parts if isinstance(part, ToolUse)])
+    if not calls:
+        return end
+    if end.stop == "other":
+        word = f"`{end.raw_stop}`" if end.raw_stop else "no known reason"
+        return Failed("malformed", f"The reply ended with {word}, so its calls are not run.", True, next_model=True)
+    kept = tuple([part for part in end.parts if not isinstance(part, ToolUse)])
+    return msgspec.structs.replace(end, parts=kept, dropped_calls=(*end.dropped_calls, *calls))
 
 
 def _failed(fault: BaseException, request: ModelRequest, redactor: Redactor) -> Failed:
@@ -54,8 +72,10 @@ def _made_sendable(part: Part) -> Part:
         case Text(text):
             return Text(sendable(text))
         case Thinking(text=text) if sendable(text) != text:  # what was signed cannot be changed
-            return Thinking(sendable(text), part.provider, part.model)
+            return Thinking(sendable(text), part.provider, part.model, field=part.field)
         case ToolUse(call_id, name, arguments):
-            return ToolUse(sendable(call_id), sendable(name), sendable(arguments))
+            return msgspec.structs.replace(
+                part, call_id=sendable(call_id), name=sendable(name), arguments=sendable(arguments)
+            )
         case _:
             return part

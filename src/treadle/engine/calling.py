@@ -149,9 +149,9 @@ class Attempt:
         """How the attempt ended, as events."""
         step = self._log.state.step.number
         match self._whole():
-            case Completed(parts, stop, usage, raw_stop):
+            case Completed(parts, stop, usage, raw_stop, dropped):
                 unique = unique_call_ids(parts, self._log.state.knows_call, prefix=f"call_{step}")
-                response = self._response(unique, stop, usage, raw_stop)
+                response = self._response(unique, stop, usage, raw_stop, dropped)
                 if self._hidden is not None:
                     response = _without_raw_arguments(response, self._hidden)
                 return (*self._redacted("model_reply"), response, *self._breaker(failed=False))
@@ -167,7 +167,12 @@ class Attempt:
         return (Redacted(tuple(names), where),) if names else ()
 
     def _response(
-        self, parts: tuple[Part, ...], stop: StopReason, usage: Usage, raw_stop: str | None = None
+        self,
+        parts: tuple[Part, ...],
+        stop: StopReason,
+        usage: Usage,
+        raw_stop: str | None = None,
+        dropped_calls: tuple[str, ...] = (),
     ) -> LlmResponse:
         return LlmResponse(
             self._log.state.step.number,
@@ -179,6 +184,7 @@ class Attempt:
             self._first_token_ms,
             raw_stop,
             self._model.profile.cost(usage),
+            dropped_calls=dropped_calls,
         )
 
     def _failed(self, failed: Failed) -> tuple[EventData, ...]:
@@ -260,7 +266,7 @@ def _without_raw_arguments(response: LlmResponse, hidden: Hidden) -> LlmResponse
     for part in response.parts:
         if isinstance(part, ToolUse):
             arguments, names = hidden.arguments(part.arguments)
-            parts.append(ToolUse(part.call_id, part.name, arguments))
+            parts.append(msgspec.structs.replace(part, arguments=arguments))
             held += [(part.call_id, name) for name in names]
         else:
             parts.append(part)

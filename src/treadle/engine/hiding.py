@@ -85,15 +85,18 @@ class Hidden:
         match part:
             case Text(text):
                 return Text(self.text(text))
-            case ToolUse():
-                return part  # which `arguments` sees to
-            case Thinking(text=text, signature=signature, sealed=sealed):
+            case ToolUse(extra=extra):  # `arguments` sees to the rest of it
+                if extra is None or self.text(extra.content) == extra.content:
+                    return part
+                return msgspec.structs.replace(part, extra=None)
+            case Thinking(text=text, signature=signature, sealed=sealed, details=details):
                 hidden = self.text(text)
-                if hidden == text:
+                has_changed = hidden != text or (details is not None and self.text(details) != details)
+                if not has_changed:
                     return part
                 if signature is not None or sealed is not None:
                     return None  # it is signed as it was, and would be refused as it is now
-                return Thinking(hidden, part.provider, part.model)
+                return Thinking(hidden, part.provider, part.model, field=part.field)
             case _:
                 return part
 

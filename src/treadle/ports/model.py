@@ -92,6 +92,8 @@ class Completed(Struct, frozen=True):
     stop: StopReason
     usage: Usage
     raw_stop: str | None = None
+    dropped_calls: tuple[str, ...] = ()
+    """The names of calls that are left out because they must not run: the reply was cut or filtered."""
 
 
 class Failed(Struct, frozen=True):

@@ -6,6 +6,12 @@ from treadle.domain.events import Continuation
 from treadle.domain.identity import Instant
 from treadle.domain.runs import Outcome
 
+_GO_ON = "Your last reply was cut at the token limit. Go on exactly where it stopped; repeat nothing."
+_NOT_RUN = (
+    "Your last reply was cut at the token limit, so none of its tool calls was run. Make them again: with shorter "
+    "arguments, or in several smaller calls."
+)
+
 
 def judge(state: RunState, now: Instant) -> Warn | Stop | None:
     if state.reply is None or state.reply.stop != "max_tokens":
@@ -20,5 +26,5 @@ def judge(state: RunState, now: Instant) -> Warn | Stop | None:
                 next="Raise model_settings.max_tokens or limits.max_continuations, or ask for a shorter answer.",
             )
         )
-    note = "Your last reply was cut at the token limit. Go on exactly where it stopped; repeat nothing."
+    note = _NOT_RUN if state.reply.dropped_calls else _GO_ON
     return Warn((Continuation(state.continuations + 1, note),))

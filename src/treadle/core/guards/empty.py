@@ -1,4 +1,5 @@
-"""A reply with no text and no call: one nudge, then the end. A refusal without a word is the end at once."""
+"""A reply with no text and no call: one nudge, then the end. A refusal without a word, or of calls, is the end at
+once."""
 
 from treadle.core.guards.verdict import Stop, Warn
 from treadle.core.state import RunState, said_something
@@ -11,7 +12,15 @@ TURNS = 2
 
 def judge(state: RunState, now: Instant) -> Warn | Stop | None:
     reply = state.reply
-    if reply is None or reply.stop == "interrupted" or state.calls or said_something(reply):
+    if reply is None or reply.stop == "interrupted" or state.calls:
+        return None
+    if reply.stop == "refusal" and reply.dropped_calls:
+        names = ", ".join(dict.fromkeys(reply.dropped_calls))
+        reason = f"The provider filtered the reply, so its tool calls ({names}) were not run."
+        return Stop(
+            Outcome("model_error", state.answer_so_far, reason, "Ask in other words, or try another model.")
+        )
+    if said_something(reply) or reply.stop == "max_tokens":  # one that was cut is continued
         return None
     if reply.stop == "refusal":
         refused = "The model refused to answer and gave no reason."

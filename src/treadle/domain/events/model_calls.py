@@ -65,6 +65,8 @@ class LlmResponse(EventData, frozen=True):
     """Dollars; None: no price is known."""
     secrets: tuple[tuple[str, str], ...] = ()
     """Calls, and the secrets whose values their arguments held. They were taken out; the calls are refused."""
+    dropped_calls: tuple[str, ...] = ()
+    """The tools whose calls are left out and not run, because the reply was cut or filtered."""
 
 
 ModelErrorKind = Literal[

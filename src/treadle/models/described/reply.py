@@ -10,7 +10,7 @@ from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.formats.chat_reply import ChatReply
-from treadle.models.http.wire import Unusable, json_object
+from treadle.models.http.wire import Unusable, check_end, json_object
 from treadle.ports.model import CallDelta, Completed, Delta, ModelRequest, ReasoningDelta, Show, TextDelta
 
 _fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -53,9 +53,10 @@ class DescribedReply:
         """Add chunks, up to one that reports an error: that is returned."""
         error = self._chat.take(payloads)
         self._chat.show_news(self._read)
-        if self._unread and self._chat.finish_reason is not None:
+        if self._unread and self._chat.ending.end is not None:
             self._unread = False
-            self._reading.end(self._chat.completed(0).stop)
+            stop = self._chat.stop
+            self._reading.end("end_turn" if stop == "tool_use" else stop)
         self.done = self._chat.done
         return error
 
@@ -81,15 +82,20 @@ class DescribedReply:
 
     def completed(self, sent_bytes: int) -> Completed:
         """The whole reply. Raises Unusable if it is not whole, or not what was asked for."""
-        whole = self._chat.completed(sent_bytes)
-        if any(isinstance(part, ToolUse) for part in whole.parts):
+        whole, calls = self._chat.completed(sent_bytes), self._reading.calls
+        if whole.dropped_calls or any(isinstance(part, ToolUse) for part in whole.parts):
             raise Unusable("it calls a tool natively, which was not asked for; set `tools: native` for this model")
+        check_end(self._chat.ending, has_calls=bool(calls))
         stop = self._reading.stop()
         parts: list[Part] = [part for part in whole.parts if isinstance(part, Thinking)]
         if text := "".join(self._reading.text):
             parts.append(Text(text))
-        parts.extend(self._reading.calls)
-        return Completed(tuple(parts), stop, whole.usage, whole.raw_stop if stop == "other" else None)
+        dropped: tuple[str, ...] = ()
+        if stop == "tool_use":
+            parts.extend(calls)
+        else:
+            dropped = tuple(call.name for call in calls)
+        return Completed(tuple(parts), stop, whole.usage, whole.raw_stop if stop == "other" else None, dropped)
 
     def usage(self, sent_bytes: int) -> Usage:
         """What the provider counted, or else our estimate."""

@@ -104,7 +104,7 @@ class SchemaReading:
         if self._said == "refusal":
             return "refusal"
         if self.calls:
-            return "tool_use"
+            return "tool_use" if self._said == "end_turn" else self._said
         if self._matched != len(_HEAD):
             raise Unusable(self._what_it_is())
         tail = "".join(self._tail).strip(_BLANK)

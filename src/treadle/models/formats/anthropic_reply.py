@@ -8,17 +8,21 @@ from msgspec import Struct
 from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models.http.wire import UNREADABLE, Unusable, encode, json_object, reader, tokens
+from treadle.models.finish import STOPS, Ending, end_of
+from treadle.models.http.wire import (
+    NO_ARGUMENTS,
+    UNREADABLE,
+    Unusable,
+    check_end,
+    count,
+    encode,
+    fields_of,
+    json_object,
+    reader,
+    tokens,
+)
 from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
-_STOPS: dict[str, StopReason] = {
-    "end_turn": "end_turn",
-    "stop_sequence": "end_turn",
-    "max_tokens": "max_tokens",
-    "model_context_window_exceeded": "max_tokens",
-    "tool_use": "tool_use",
-    "refusal": "refusal",
-}
 _PIECES_OF = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
 """The kinds of block that come in pieces, and the kind of delta that brings them."""
 _KINDS_IN = {
@@ -30,11 +34,7 @@ _COUNTS = {*_KINDS_IN, "message_start", "message_delta", "message", "error"}
 """The events that must be read whole."""
 
 
-class _Usage(Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+_COUNTED = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 class _StopDetails(Struct, gc=False):
@@ -65,7 +65,7 @@ class _Block(Struct, gc=False):
 
 
 class _Message(Struct, gc=False):
-    usage: _Usage | None = None
+    usage: Any = None
 
 
 class Event(Struct, gc=False):
@@ -74,7 +74,7 @@ class Event(Struct, gc=False):
     message: _Message | str | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     error: Any = None
     # Of a whole message, from servers that do not stream:
     content: list[_Block] | None = None
@@ -147,10 +147,10 @@ class AnthropicReply:
         """The blocks by the index that the provider gives them; the latest, where it gives one twice."""
         self._fresh: dict[_Open, None] = {}
         self._calls = 0
-        self._usage = _Usage()
+        self._usage: dict[str, int] = {}
         self._counted = False
         """The provider has said how much it sent: what it says at the beginning is not yet it."""
-        self._stop_reason: str | None = None
+        self._ending = Ending()
 
     def take(self, payloads: list[bytes]) -> Any:
         """Add events, up to one that reports an error: that is returned."""
@@ -220,20 +220,21 @@ class AnthropicReply:
             block.pieces.append(encode(given).decode())
             self._fresh[block] = None
 
-    def _end(self, stop_reason: str | None, details: _StopDetails | None, usage: _Usage | None) -> None:
-        self._stop_reason = stop_reason or self._stop_reason
-        if stop_reason == "refusal" and details is not None and details.explanation:
+    def _end(self, stop_reason: str | None, details: _StopDetails | None, usage: Any) -> None:
+        if stop_reason:
+            self._ending.add(stop_reason)
+        if stop_reason and end_of(stop_reason) == "filtered" and details is not None and details.explanation:
             spoke = any(block.kind == "text" and block.pieces for block in self._blocks)
             self._begin(None, _Block("text", "\n\n" + details.explanation if spoke else details.explanation))
         self._count(usage)
-        self._counted = self._counted or (usage is not None and usage.output_tokens is not None)
+        self._counted = self._counted or count(fields_of(usage).get("output_tokens")) is not None
 
-    def _count(self, said: _Usage | None) -> None:
+    def _count(self, said: Any) -> None:
         """Counts add nothing up: the latest that is said of each is the whole of it."""
-        if said is not None:
-            for name in said.__struct_fields__:
-                if value := getattr(said, name):
-                    setattr(self._usage, name, value)
+        fields = fields_of(said)
+        for name in _COUNTED if fields else ():
+            if value := count(fields.get(name)):
+                self._usage[name] = value
 
     def show_news(self, show: Show) -> None:
         """Show what has come since the last time. What came together is shown together."""
@@ -254,23 +255,33 @@ class AnthropicReply:
         """The whole reply. Raises Unusable if it is not whole."""
         if not self.done:
             raise Unusable("it ended without its last event, so it is probably cut off")
+        ending = self._ending
+        if ending.end is None:
+            ending.add("null", "unknown")
+        check_end(ending, has_calls=self._calls > 0)
         parts = [part for block in self._blocks if (part := self._part(block)) is not None]
         stop = self._stop(has_calls=any(isinstance(part, ToolUse) for part in parts))
-        raw_stop = (self._stop_reason or "null") if stop == "other" else None
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop)
+        raw_stop = ending.word if stop == "other" else None
+        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, self._dropped())
+
+    def _dropped(self) -> tuple[str, ...]:
+        """The names of the calls that are left out because the reply was cut or filtered."""
+        if self._ending.runs_calls:
+            return ()
+        return tuple([block.begun_with.name or "" for block in self._blocks if block.kind == "tool_use"])
 
     def usage(self, sent_bytes: int) -> Usage:
         """What the provider counted, or else our estimate. It counts what it read from its cache apart."""
         said = self._usage
-        read, written = said.cache_read_input_tokens or 0, said.cache_creation_input_tokens or 0
-        sent, received = (said.input_tokens or 0) + read + written, said.output_tokens or 0
+        read, written = said.get("cache_read_input_tokens", 0), said.get("cache_creation_input_tokens", 0)
+        sent, received = said.get("input_tokens", 0) + read + written, said.get("output_tokens", 0)
         if sent and self._counted:
             return Usage(sent, received, read, written)
         heard = sum(len(piece) for block in self._blocks for piece in block.pieces)
         return Usage(sent or tokens(sent_bytes), max(received, tokens(heard)), read, written, estimated=True)
 
     def _stop(self, *, has_calls: bool) -> StopReason:
-        stop = _STOPS.get(self._stop_reason or "", "other")
+        stop = STOPS.get(self._ending.end or "unknown", "other")
         if stop == "end_turn" and has_calls:
             return "tool_use"
         if stop == "tool_use" and not has_calls:
@@ -293,16 +304,12 @@ class AnthropicReply:
                 return None  # something that a later version of the format has
 
     def _call(self, block: _Open) -> ToolUse | None:
-        stop = _STOPS.get(self._stop_reason or "")
-        if stop == "refusal":
-            return None  # what was taken back is not to be run
-        cut = stop == "max_tokens" and block is self._blocks[-1]
+        if not self._ending.runs_calls:
+            return None
         text, name = block.text.strip(), block.begun_with.name
         # One that needs no arguments must have ended without them.
-        arguments = json_object(text) if text or cut or not block.ended else "{}"
+        arguments = "{}" if text in NO_ARGUMENTS and block.ended else json_object(text)
         if name and arguments is not None:
             return ToolUse(block.begun_with.id or "", name, arguments)
-        if cut:  # the call that the token limit cut is left out; the engine goes on from there
-            return None
         what = "has arguments that are not a JSON object" if name else "has no name"
         raise Unusable(f"call {block.place + 1} of it ({name or 'unnamed'}) {what}, so it is probably cut off")

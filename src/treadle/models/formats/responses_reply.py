@@ -9,10 +9,21 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models.http.wire import UNREADABLE, Unusable, encode, json_object, reader, tokens
+from treadle.models.finish import STOPS, Ending
+from treadle.models.http.wire import (
+    NO_ARGUMENTS,
+    UNREADABLE,
+    Unusable,
+    check_end,
+    count,
+    encode,
+    fields_of,
+    json_object,
+    reader,
+    tokens,
+)
 from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
 _DONE = b"[DONE]"
@@ -38,8 +49,8 @@ _KNOWN = (
     "error",
     "",
 )
-_STOPS: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 _PARAGRAPH = "\n\n"
+_FAILED = frozenset(("failed", "cancelled", "canceled", "error"))
 
 
 class _Content(Struct, gc=False):
@@ -73,17 +84,6 @@ class _Item(Struct, gc=False):
         return any(part.refusal is not None for part in self.content or ())
 
 
-class _InputDetails(Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Usage(Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-
-
 class _Incomplete(Struct, gc=False):
     reason: str | None = None
 
@@ -92,7 +92,7 @@ class _Response(Struct, gc=False):
     status: str | None = None
     error: Any = None
     incomplete_details: _Incomplete | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     output: list[Any] | None = None
 
 
@@ -144,7 +144,20 @@ def _item(value: Any) -> _Item | None:
 class _Open:
     """An item as far as it has come."""
 
-    __slots__ = ("call_id", "id", "kind", "name", "order", "pieces", "place", "refused", "sealed", "shown", "whole")
+    __slots__ = (
+        "call_id",
+        "cut",
+        "id",
+        "kind",
+        "name",
+        "order",
+        "pieces",
+        "place",
+        "refused",
+        "sealed",
+        "shown",
+        "whole",
+    )
 
     def __init__(self, kind: str, order: int, place: int) -> None:
         self.kind = kind
@@ -159,6 +172,8 @@ class _Open:
         self.shown = 0  # how many pieces
         self.refused = False
         self.whole = False
+        self.cut = False
+        """Its provider has called it incomplete."""
 
     def is_of(self, item: _Item) -> bool:
         """Whether it may be the same item."""
@@ -178,7 +193,8 @@ class _Open:
         """It is whole. What came of it in pieces counts; what did not come in pieces is added."""
         self.identify(item)
         self.refused = self.refused or item.refused
-        if item.status != "incomplete":
+        self.cut = item.status == "incomplete"
+        if not self.cut:
             self.whole, self.sealed = True, item.encrypted_content or self.sealed
         sent, text = "".join(self.pieces), item.text
         if text != sent and text.startswith(sent):
@@ -196,8 +212,8 @@ class ResponsesReply:
         """The latest item of each number; without a number, the latest of all."""
         self._fresh: dict[_Open, None] = {}
         self._calls = 0
-        self._usage: _Usage | None = None
-        self._incomplete: str | None = None
+        self._usage: Any = None
+        self._ending = Ending()
         self.done = False
 
     def take(self, payloads: list[bytes]) -> Any:
@@ -284,12 +300,14 @@ class ResponsesReply:
     def _end(self, status: str, response: _Response) -> Any:
         """The reply is whole, or has failed: then the error is returned."""
         self._usage = response.usage or self._usage
-        said = (status, response.status)
-        if response.error or "failed" in said or "cancelled" in said:
+        said = {status.lower(), (response.status or "").lower()}
+        if response.error or said & _FAILED:
             return response.error or "the reply failed, and it does not say why"
         reason = response.incomplete_details.reason if response.incomplete_details is not None else None
-        if reason or "incomplete" in said:
-            self._incomplete = reason or "unknown"
+        if reason or "incomplete" in said:  # whatever the reason is called, it is not whole
+            self._ending.add(reason or "incomplete", "cut")
+            self._ending.add(reason or "incomplete")
+        self._ending.add("completed")
         self._compare(response.output or ())
         self.done = status not in ("queued", "in_progress")
         return None
@@ -326,37 +344,41 @@ class ResponsesReply:
         """The whole reply. Raises Unusable if it is not whole."""
         if not self.done:
             raise Unusable("it ended without its last event, so it is probably cut off")
-        items = sorted(self._items, key=lambda open_: open_.order)
-        parts = [part for open_ in items if (part := self._part(open_, open_ is items[-1])) is not None]
-        stop = self._stop(parts)
-        raw_stop = self._incomplete if stop == "other" else None
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop)
-
-    def _stop(self, parts: list[Part]) -> StopReason:
         if any(open_.refused for open_ in self._items):
-            return "refusal"
-        if self._incomplete is not None:
-            return _STOPS.get(self._incomplete, "other")
-        return "tool_use" if any(isinstance(part, ToolUse) for part in parts) else "end_turn"
+            self._ending.add("refusal")
+        if any(open_.cut for open_ in self._items):
+            self._ending.add("incomplete")
+        check_end(self._ending, has_calls=self._calls > 0)
+        items = sorted(self._items, key=lambda open_: open_.order)
+        parts = [part for open_ in items if (part := self._part(open_)) is not None]
+        stop = STOPS.get(self._ending.end or "unknown", "other")
+        if stop == "end_turn" and any(isinstance(part, ToolUse) for part in parts):
+            stop = "tool_use"
+        return Completed(tuple(parts), stop, self.usage(sent_bytes), dropped_calls=self._dropped())
 
-    def _part(self, open_: _Open, last: bool) -> Part | None:
+    def _dropped(self) -> tuple[str, ...]:
+        """The names of the calls that are left out because the reply was cut or filtered."""
+        if self._ending.runs_calls:
+            return ()
+        return tuple([open_.name for open_ in self._items if open_.kind == "function_call"])
+
+    def _part(self, open_: _Open) -> Part | None:
         text = "".join(open_.pieces)
         if open_.kind == "function_call":
-            return self._call(open_, text.strip(), last)
+            return self._call(open_, text.strip())
         if open_.kind == "message":
             return Text(text) if text else None
         if not text and open_.sealed is None:
             return None
         return Thinking(text, self._provider, self._model, sealed=open_.sealed, item_id=open_.id)
 
-    def _call(self, open_: _Open, text: str, last: bool) -> ToolUse | None:
+    def _call(self, open_: _Open, text: str) -> ToolUse | None:
         """A call with its arguments. If there are none, that is an empty object: unless they may be cut off."""
-        cut = self._incomplete is not None
-        arguments = "{}" if not text and open_.whole and not (cut and last) else json_object(text)
+        if not self._ending.runs_calls:
+            return None
+        arguments = "{}" if text in NO_ARGUMENTS and open_.whole else json_object(text)
         if open_.name and arguments is not None:
             return ToolUse(open_.call_id or open_.id or "", open_.name, arguments)
-        if cut:  # the call that the token limit cut is left out; the engine goes on from there
-            return None
         what = "has no name" if not open_.name else "has arguments that are not a JSON object"
         raise Unusable(
             f"call {open_.place + 1} of it ({open_.name or 'unnamed'}) {what}, so it is probably cut off"
@@ -364,13 +386,14 @@ class ResponsesReply:
 
     def usage(self, sent_bytes: int) -> Usage:
         """What the provider counted, or else our estimate."""
-        said = self._usage
-        if said is None or not (said.input_tokens or said.output_tokens):
+        said = fields_of(self._usage)
+        sent, counted = count(said.get("input_tokens")), count(said.get("output_tokens"))
+        if not (sent or counted):
             received = sum(len(piece) for open_ in self._items for piece in open_.pieces)
             return Usage(tokens(sent_bytes), tokens(received), estimated=True)
-        details = said.input_tokens_details or _InputDetails()
-        read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
-        return Usage(said.input_tokens or 0, said.output_tokens or 0, read, written)
+        details = fields_of(said.get("input_tokens_details"))
+        read, written = count(details.get("cached_tokens")), count(details.get("cache_write_tokens"))
+        return Usage(sent or 0, counted or 0, read or 0, written or 0)
 
 
 def _first(candidates: Iterable[_Open], item: _Item) -> _Open | None:

@@ -15,7 +15,7 @@ from treadle.models.http.failures import Asked
 from treadle.models.http.keys import RATE_REST, Key
 from treadle.models.http.sse import Document, EventTooLarge, Payloads
 from treadle.models.http.transport import Call, CallFailed, Connections, Credentials, Post, bearer
-from treadle.models.http.wire import Unusable
+from treadle.models.http.wire import EndedInError, Unusable
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
 _LEAST_REST = 5.0
@@ -68,7 +68,7 @@ class Client:
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body, key = self._format.encode(request), self._endpoint.keys.current()
-        call = Call(self._post, request.model, key)
+        call, asked = Call(self._post, request.model, key), Asked(self._endpoint, request.model, key)
         reply = self._format.reply(request)
         try:
             await call.open(body)
@@ -77,9 +77,9 @@ class Client:
                 piece = await call.read()
                 ended = not piece
                 if error := reply.take(payloads.feed(piece) if piece else payloads.end()):
-                    raise CallFailed(failures.in_stream(Asked(self._endpoint, request.model, key), error))
+                    raise CallFailed(failures.in_stream(asked, error))
                 reply.show_news(show)
-            whole = reply.completed(len(body))
+            whole = _completed(reply, len(body), asked)
             await call.finish()
         except (CallFailed, Unusable, EventTooLarge) as error:
             return self._failed(error, call, key, reply, len(body))
@@ -105,3 +105,12 @@ class Client:
         if not self._endpoint.keys.rest(key, seconds):
             return msgspec.structs.replace(failed, next_key=False)
         return msgspec.structs.replace(failed, retryable=True, retry_after=0.0)
+
+
+def _completed(reply: Reply, sent_bytes: int, asked: Asked) -> Completed:
+    """Return the whole reply. One that the provider calls failed is a failed attempt like any other error."""
+    try:
+        return reply.completed(sent_bytes)
+    except EndedInError as error:
+        said = {"message": f"it ended the reply with `{error.word}`", "code": error.word}
+        raise CallFailed(failures.in_stream(asked, said)) from error

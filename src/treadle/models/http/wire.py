@@ -3,15 +3,20 @@
 import re
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
+from treadle.models.finish import Ending
 from treadle.models.http import surrogates
 
 CHARACTERS_PER_TOKEN = 4
 """What a token is taken for where the provider does not count."""
 
+NO_ARGUMENTS = ("", "null", '""')
+"""What models write where a tool takes no arguments. All of them mean an empty object."""
+MOST_TOKENS = 10**12
+"""A count that is larger is a mistake of the provider."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _Kind = TypeVar("_Kind")
 _encode = msgspec.json.Encoder().encode
@@ -23,6 +28,45 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 
 class Unusable(ValueError):
     """The reply is not what the format promises; the message says how."""
+
+
+class EndedInError(Unusable):
+    """The provider ended its reply with a word that means failure, and gave no other reason."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(f"it ended with `{word}`")
+        self.word = word
+
+
+def check_end(ending: Ending, has_calls: bool) -> None:
+    """Raise Unusable if a reply that ended so cannot be used: it failed, it holds a malformed call, or nobody knows
+    what its end means for the calls in it."""
+    match ending.end:
+        case "failed":
+            raise EndedInError(ending.word or "error")
+        case "malformed":
+            raise Unusable(f"it ended with `{ending.word}`, so the call in it cannot be read")
+        case "unknown" if has_calls:
+            raise Unusable(f"it ended with `{ending.word}`, which is not a known end, so its calls are not run")
+        case _:
+            pass
+
+
+def count(said: Any) -> int | None:
+    """Return a count of tokens, which some servers send as text or as a float. None for what is no count."""
+    if isinstance(said, str):
+        try:
+            said = float(said)
+        except ValueError:
+            return None
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return None
+    return int(said) if 0 <= said < MOST_TOKENS else None
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return a JSON object; {} for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def encode(value: Any) -> bytes:

@@ -1,0 +1,110 @@
+"""How a reply ended: the one table of finish words, for all wire formats.
+
+Providers spell the same word in many ways (`tool_calls`, `TOOL_CALLS`, `tool-calls`, `FinishReason.TOOL_CALLS`).
+So a word is compared by its letters and digits alone, and one that is not in the table by what it contains."""
+
+import re
+from typing import Final, Literal
+
+from treadle.domain.events import StopReason
+
+End = Literal["ended", "tools", "unknown", "cut", "filtered", "malformed", "failed"]
+"""`cut`: at a limit, before the model was done. `filtered`: refused or withheld. `malformed`: the provider could
+not read the call that the model wrote. `failed`: the provider broke off."""
+
+_CAUTION: Final[dict[End, int]] = {
+    "ended": 0,
+    "tools": 1,
+    "unknown": 2,
+    "cut": 3,
+    "filtered": 4,
+    "malformed": 5,
+    "failed": 6,
+}
+STOPS: Final[dict[End, StopReason]] = {
+    "ended": "end_turn",
+    "tools": "tool_use",
+    "unknown": "other",
+    "cut": "max_tokens",
+    "filtered": "refusal",
+}
+"""The stop reason of a reply that can be used."""
+RUNS_CALLS: Final = ("ended", "tools")
+"""The ends after which the calls of a reply run. Some servers say `stop` whatever they sent."""
+
+_WORDS: Final[dict[End, str]] = {
+    "ended": """stop stopped stop_sequence stop_token end end_turn end_of_turn end_of_text eos eos_token complete
+        completed done finish finished success natural normal""",
+    "tools": "tool_calls tool_call tool_use tools function_call function_calls tool_execution call calls",
+    "cut": """length max_tokens max_token max_output_tokens max_completion_tokens max_new_tokens max_length
+        model_length token_limit token_limit_reached context_length context_length_exceeded context_window_exceeded
+        model_context_window_exceeded incomplete truncated unfinished limit""",
+    "filtered": """content_filter content_filtered content_filtering filter filtered refusal refused safety
+        recitation blocklist blocked prohibited_content spii language image_safety image_prohibited_content
+        image_recitation sensitive guardrail guardrail_intervened guardrails moderation flagged policy_violation
+        model_armor error_toxic""",
+    "malformed": """malformed_function_call malformed_tool_call malformed_tool_use malformed_model_output
+        malformed_response unexpected_tool_call too_many_tool_calls missing_thought_signature invalid_tool_call
+        function_call_filter""",
+    "failed": """error abort aborted cancel cancelled canceled failed failure insufficient_system_resource
+        network_error server_error internal_error timeout timed_out interrupted disconnected error_limit
+        overloaded unavailable run_abort preempted""",
+}
+_SIGNS: Final[tuple[tuple[End, str], ...]] = (
+    ("malformed", "malform invalid unexpected unpars"),
+    (
+        "failed",
+        """error fail abort cancel timeout timedout resource unavailab overload disconnect interrupt exception crash
+        kill evict preempt lost shutdown""",
+    ),
+    (
+        "filtered",
+        "filter safety block refus prohibit polic moderat guardrail sensitiv recit toxi violat unsafe harm",
+    ),
+    ("cut", "length token limit trunc context incomplete unfinish exceed budget max cut"),
+    ("tools", "tool function"),
+    ("ended", "stop eos complete finish done success endturn endof"),
+)
+"""What words that nobody has listed contain. The most cautious reading comes first."""
+
+
+def _squash(word: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "", word.lower())
+
+
+_TABLE: Final[dict[str, End]] = {_squash(word): end for end, words in _WORDS.items() for word in words.split()}
+
+
+def end_of(word: str) -> End:
+    """Return how a reply ended, by the provider's word for it."""
+    squashed = _squash(word.rpartition(".")[2] or word).removeprefix("finishreason")
+    found = _TABLE.get(squashed)
+    if found is not None:
+        return found
+    for end, signs in _SIGNS:
+        if any(sign in squashed for sign in signs.split()):
+            return end
+    return "unknown"
+
+
+class Ending:
+    """How one reply ended, by all the words that came for it. Of words that contradict each other the most cautious
+    one counts: `length` and then `stop` is a reply that was cut."""
+
+    __slots__ = ("end", "word")
+
+    def __init__(self) -> None:
+        self.end: End | None = None
+        self.word: str | None = None
+        """The word that counts."""
+
+    def add(self, word: str, end: End | None = None) -> None:
+        """Take in one more word. `end` says what it means where the table is not asked."""
+        end = end or end_of(word)
+        if self.end is None or _CAUTION[end] > _CAUTION[self.end]:
+            self.end, self.word = end, word
+
+    @property
+    def runs_calls(self) -> bool:
+        """Whether the calls of the reply may run."""
+        return self.end in RUNS_CALLS

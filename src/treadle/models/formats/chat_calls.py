@@ -1,0 +1,159 @@
+"""The calls of a reply in the `chat_completions` format, put together from their fragments."""
+
+from collections.abc import Container, Iterable
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from treadle.domain.messages import CallExtra, ToolUse
+from treadle.models.formats.chat_chunks import Fragment, Function
+from treadle.models.http.wire import NO_ARGUMENTS, Unusable, encode, json_object
+from treadle.ports.model import CallDelta, Show
+
+LONGEST_EXTRA = 256 * 1024
+"""Characters of what a provider attaches to one call. More than that is not kept."""
+
+
+class _Call:
+    """A call as far as it has come."""
+
+    __slots__ = ("arguments", "extra", "id", "index", "names", "shown")
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index  # the provider's; ours is the place in the list
+        self.id = ""
+        self.names: list[str] = []
+        """The pieces of its name; or the name again and again, from servers that repeat it."""
+        self.arguments: list[str] = []
+        self.extra: Any = None
+        self.shown = 0  # how many pieces of the arguments
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.id or self.names or self.arguments)
+
+
+class ChatCalls:
+    """The calls of one reply."""
+
+    def __init__(self, offered: Container[str]) -> None:
+        self._offered = offered
+        self._calls: list[_Call] = []
+        self._fresh: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._fresh)
+
+    @property
+    def characters(self) -> int:
+        return sum(len(piece) for call in self._calls for piece in call.arguments)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the calls that were begun."""
+        return tuple([self._name(call) for call in self._calls if call.names])
+
+    def add(self, fragment: Fragment) -> None:
+        """Take in one more fragment."""
+        function = fragment.function or Function()
+        if self._calls and not function.name and not fragment.id:  # nearly always: more of the latest call
+            latest = self._calls[-1]
+            if (
+                latest.index == fragment.index
+                and isinstance(function.arguments, str)
+                and not fragment.extra_content
+            ):
+                latest.arguments.append(function.arguments)
+                self._fresh[len(self._calls) - 1] = None
+                return
+        arguments = function.arguments or ""
+        if isinstance(arguments, dict):
+            arguments = msgspec.json.encode(arguments).decode()
+        place = self._place(fragment, function.name or "", arguments)
+        call = self._calls[place]
+        call.id = call.id or fragment.id or ""
+        call.extra = fragment.extra_content or call.extra
+        if function.name:
+            call.names.append(function.name)
+        if arguments:
+            call.arguments.append(arguments)
+        self._fresh[place] = None
+
+    def show_news(self, show: Show) -> None:
+        """Show what has come since the last time."""
+        for place in self._fresh:
+            call = self._calls[place]
+            show(CallDelta(place, self._name(call), "".join(call.arguments[call.shown :])))
+            call.shown = len(call.arguments)
+        self._fresh.clear()
+
+    def whole(self, provider: str, model: str) -> list[ToolUse]:
+        """Return the calls of a reply that ended as it should. Raises Unusable if one of them is not whole."""
+        uses: list[ToolUse] = []
+        for place, call in enumerate(self._calls, start=1):
+            if call.is_nothing:
+                continue
+            text, name = "".join(call.arguments).strip(), self._name(call)
+            arguments = "{}" if text in NO_ARGUMENTS else json_object(text)
+            if not name or arguments is None:
+                what = "has arguments that are not a JSON object" if name else "has no name"
+                raise Unusable(f"call {place} of it ({name or 'unnamed'}) {what}, so it is probably cut off")
+            uses.append(ToolUse(call.id, name, arguments, _extra(call.extra, provider, model)))
+        return uses
+
+    def _name(self, call: _Call) -> str:
+        return joined_name(call.names, self._offered)
+
+    def _place(self, fragment: Fragment, name: str, arguments: str) -> int:
+        """Which call a fragment belongs to. Its index says so, where the provider sends one that can be
+        trusted: some leave it out, and some give every call the index 0."""
+        place = self._latest(fragment)
+        if place is not None and not (name and self._begins_another(self._calls[place], fragment, name, arguments)):
+            return place
+        self._calls.append(_Call(fragment.index))
+        return len(self._calls) - 1
+
+    def _latest(self, fragment: Fragment) -> int | None:
+        """The last call that the fragment may continue."""
+        if self._calls and fragment.index == self._calls[-1].index and fragment.index is not None:
+            return len(self._calls) - 1
+        places = range(len(self._calls) - 1, -1, -1)
+        if fragment.index is not None:
+            return next((place for place in places if self._calls[place].index == fragment.index), None)
+        same_id = (place for place in places if fragment.id and self._calls[place].id == fragment.id)
+        return next(same_id, places[0] if places else None)
+
+    def _begins_another(self, call: _Call, fragment: Fragment, name: str, arguments: str) -> bool:
+        """Whether a fragment with a name, for a place that is taken, is a call of its own. Names and ids may be
+        repeated in every fragment, ids may even differ, and a name may come in pieces: none of them is enough."""
+        is_whole = json_object("".join(call.arguments)) is not None
+        if fragment.id and call.id:
+            if fragment.id == call.id:
+                return False
+            return fragment.index is None or is_whole or name != self._name(call)
+        return is_whole and (bool(arguments) or name != self._name(call))
+
+
+def joined_name(pieces: Iterable[str], offered: Container[str]) -> str:
+    """Return the name of a tool that came in pieces: joined, as the official SDKs do it. Where that is not a tool
+    that was offered, the name may have been repeated, or have grown, with every piece."""
+    names = list(pieces)
+    joined = "".join(names)
+    if len(names) < 2 or joined in offered:
+        return joined
+    grows = all(later.startswith(earlier) for earlier, later in pairwise(names))
+    if grows and (names[-1] in offered or names[0] == names[-1]):
+        return names[-1]
+    return names[0] if names[0] in offered else joined
+
+
+def _extra(content: Any, provider: str, model: str) -> CallExtra | None:
+    if not content:
+        return None
+    text = encode(content).decode()
+    return CallExtra(provider, model, text) if len(text) <= LONGEST_EXTRA else None

@@ -1,0 +1,84 @@
+"""The chunks of a reply in the `chat_completions` format, as they are decoded from the wire."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.runs import Usage
+from treadle.models.http.wire import count, fields_of, reader
+
+
+class Function(Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class Fragment(Struct, gc=False):
+    """A piece of a call."""
+
+    index: int | None = None
+    id: str | None = None
+    function: Function | None = None
+    extra_content: Any = None
+    """What the provider wants back with the call, such as the signature of a thought."""
+
+
+class Content(Struct, gc=False):
+    """A piece of a message, from servers that send lists of them; reasoning is a list of its own."""
+
+    text: str | None = None
+    thinking: list["Content"] | str | None = None
+
+
+class Delta(Struct, gc=False):
+    content: str | list[Content] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_details: Any = None
+    refusal: str | None = None
+    tool_calls: list[Fragment] | None = None
+    function_call: Function | None = None
+    """A call as it was sent before `tool_calls` existed."""
+    extra_content: Any = None
+
+
+class Choice(Struct, gc=False):
+    delta: Delta | None = None
+    message: Delta | None = None
+    """The whole reply, from servers that do not stream."""
+    finish_reason: Any = None
+    native_finish_reason: Any = None
+    """The word of the provider behind a gateway."""
+    index: Any = None
+    error: Any = None
+
+
+class Chunk(Struct, gc=False):
+    choices: list[Choice] | None = None
+    usage: Any = None
+    error: Any = None
+
+
+decode = msgspec.json.Decoder(Chunk).decode
+read = reader(Chunk)
+"""Reads what `decode` cannot: chunks with lone surrogates. Raises Unusable."""
+
+
+def usage_in(said: Any) -> Usage | None:
+    """Return what the provider counted; None if it counted nothing."""
+    fields = fields_of(said)
+    sent, received = count(fields.get("prompt_tokens")), count(fields.get("completion_tokens"))
+    if not (sent or received):
+        return None
+    details = fields_of(fields.get("prompt_tokens_details"))
+    read, written = count(details.get("cached_tokens")), count(details.get("cache_write_tokens"))
+    return Usage(sent or 0, received or 0, read or 0, written or 0)
+
+
+def numbered(message: Delta | None) -> Delta | None:
+    """Return a whole message whose calls have an index: they come without, and are told apart by their places."""
+    if message is not None:
+        for place, call in enumerate(message.tool_calls or ()):
+            call.index = place if call.index is None else call.index
+    return message

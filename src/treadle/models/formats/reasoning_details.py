@@ -1,0 +1,94 @@
+"""`reasoning_details`: the reasoning of a reply as a list of typed items, as OpenRouter and MiniMax send it.
+
+An item comes in pieces over many chunks, and goes back whole."""
+
+from itertools import pairwise
+from typing import Any, cast
+
+from treadle.models.http.wire import encode, fields_of
+
+LONGEST = 1024 * 1024
+"""Characters of all items of one reply. More than that is not kept."""
+_TEXTS = ("text", "summary", "data")
+"""The fields that come in pieces; of any other field the latest value counts."""
+_TELLING = 16
+"""Characters of a first piece that do not begin the second one by accident."""
+
+
+class _Item:
+    """An item as far as it has come."""
+
+    __slots__ = ("fields", "pieces")
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Any] = {}
+        self.pieces: dict[str, list[str]] = {}
+
+    def add(self, fields: dict[str, Any]) -> None:
+        for name, value in fields.items():
+            if name in _TEXTS and isinstance(value, str):
+                self.fields.setdefault(name, "")
+                self.pieces.setdefault(name, []).append(value)
+            elif value is not None or name not in self.fields:
+                self.fields[name] = value
+
+    def whole(self) -> dict[str, Any]:
+        return self.fields | {name: joined(pieces) for name, pieces in self.pieces.items()}
+
+
+class ReasoningDetails:
+    """The items of one reply."""
+
+    def __init__(self) -> None:
+        self._items: dict[tuple[Any, ...], _Item] = {}
+        self._latest: tuple[Any, ...] = ()
+
+    def add(self, details: Any) -> str:
+        """Take in what one chunk brings. Return the words in it that a reader can see."""
+        words: list[str] = []
+        for detail in cast("list[Any]", details) if isinstance(details, list) else ():
+            fields = fields_of(detail)
+            if not fields:
+                continue
+            key = self._key(fields)
+            self._latest = key
+            self._items.setdefault(key, _Item()).add(fields)
+            words += _words(fields)
+        return "".join(words)
+
+    def _key(self, fields: dict[str, Any]) -> tuple[Any, ...]:
+        """What tells one item from another: its kind, and its number or its id where it has one."""
+        kind = str(fields.get("type"))
+        if fields.get("index") is not None:
+            return (kind, str(fields["index"]))
+        if fields.get("id") is not None:
+            return (kind, "id", str(fields["id"]))
+        in_pieces = isinstance(fields.get("text"), str) or isinstance(fields.get("summary"), str)
+        if in_pieces and self._latest[:1] == (kind,):
+            return self._latest
+        return (kind, "place", len(self._items))
+
+    @property
+    def text(self) -> str:
+        """All words that a reader can see."""
+        return "".join([word for item in self._items.values() for word in _words(item.whole())])
+
+    def whole(self) -> str | None:
+        """Return the JSON text of all items; None if there are none, or more than is kept."""
+        if not self._items:
+            return None
+        text = encode([item.whole() for item in self._items.values()]).decode()
+        return text if len(text) <= LONGEST else None
+
+
+def _words(fields: dict[str, Any]) -> list[str]:
+    words = fields.get("text") or fields.get("summary")
+    return [words] if isinstance(words, str) else []
+
+
+def joined(pieces: list[str]) -> str:
+    """Return a text that came in pieces. Some servers send all of it again with every piece."""
+    is_told = len(pieces) > 2 or (len(pieces) == 2 and len(pieces[0]) >= _TELLING)
+    if is_told and all(earlier and later.startswith(earlier) for earlier, later in pairwise(pieces)):
+        return pieces[-1]
+    return "".join(pieces)

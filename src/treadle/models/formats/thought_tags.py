@@ -1,0 +1,184 @@
+"""Thinking that comes inside the text of a reply, between tags such as `<think>` and `</think>`.
+
+A block counts where a model puts one: at the very beginning, or at the beginning of a line outside code. All that
+stands before a lone closing tag at the edge of a line counts too: there the chat template has opened the block. A
+tag in a code block or in the middle of a sentence is text."""
+
+import re
+from typing import Final, Literal
+
+_CLOSING: Final = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",
+    "<seed:think>": "</seed:think>",
+    "[think]": "[/think]",
+    "◁think▷": "◁/think▷",
+}
+_LONE: Final = "</think>"
+"""The one closing tag that comes without its opening one: templates open that block."""
+_IN_TEXT: Final = (*(tag for tag in _CLOSING if tag.startswith("<")), _LONE)
+_FENCED = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
+_MOST_DOUBT = 4096
+"""Characters behind a tag in the middle of a reply for which its closing tag is waited for."""
+_MOST_LOOKS = 64
+"""Tags that are looked at in one reply. One that has more is about tags."""
+
+
+def closing_tag(opening: str) -> str:
+    return _CLOSING.get(opening, _LONE)
+
+
+class ThoughtTags:
+    """Tells the thoughts of one reply from its text, however the network cuts it, and adds both to the lists that
+    it is given. While `flows` is true, a piece without `<` is text and need not be fed."""
+
+    __slots__ = ("_held", "_inside", "_looks", "_state", "_text", "_thoughts", "flows", "retracted", "tag")
+
+    def __init__(self, text: list[str], thoughts: list[str]) -> None:
+        self._text = text
+        self._thoughts = thoughts
+        self._state: Literal["start", "text", "thought", "doubt"] = "start"
+        """Nothing but blanks yet; in text; in a thought; behind a tag that may open one."""
+        self._held = ""
+        """What cannot be told yet."""
+        self._inside = ""
+        """The tag that opened the block that the reply is in."""
+        self._looks = 0
+        self.flows = False
+        self.tag: str | None = None
+        """The tag of the first thought."""
+        self.retracted = False
+        """What was taken for text was a thought."""
+
+    def feed(self, piece: str) -> None:
+        """Read on."""
+        rest, self._held = self._held + piece, ""
+        while rest:
+            match self._state:
+                case "start":
+                    rest = self._begin(rest)
+                case "text":
+                    rest = self._pass_text(rest)
+                case "thought":
+                    rest = self._think(rest)
+                case "doubt":
+                    rest = self._doubt(rest)
+        self.flows = self._state == "text" and not self._held
+
+    def end(self) -> None:
+        """Settle what was held back: no more is expected."""
+        held, self._held = self._held, ""
+        if self._state == "doubt":
+            self._text.append(self._inside + held)
+            self._state = "text"
+        elif not held:
+            return
+        elif self._state == "thought":
+            self._thoughts.append(held)
+        elif held.lower() == _LONE and self._ends_a_block("", "\n"):
+            self._retract()
+        elif not (self._state == "start" and self.tag is not None):  # the blanks behind a thought belong to it
+            self._text.append(held)
+
+    # ── States ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, rest: str) -> str:
+        words = rest.lstrip()
+        start = words[:16].lower()
+        opening = next((tag for tag in _CLOSING if start.startswith(tag)), None)
+        if opening is not None:
+            self._open(opening)
+            return words[len(opening) :]
+        if any(tag.startswith(start) for tag in _CLOSING):  # also where there are only blanks
+            self._held = rest
+            return ""
+        self._state = "text"
+        return words if self.tag is not None else rest
+
+    def _open(self, tag: str) -> None:
+        self._state, self._inside, self.tag = "thought", tag, self.tag or tag
+
+    def _think(self, rest: str) -> str:
+        closing = closing_tag(self._inside)
+        end = rest.lower().find(closing)
+        if end >= 0:
+            self._thoughts.append(rest[:end])
+            self._state = "start"
+            return rest[end + len(closing) :]
+        keep = _partial(rest, closing)
+        self._thoughts.append(rest[: len(rest) - keep])
+        self._held = rest[len(rest) - keep :]
+        return ""
+
+    def _pass_text(self, rest: str) -> str:
+        """Let text pass up to a tag that means something."""
+        place = rest.find("<") if self._looks < _MOST_LOOKS else -1
+        while place >= 0:
+            tail = rest[place : place + 16].lower()
+            tag = next((tag for tag in _IN_TEXT if tail.startswith(tag)), None)
+            if tag == _LONE:
+                after = rest[place + len(tag) :]
+                if not after and self.tag is None:
+                    break  # what follows will tell
+                if self._ends_a_block(rest[:place], after):
+                    self._text.append(rest[:place])
+                    self._retract()
+                    return after
+            elif tag is not None and self._begins_a_line(rest[:place]):
+                self._text.append(rest[:place])
+                self._state, self._inside = "doubt", tag
+                return rest[place + len(tag) :]
+            elif tag is None and any(each.startswith(rest[place:].lower()) for each in _IN_TEXT):
+                break  # the rest of the tag may still come
+            place = rest.find("<", place + 1)
+        self._text.append(rest if place < 0 else rest[:place])
+        self._held = "" if place < 0 else rest[place:]
+        return ""
+
+    def _doubt(self, rest: str) -> str:
+        """Decide about a tag at the beginning of a line. It opens a thought if its line ends behind it, or if it is
+        closed soon."""
+        closing = closing_tag(self._inside)
+        if rest.lstrip(" \t")[:1] in ("\n", "\r") or closing in rest.lower():
+            self._open(self._inside)
+            return rest
+        if len(rest) < _MOST_DOUBT:
+            self._held = rest
+            return ""
+        self._text.append(self._inside)
+        self._state = "text"
+        return rest
+
+    # ── Where a tag stands ─────────────────────────────────────────────────────────────────────────
+
+    def _retract(self) -> None:
+        """All text so far was a thought."""
+        self._thoughts += self._text
+        self._text.clear()
+        self._state, self.tag, self.retracted = "start", "<think>", True
+
+    def _line_before(self, before: str) -> str | None:
+        """Return the line that a tag stands in, up to the tag; None if it stands in a code block."""
+        self._looks += 1
+        text = "".join((*self._text, before))
+        return None if len(_FENCED.findall(text)) % 2 else text.rpartition("\n")[2]
+
+    def _begins_a_line(self, before: str) -> bool:
+        line = self._line_before(before)
+        return line is not None and not line.strip()
+
+    def _ends_a_block(self, before: str, after: str) -> bool:
+        """Whether a closing tag ends a block that the template has opened."""
+        if self.tag is not None:
+            return False
+        line = self._line_before(before)
+        if line is None or line.count("`") % 2:
+            return False
+        return not line.strip() or after[:1] in ("\n", "\r")
+
+
+def _partial(text: str, tag: str) -> int:
+    """Return how many characters at the end of a text may begin the tag."""
+    tail = text[1 - len(tag) :].lower()
+    return next((len(tail) - place for place in range(len(tail)) if tag.startswith(tail[place:])), 0)
