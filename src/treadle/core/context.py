@@ -63,6 +63,7 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
         provider=state.model.provider,
         profile=profile,
         plain=state.plain,
+        filled=state.filled and not state.plain,
         aside=state.aside,
     )
 

@@ -24,6 +24,8 @@ def retry_after(
     key, and once in the plainest form of the conversation, it is tried at once."""
     if error.next_key and state.keys_tried < MOST_KEYS:
         return LlmRetry(error.step, error.attempt, now, 0)
+    if error.repair and error.wants_reasoning:
+        return None if state.filled else LlmRetry(error.step, error.attempt, now, 0, filled=True)
     if error.repair:
         return None if state.plain else LlmRetry(error.step, error.attempt, now, 0, plain=True)
     policy = state.agent.retry

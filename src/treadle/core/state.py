@@ -97,6 +97,8 @@ class RunState:
     fallbacks_used: int = 0
     plain: bool = False
     """No reasoning is sent back any more."""
+    filled: bool = False
+    """A blank stands where reasoning is missing: the provider has refused the conversation without it."""
 
     # The conversation
     inbox: list[Message] = field(default_factory=list[Message])

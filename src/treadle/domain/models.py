@@ -13,6 +13,12 @@ ToolStyle = Literal["native", "schema", "fenced"]
 """How a model asks for tools: in its wire format; as a reply that is held to a JSON schema; or as fenced JSON in
 its text, which is read for allowed tools only."""
 
+ReasoningBack = Literal["never", "tool_loop", "always"]
+"""`tool_loop`: with the calls that it led to and with what the model made of their results, for as long as these
+are part of the conversation. `always`: with every reply. Never to another provider or model than it came from."""
+CallDialect = Literal["hermes", "deepseek", "kimi", "llama", "mistral"]
+"""How a model writes a call where nobody reads it for the wire format: Qwen and others as `hermes`."""
+
 
 def _check_prices(prices: "LongPrices | Prices") -> None:
     for name in ("input", "output", "cache_read", "cache_write"):
@@ -74,6 +80,12 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     """How a model is asked to think that can: by effort, or by a budget of tokens."""
     sealed_reasoning: bool = False
     """Its reasoning can be had in a sealed form, and is wanted back."""
+    reasoning_back: ReasoningBack = "tool_loop"
+    """When its reasoning goes back to it, in the `chat_completions` format."""
+    alternating_roles: bool = False
+    """Its chat template refuses two messages of the user in a row: they are sent as one."""
+    call_dialect: CallDialect | None = None
+    """Its server leaves calls in the text of the reply: they are read there, in this dialect."""
     local: bool = False
     """It runs on the user's own machine: nothing is charged, and it may take its time."""
 
@@ -92,6 +104,9 @@ class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     prices: Prices | None = None
     tools: ToolStyle | None = None
     thinking: Literal["adaptive", "budget"] | None = None
+    reasoning_back: ReasoningBack | None = None
+    alternating_roles: bool | None = None
+    call_dialect: CallDialect | None = None
 
     def __post_init__(self) -> None:
         for name in ("context_window", "max_output"):

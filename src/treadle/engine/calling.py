@@ -203,6 +203,7 @@ class Attempt:
             failed.repair,
             failed.next_key,
             failed.next_model,
+            failed.wants_reasoning,
         )
         retry = retry_after(state, error, failed.retry_after, self._deps.clock.now(), self._deps.chance())
         return (error,) if retry is None else (error, retry)

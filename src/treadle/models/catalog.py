@@ -8,13 +8,20 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from treadle.domain.models import ModelFacts, Profile
+from treadle.domain.models import ModelFacts, Profile, ReasoningBack
 from treadle.domain.providers import ProviderConfig
 
 _BUDGETED = re.compile(r"claude-(?:[23]|4-|(?:opus|sonnet|haiku)-4(?:-[015])?(?:$|[-@]\d{8}))")
 """Models that think by a budget of tokens; later ones are told how hard to try."""
 _REASONS = re.compile(r"(?:openai/)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)|codex)")
 """Models of OpenAI that reason, and give their reasoning in a sealed form."""
+_KEEPS_REASONING = re.compile(r"(?:^|[/.])(?:kimi|glm|minimax|moonshot)", re.IGNORECASE)
+"""Models whose providers want all of their reasoning back: Moonshot, Z.ai, MiniMax. DeepSeek wants that of turns
+with calls, which is what unknown models get."""
+_NO_REASONING_BACK = re.compile(r"(?:^|\.)(?:openai\.com|azure\.com|mistral\.ai|cerebras\.ai)$")
+"""Hosts that refuse reasoning in a request of the `chat_completions` format."""
+_ALTERNATES = re.compile(r"gemma-?[12](?!\d)|mixtral|mistral-?7b|mistral:|llama-?2(?!\d)|codellama", re.IGNORECASE)
+"""Models whose chat templates refuse two messages of the user in a row."""
 _LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
 
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -96,14 +103,16 @@ def is_loopback(config: ProviderConfig) -> bool:
 
 
 def _known(provider: str, model: str, config: ProviderConfig) -> Profile:
+    ways = _ways(model, config)
     if config.local:
-        return Profile(local=True)
+        return msgspec.structs.replace(ways, local=True)
     if is_loopback(config):
-        return Profile()  # whoever runs it knows what it costs; nobody else does
+        return ways  # whoever runs it knows what it costs; nobody else does
     from treadle.models.prices import facts
 
     found = facts(provider, config.base_url, model)
-    profile = Profile(
+    profile = msgspec.structs.replace(
+        ways,
         prices=found.prices,
         thinking="budget" if _BUDGETED.search(model) else "adaptive",
         sealed_reasoning=_REASONS.match(model) is not None,
@@ -111,3 +120,13 @@ def _known(provider: str, model: str, config: ProviderConfig) -> Profile:
     if found.context_window is not None:
         profile = msgspec.structs.replace(profile, context_window=found.context_window)
     return profile
+
+
+def _ways(model: str, config: ProviderConfig) -> Profile:
+    """Return what a model and its provider do with a conversation, by their names."""
+    back: ReasoningBack = "tool_loop"
+    if _NO_REASONING_BACK.search(urlsplit(config.base_url).hostname or ""):
+        back = "never"
+    elif _KEEPS_REASONING.search(model):
+        back = "always"
+    return Profile(reasoning_back=back, alternating_roles=_ALTERNATES.search(model) is not None)

@@ -65,6 +65,8 @@ class ModelRequest(Struct, frozen=True):
     profile: Profile = Profile()
     plain: bool = False
     """Send no reasoning back: the provider has refused the conversation with it."""
+    filled: bool = False
+    """Put a blank where reasoning is missing: the provider has refused the conversation without it."""
     aside: str = ""
     """Told after the conversation, with this request alone."""
 
@@ -115,6 +117,8 @@ class Failed(Struct, frozen=True):
     """Another key of the provider is ready, and will be used if it is tried again."""
     next_model: bool = False
     """Another model may well do what this one cannot."""
+    wants_reasoning: bool = False
+    """What the provider finds fault with is that reasoning is missing."""
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta

@@ -225,6 +225,7 @@ class RecordedModel:
             data.repair,
             data.next_key,
             data.next_model,
+            data.wants_reasoning,
         )
 
     def _asked_wait(self, error: e.LlmError) -> float | None:

@@ -109,12 +109,14 @@ def _attempt_failed(state: RunState, data: e.LlmError) -> None:
 @on(e.LlmRetry)
 def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
     state.failure, state.retry_at = None, data.wake_at
-    state.plain = state.plain or data.plain
+    state.plain = (state.plain or data.plain) and not data.filled
+    state.filled = state.filled or data.filled
 
 
 @on(e.LlmFallback)
 def _fell_back(state: RunState, data: e.LlmFallback) -> None:
     state.route, state.model, state.plain, state.ceiling, state.spent = data.to, None, False, None, set()
+    state.filled = False
     state.fallbacks_used += 1
     state.failures, state.failure, state.retry_at, state.keys_tried = 0, None, None, 0
     state.fallback_reason = state.fallback_reason or data.reason

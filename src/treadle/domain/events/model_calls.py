@@ -97,6 +97,8 @@ class LlmError(EventData, frozen=True):
     """Another key of the provider is ready."""
     next_model: bool = False
     """Another model may well do what this one cannot."""
+    wants_reasoning: bool = False
+    """What the provider finds fault with is that reasoning is missing."""
 
 
 @durable("llm_retry")
@@ -109,6 +111,8 @@ class LlmRetry(EventData, frozen=True):
     delay_ms: int
     plain: bool = False
     """From now on without reasoning: the provider has refused the conversation with it."""
+    filled: bool = False
+    """From now on with a blank where reasoning is missing: the provider has refused the conversation without it."""
 
 
 @durable("llm_fallback")

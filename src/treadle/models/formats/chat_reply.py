@@ -47,6 +47,9 @@ class ChatReply:
             try:
                 chunk = decode(payload)
             except UNREADABLE:
+                if payload.strip().upper() == _DONE:
+                    self.done = True
+                    return None
                 chunk = read(payload)
             if chunk.error:
                 return chunk.error

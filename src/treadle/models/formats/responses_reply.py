@@ -121,7 +121,7 @@ _read_response = reader(_Response)
 
 def _read_unusual(payload: bytes) -> Event:
     """An event with lone surrogates; or one that nobody knows yet, which may have any shape and says nothing."""
-    if payload == _DONE:
+    if payload.strip().upper() == _DONE:
         return Event()
     try:
         return _read(payload)

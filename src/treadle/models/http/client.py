@@ -13,6 +13,7 @@ from treadle.models.http import failures
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.failures import Asked
 from treadle.models.http.keys import RATE_REST, Key
+from treadle.models.http.reasoning_errors import explain_refusal
 from treadle.models.http.sse import Document, EventTooLarge, Payloads
 from treadle.models.http.transport import Call, CallFailed, Connections, Credentials, Post, bearer
 from treadle.models.http.wire import EndedInError, Unusable
@@ -82,7 +83,7 @@ class Client:
             whole = _completed(reply, len(body), asked)
             await call.finish()
         except (CallFailed, Unusable, EventTooLarge) as error:
-            return self._failed(error, call, key, reply, len(body))
+            return explain_refusal(self._failed(error, call, key, reply, len(body)), request)
         else:
             return whole
         finally:

@@ -164,6 +164,18 @@ RULES = (
         repair=True,
         next_model=True,
     ),
+    Rule(  # what a chat template raises comes as a 500 from some servers
+        "invalid_request",
+        _REPAIR,
+        (
+            Example(500, "Conversation roles must alternate user/assistant/user/assistant/..."),
+            Example(500, "After the optional system message, conversation roles must alternate user and assistant"),
+        ),
+        (400, 422, 500, None),
+        _words("roles must alternate", "must alternate between"),
+        repair=True,
+        next_model=True,
+    ),
     Rule(
         "not_found",
         "Check the model id `{model}` and that your account there may use it.",

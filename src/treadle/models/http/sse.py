@@ -4,6 +4,14 @@ whole document that comes instead from servers that do not stream.
 Lines end in LF or CRLF; the bare CR that the standard also allows is sent by no provider. Of the fields only
 `data` is read: every provider repeats the name of the event inside its payload."""
 
+import re
+
+BOM = b"\xef\xbb\xbf"
+"""The mark that some servers put before the first byte."""
+_KEEPALIVE = re.compile(rb"[\s:]*(?:ping|pong|keep[-_ ]?alive|heartbeat|processing)?[\s.]*", re.IGNORECASE)
+"""A payload that says nothing but that the connection lives."""
+_SHORTEST = 24
+"""Bytes below which a payload may be such a one."""
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
@@ -18,22 +26,36 @@ class Payloads:
     """The `data` of each event of one stream. A line that is bare JSON counts as an event of its own: that is
     how Ollama reports an error in mid-stream."""
 
-    __slots__ = ("_data", "_partial", "_size")
+    __slots__ = ("_data", "_partial", "_size", "_start")
 
     def __init__(self) -> None:
+        self._start: bytes | None = b""
+        """What has come of a mark before the first byte; None: the events have begun."""
         self._data: list[bytes] = []
         self._partial: list[bytes] = []  # of the last line; joined once, so that a huge line costs linear time
         self._size = 0  # of what has come since the last payload
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The payloads that this chunk completes."""
+        if self._start is not None:
+            chunk = self._begin(chunk)
         # Nearly always a chunk is whole events of one line each; then one split will do.
         if chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and not self._data and not self._partial:
             payloads = chunk[6:-2].split(b"\n\ndata: ")
             if b"\n" not in b"".join(payloads) and b"\r" not in chunk:
                 self._size = 0
-                return payloads
+                return _without_keepalives(payloads)
         return self._feed_lines(chunk)
+
+    def _begin(self, chunk: bytes) -> bytes:
+        """Return the first bytes without the mark that may stand before them."""
+        assert self._start is not None
+        chunk = self._start + chunk
+        if len(chunk) < len(BOM) and BOM.startswith(chunk):
+            self._start = chunk
+            return b""
+        self._start = None
+        return chunk.removeprefix(BOM)
 
     def _feed_lines(self, chunk: bytes) -> list[bytes]:
         """Line by line, as the standard has it."""
@@ -59,7 +81,7 @@ class Payloads:
         self._size = len(tail) if payloads else self._size + len(chunk)
         if self._size > MAX_EVENT_BYTES:
             raise EventTooLarge
-        return payloads
+        return _without_keepalives(payloads)
 
     def end(self) -> list[bytes]:
         """What is left when the stream has ended: some servers leave the last blank line out."""
@@ -70,6 +92,12 @@ class Payloads:
             self._data.append(line[5:])
         elif line[:1] == b"{":
             payloads.append(line)
+
+
+def _without_keepalives(payloads: list[bytes]) -> list[bytes]:
+    if payloads and len(min(payloads, key=len)) < _SHORTEST:
+        return [payload for payload in payloads if len(payload) >= _SHORTEST or not _KEEPALIVE.fullmatch(payload)]
+    return payloads
 
 
 class Document:
@@ -88,7 +116,7 @@ class Document:
         if self._events is not None:
             return self._events.feed(chunk)
         if not self._pieces:
-            chunk = chunk.lstrip()  # some servers send blank lines for as long as they have nothing to say
+            chunk = chunk.removeprefix(BOM).lstrip()  # some servers send blank lines while they have nothing to say
             if chunk and chunk[:1] != b"{":
                 self._events = Payloads()
                 return self._events.feed(chunk)

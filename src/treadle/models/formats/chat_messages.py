@@ -1,0 +1,143 @@
+"""The messages of a conversation in the `chat_completions` format, and the reasoning that goes back with them.
+
+Reasoning goes back only to the provider and model that it came from, in the field that it came in. Each message is
+encoded once, so what a message carries never depends on what follows it: a request begins with the bytes of the one
+before."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
+from treadle.models.formats.thought_tags import closing_tag
+from treadle.models.http.wire import encode, legal_id
+from treadle.ports.model import ModelRequest
+
+LONGEST_REASONING = 400_000
+"""Characters of the reasoning of one reply that go back; of a longer one its beginning and its end."""
+BLANK = " "
+"""In place of reasoning that is missing. DeepSeek and Kimi refuse an empty text like none at all."""
+_UNSIGNED = msgspec.Raw(b'{"google":{"thought_signature":"skip_thought_signature_validator"}}')
+"""What Google accepts with a call that another model has made."""
+_GEMINI = re.compile(r"gemini", re.IGNORECASE)
+_USER = b',{"role":"user","content":"'
+
+
+class ChatMessages:
+    """Encodes the messages of one conversation, in their order."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self._messages = request.conversation.messages
+        self._provider = request.provider
+        self._model = request.model
+        self._plain = request.plain
+        self._filled = request.filled
+        self._back = "always" if request.filled else "never" if request.plain else request.profile.reasoning_back
+        self._previous: Message | None = None
+        self._begun = False
+
+    @property
+    def key(self) -> str:
+        """What the bytes of a message depend on beside the message."""
+        how = "plain" if self._plain else "filled" if self._filled else self._back
+        return how if self._plain else f"{how}:{self._provider}/{self._model}"
+
+    def encode(self, message: Message) -> bytes:
+        """Return the wire messages of one message, a comma before each; nothing for one that says nothing."""
+        previous, self._previous = self._before(message), message
+        match message.role:
+            case "user":
+                return b"," + encode({"role": "user", "content": _user_content(message)})
+            case "assistant":
+                is_in_loop = bool(message.calls) or (previous is not None and previous.role == "tool")
+                returns = self._back == "always" or (self._back == "tool_loop" and is_in_loop)
+                return self._encode_assistant(message, returns)
+            case "tool":
+                return b"".join(
+                    [
+                        b","
+                        + encode({"role": "tool", "tool_call_id": legal_id(part.call_id), "content": part.content})
+                        for part in message.parts
+                        if isinstance(part, ToolResult)
+                    ]
+                )
+
+    def _before(self, message: Message) -> Message | None:
+        """Return the message before this one. Those before the first of this request were encoded earlier."""
+        if self._begun:
+            return self._previous
+        self._begun = True
+        places = range(len(self._messages) - 1, -1, -1)
+        place = next((place for place in places if self._messages[place] is message), 0)
+        return self._messages[place - 1] if place else None
+
+    def _encode_assistant(self, message: Message, returns: bool) -> bytes:
+        text, calls, reasoning = "", list[dict[str, Any]](), dict[str, Any]()
+        for part in message.parts:
+            if isinstance(part, Text):
+                text += part.text
+            elif isinstance(part, ToolUse):
+                calls.append(self._call(part, is_first=not calls))
+            elif isinstance(part, Thinking) and returns and part.came_from(self._provider, self._model):
+                reasoning |= _reasoning_fields(part)
+        if not text and not calls:
+            return b""
+        opening = reasoning.pop("", "")
+        if self._filled:
+            reasoning.setdefault("reasoning_content", BLANK)
+        content: str | None = opening + text
+        fields: dict[str, Any] = {"role": "assistant", "content": content or None}
+        if calls:
+            fields["tool_calls"] = calls
+        return b"," + encode(fields | reasoning)
+
+    def _call(self, use: ToolUse, is_first: bool) -> dict[str, Any]:
+        # A model may have made the name up; it is held to the same form as the id.
+        function = {"name": legal_id(use.name), "arguments": use.arguments or "{}"}
+        call: dict[str, Any] = {"id": legal_id(use.call_id), "type": "function", "function": function}
+        if not self._plain and use.extra is not None and use.extra.came_from(self._provider, self._model):
+            call["extra_content"] = msgspec.Raw(use.extra.content.encode())
+        elif self._filled and is_first and _GEMINI.search(self._model):
+            call["extra_content"] = _UNSIGNED
+        return call
+
+
+def _reasoning_fields(part: Thinking) -> dict[str, Any]:
+    """Return the fields of a message that give reasoning back; what belongs before the content has no name."""
+    if part.details is not None:
+        return {"reasoning_details": msgspec.Raw(part.details.encode())}
+    text = part.text
+    if len(text) > LONGEST_REASONING:
+        half = LONGEST_REASONING // 2
+        text = f"{text[:half]}\n[…]\n{text[-half:]}"
+    field = part.field or ""
+    if field.isidentifier():
+        return {field: text}
+    return {"": f"{field}\n{text}\n{closing_tag(field)}\n\n"}
+
+
+def merge_user_messages(messages: list[bytes]) -> list[bytes]:
+    """Return the wire messages with each run of plain messages of the user as one, a paragraph each: the templates
+    of some models refuse two in a row."""
+    merged: list[bytes] = []
+    for message in messages:
+        if merged and message.startswith(_USER) and merged[-1].startswith(_USER):
+            merged[-1] = merged[-1][:-2] + b"\\n\\n" + message[len(_USER) :]
+        elif message:
+            merged.append(message)
+    return merged
+
+
+def _user_content(message: Message) -> str | list[dict[str, Any]]:
+    """Plain text where that is all there is: every server understands it."""
+    if not any(isinstance(part, Image) for part in message.parts):
+        return message.text
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, Text) and part.text:
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, Image):
+            url = f"data:{part.media_type};base64,{part.data}"
+            content.append({"type": "image_url", "image_url": {"url": url}})
+    return content
