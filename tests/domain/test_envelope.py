@@ -69,6 +69,7 @@ EXAMPLES: tuple[EventData, ...] = (
     e.RecoveryAction("note", "note", "read"),
     e.EmptyTurn(1, "note"),
     e.Continuation(1, "note"),
+    e.CallWritten(1, "received", "note"),
     e.OutputRejected(1, "error", "note"),
     e.BudgetHint(70, "note"),
     e.MessageSteered(Message("user", (Text("hi"),)), "interrupt"),

@@ -71,13 +71,14 @@ async def plain(emitted: Emitted) -> None:
         *(ask(call("look", at="it"), thinking="hm") for _ in range(3)),
         *(ask(call("look", at="nothing", n=number)) for number in range(3)),
         say(""),
+        say('<tool_call>{"name": "look", "arguments": {}}</tool_call>'),
         say("half", stop="max_tokens"),
         say("a"),
         say("1"),
         say("2"),
     ]
     async with in_virtual_time(ScriptedModel(*script)) as engine:
-        hero = agent(tools=[look], output={"type": "integer"}, limits={"max_steps": 11}, budget_hints=True)
+        hero = agent(tools=[look], output={"type": "integer"}, limits={"max_steps": 12}, budget_hints=True)
         run_id = await engine.submit(hero, "go")
         async for event in engine.events(run_id):
             emitted.add(event.type)

@@ -94,6 +94,7 @@ BEYOND = frozenset(
     [
         "resume_requested",
         "output_rejected",
+        "call_written",
         "compaction_started",
         "compaction_failed",
         "message_pinned",

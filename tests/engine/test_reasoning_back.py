@@ -85,7 +85,8 @@ def run(folder: Path, *script: Behaviour, policy: Policy | None = None, messages
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_goes_back_in_the_field_that_it_came_in(tmp_path: Path, field: str) -> None:
-    ran = run(tmp_path, asks(**{field: "Let me think."}), says("Nothing."), says("Bye."), messages=2)
+    fields: dict[str, Any] = {field: "Let me think."}
+    ran = run(tmp_path, asks(**fields), says("Nothing."), says("Bye."), messages=2)
     assert [result.outcome for result in ran.results] == ["completed", "completed"]
     assert ran.assistants(1)[0][field] == "Let me think."
     assert ran.assistants(2)[0][field] == "Let me think.", "also when the next message comes"
@@ -93,7 +94,7 @@ def test_reasoning_goes_back_in_the_field_that_it_came_in(tmp_path: Path, field:
 
 
 def test_reasoning_details_are_put_together_from_their_pieces(tmp_path: Path) -> None:
-    pieces = [
+    pieces: list[dict[str, Any]] = [
         {"reasoning_details": [{"type": "reasoning.text", "text": text, "format": "x-v1", "index": 0}]}
         for text in ("Let ", "me ", "think.")
     ]

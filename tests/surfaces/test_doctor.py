@@ -27,6 +27,7 @@ from treadle.core.guards import (
     phantom,
     quarantine,
     stuck,
+    written_call,
 )
 from treadle.doctor.findings import Finding
 from treadle.doctor_assembly import examine
@@ -117,6 +118,10 @@ def test_only_the_guard_of_the_deadline_is_tried_with_a_deadline() -> None:
         (without("ANSWER", phantom.judge), {"phantom action"}),
         (without("ANSWER", empty.judge), {"empty turn", "empty: the run ends"}),
         (without("ANSWER", continuation.judge), {"continuation", "truncated: the run ends"}),
+        (
+            without("ANSWER", written_call.judge),
+            {"call written as text", "call written as text: the run ends"},
+        ),
         (without("ANSWER", output.judge), {"output schema", "output schema: the run ends"}),
         (without("PACE", max_steps.judge), {"max_steps"}),
         (without("PACE", budget_hint.judge), {"budget hint"}),

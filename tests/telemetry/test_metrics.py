@@ -183,6 +183,7 @@ def fires() -> Sequence[tuple[str, str, tuple[EventData, ...]]]:
         ("empty", "stop", (ended("empty"),)),
         ("continuation", "warn", (e.Continuation(1, "n"),)),
         ("continuation", "stop", (ended("truncated"),)),
+        ("written_call", "warn", (e.CallWritten(1, "x", "n"),)),
         ("output", "warn", (e.OutputRejected(1, "x", "n"),)),
         ("budget_hint", "warn", (e.BudgetHint(70, "n"),)),
         ("context", "warn", (e.ContextTrimmed("shrink", 10),)),

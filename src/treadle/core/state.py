@@ -217,6 +217,7 @@ class RunState:
     empty_turns: int = 0
     continuations: int = 0
     rejected_outputs: int = 0
+    written_calls: int = 0
     phantom_claims: int = 0
     claimed: tuple[str, str] | None = None
     """An answer that claims what no call has done, and the claim: it goes out if no better one comes."""

@@ -11,9 +11,19 @@ Verdict = Literal["warn", "block", "stop"]
 
 GUARDS: Final = (
     "loop", "stuck", "phantom", "empty", "continuation", "context", "quarantine", "max_steps", "deadline", "output",
-    "budget_hint", "budget", "quota", "credits", "approval",
+    "budget_hint", "budget", "quota", "credits", "approval", "written_call",
 )  # fmt: skip
-_ALWAYS: Final = ("loop", "stuck", "phantom", "empty", "continuation", "context", "quarantine", "approval")
+_ALWAYS: Final = (
+    "loop",
+    "stuck",
+    "phantom",
+    "empty",
+    "continuation",
+    "context",
+    "quarantine",
+    "approval",
+    "written_call",
+)
 
 _WARNS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
     e.LoopWarning: ("loop", "warn"),
@@ -21,6 +31,7 @@ _WARNS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
     e.PhantomAction: ("phantom", "warn"),
     e.EmptyTurn: ("empty", "warn"),
     e.Continuation: ("continuation", "warn"),
+    e.CallWritten: ("written_call", "warn"),
     e.OutputRejected: ("output", "warn"),
     e.BudgetHint: ("budget_hint", "warn"),
     e.ContextTrimmed: ("context", "warn"),

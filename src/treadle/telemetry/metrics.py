@@ -145,6 +145,7 @@ class Metrics:
             e.PhantomAction: self._guarded,
             e.EmptyTurn: self._guarded,
             e.Continuation: self._guarded,
+            e.CallWritten: self._guarded,
             e.OutputRejected: self._guarded,
             e.BudgetHint: self._guarded,
             e.QuotaWarning: self._guarded,

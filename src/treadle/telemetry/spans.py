@@ -326,7 +326,8 @@ _MOMENTS: Final[dict[type[EventData], str]] = {
         e.RunStart, e.RunRecovered, e.RunQuarantined, e.MessageSteered, e.RunInterrupted, e.ResumeRequested,
         e.CancelRequested, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
         e.ClarifyAnswered, e.LoopWarning, e.StuckDetected, e.RecoveryAction, e.EmptyTurn, e.Continuation,
-        e.OutputRejected, e.PhantomAction, e.ContextTrimmed, e.SegmentOpened, e.MemoryDegraded, e.Redacted,
+        e.CallWritten, e.OutputRejected, e.PhantomAction, e.ContextTrimmed, e.SegmentOpened, e.MemoryDegraded,
+        e.Redacted,
         e.BreakerOpened, e.BreakerClosed, e.ProcessKilled, e.SandboxDenied, e.QuotaWarning, e.QuotaExceeded,
         e.BudgetExhausted,
     )

@@ -38,6 +38,12 @@ def _cut_short(state: RunState, data: e.Continuation) -> None:
     _note(state, data.note)
 
 
+@on(e.CallWritten)
+def _wrote_call(state: RunState, data: e.CallWritten) -> None:
+    state.written_calls = data.count
+    _note(state, data.note)
+
+
 @on(e.OutputRejected)
 def _rejected(state: RunState, data: e.OutputRejected) -> None:
     state.rejected_outputs = data.count

@@ -75,6 +75,8 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
         state.step.told_something = True
     if said or uses:
         state.empty_turns = 0
+    if uses:
+        state.written_calls = 0
 
 
 def _said(state: RunState, usage: Usage, parts: tuple[Part, ...]) -> None:

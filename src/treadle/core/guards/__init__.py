@@ -16,9 +16,16 @@ from treadle.core.guards import (
     phantom,
     quarantine,
     stuck,
+    written_call,
 )
 from treadle.core.guards.verdict import Guard
 
 ALWAYS: tuple[Guard, ...] = (cancel.judge, quarantine.judge, deadline.judge)
-ANSWER: tuple[Guard, ...] = (empty.judge, continuation.judge, output.judge, phantom.judge)
+ANSWER: tuple[Guard, ...] = (
+    empty.judge,
+    continuation.judge,
+    written_call.judge,
+    output.judge,
+    phantom.judge,
+)
 PACE: tuple[Guard, ...] = (stuck.judge, max_steps.judge, loop.judge_turn, budget_hint.judge)

@@ -83,6 +83,7 @@ from treadle.domain.events.memories import (
 )
 from treadle.domain.events.guards import (
     BudgetHint,
+    CallWritten,
     Continuation,
     EmptyTurn,
     LoopWarning,
@@ -160,6 +161,7 @@ __all__ = [
     "BudgetHint",
     "BudgetReserved",
     "CallErrorKind",
+    "CallWritten",
     "CancelRequested",
     "ClarifyAnswered",
     "ClarifyRequested",

@@ -69,6 +69,16 @@ class OutputRejected(EventData, frozen=True):
     note: str
 
 
+@durable("call_written")
+class CallWritten(EventData, frozen=True):
+    """The reply holds a tool call written as text, which nobody can run. `note` is for the model."""
+
+    count: int
+    received: str
+    """The call, or its beginning."""
+    note: str
+
+
 @durable("budget_hint")
 class BudgetHint(EventData, frozen=True):
     """The agent asked to be told when a limit comes near."""

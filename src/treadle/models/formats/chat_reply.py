@@ -4,8 +4,10 @@ from typing import Any
 
 from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
+from treadle.domain.models import CallDialect
 from treadle.domain.runs import Usage
 from treadle.models.finish import STOPS, Ending
+from treadle.models.formats.call_dialects import read_calls, start_of_calls
 from treadle.models.formats.chat_calls import ChatCalls
 from treadle.models.formats.chat_chunks import Choice, Content, Delta, Fragment, decode, numbered, read, usage_in
 from treadle.models.formats.reasoning_details import ReasoningDetails
@@ -30,10 +32,13 @@ class ChatReply:
         self._field: str | None = None
         """The field that the reasoning comes in."""
         self._details: ReasoningDetails | None = None
-        self._calls = ChatCalls(frozenset([tool.name for tool in request.preamble.tools]))
+        self._offered = frozenset([tool.name for tool in request.preamble.tools])
+        self._calls = ChatCalls(self._offered)
+        self._dialect: CallDialect | None = request.profile.call_dialect if self._offered else None
         self._choice: Any = None
         """The index of the choice that is read; any other is somebody else's."""
         self._text_shown = 0
+        self._characters_shown = 0
         self._reasoning_shown = 0
         self._refused = False
         self._usage: Usage | None = None
@@ -150,11 +155,21 @@ class ChatReply:
                 show(ReasoningDelta(words))
             self._reasoning_shown = len(self._reasoning)
         if len(self._text) > self._text_shown:
-            if words := "".join(self._text[self._text_shown :]):
+            if self._dialect is not None:
+                self._show_before_calls(self._dialect, show)
+            elif words := "".join(self._text[self._text_shown :]):
                 show(TextDelta(words))
             self._text_shown = len(self._text)
         if self._calls.has_news:
             self._calls.show_news(show)
+
+    def _show_before_calls(self, dialect: CallDialect, show: Show) -> None:
+        """Show the text up to where calls may begin: the rest is told when it is whole."""
+        text = "".join(self._text)
+        end = start_of_calls(text, dialect)
+        if end > self._characters_shown:
+            show(TextDelta(text[self._characters_shown : end]))
+            self._characters_shown = end
 
     def completed(self, sent_bytes: int) -> Completed:
         """The whole reply. Raises Unusable if it is not whole.
@@ -168,7 +183,10 @@ class ChatReply:
         self._tags.end()
         may_run = ending.runs_calls and not self._refused
         calls = self._calls.whole(self._provider, self._model) if may_run else []
-        parts: list[Part] = [*self._thoughts(), *self._said(), *calls]
+        said = "".join(self._text)
+        if self._dialect is not None and may_run and not calls:
+            said, calls = read_calls(said, self._dialect, self._offered) or (said, calls)
+        parts: list[Part] = [*self._thoughts(), *([Text(said)] if said else ()), *calls]
         stop = self._stop(calls)
         raw_stop = ending.word if stop == "other" else None
         return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, () if may_run else self._calls.names)
@@ -183,10 +201,6 @@ class ChatReply:
         field = self._field or self._tags.tag
         text = text.strip() if field == self._tags.tag else text
         return [Thinking(text, self._provider, self._model, field=field, details=details)]
-
-    def _said(self) -> list[Part]:
-        text = "".join(self._text)
-        return [Text(text)] if text else []
 
     def usage(self, sent_bytes: int) -> Usage:
         """What the provider counted, or else our estimate."""

@@ -104,6 +104,8 @@ def _guarded(data: e.EventData) -> str | None:
             return f"the reply was cut at the model's token limit; continuing ({count})"
         case e.PhantomAction(claim=claim):
             return f"it claims what it has not done: {one_line(claim, WIDTH)}; it is asked again"
+        case e.CallWritten(received=received):
+            return f"it wrote a tool call as text: {one_line(received, WIDTH)}; it is asked again"
         case e.OutputRejected(error=error):
             return f"the answer does not fit the schema: {one_line(error, WIDTH)}; it is asked again"
         case e.QuotaWarning(account=account, kind=kind, ceiling=ceiling, used=used):

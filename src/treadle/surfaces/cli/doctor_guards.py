@@ -183,6 +183,10 @@ TRIALS: tuple[Trial, ...] = (
         {"phantom action": _has(e.PhantomAction, "sent")},
         [_says("I have sent the email to Bob."), _says("No, I have not.")],
     ),
+    Trial(
+        {"call written as text": _has(e.CallWritten), "call written as text: the run ends": _ends("model_error")},
+        [_says('<tool_call>{"name": "doctor_counts", "arguments": {}}</tool_call>')] * 2,
+    ),
     Trial({"empty turn": _has(e.EmptyTurn), "empty: the run ends": _ends("empty")}, [_says(""), _says("")]),
     Trial(
         {"continuation": _has(e.Continuation), "truncated: the run ends": _ends("truncated")},

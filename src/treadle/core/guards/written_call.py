@@ -1,0 +1,36 @@
+"""A reply that writes a tool call as text instead of making it is not an answer. The model is asked once to call
+properly; then the run ends, with what was received. An agent without tools may say what it likes."""
+
+from treadle.core.guards.verdict import Stop, Warn
+from treadle.core.state import RunState, said_something
+from treadle.domain.events import CallWritten
+from treadle.domain.identity import Instant
+from treadle.domain.messages import Message
+from treadle.domain.runs import Outcome
+from treadle.domain.written_calls import find_written_call
+
+
+def judge(state: RunState, now: Instant) -> Warn | Stop | None:
+    reply = state.reply
+    if reply is None or not state.tools or reply.stop in ("interrupted", "max_tokens", "refusal"):
+        return None
+    if not said_something(reply):
+        return None
+    tools = state.tools if state.agent.output is None else ()  # an answer in JSON may look like a call
+    received = find_written_call(Message("assistant", reply.parts).text, tools)
+    if received is None:
+        return None
+    if state.written_calls:
+        return Stop(
+            Outcome(
+                "model_error",
+                reason=f"The model wrote a tool call as text again instead of making it. Received: {received}",
+                next="Have the model's server read its tool calls, set call_dialect or tools for this model in "
+                "config.yaml, or try another model.",
+            )
+        )
+    note = (
+        f"Your last reply holds a tool call written as text, which was not run: {received}\n"
+        "Make the call in the proper way, or answer without it."
+    )
+    return Warn((CallWritten(state.written_calls + 1, received, note),))

@@ -1,0 +1,172 @@
+"""Calls in the text of a reply, for models whose profile says that their server leaves them there (`call_dialect`).
+
+A text is read as a whole or not at all: where one of its calls is not whole, or names a tool that was not offered,
+it stays text."""
+
+import json
+import re
+from collections.abc import Container, Iterator
+from typing import Any, Final, cast
+
+from treadle.domain.messages import ToolUse
+from treadle.domain.models import CallDialect
+from treadle.models.http.wire import encode
+
+MARKS: Final[dict[CallDialect, tuple[str, ...]]] = {
+    "hermes": ("<tool_call>", "<function="),
+    "deepseek": ("<\uff5ctool\u2581call",),
+    "kimi": ("<|tool_call",),
+    "llama": ("<|python_tag|>", "<function=", '{"name"', '{"type"'),
+    "mistral": ("[TOOL_CALLS]",),
+}
+"""How the part of a text with the calls begins."""
+_BAR, _LOW = "\uff5c", "\u2581"
+_HERMES = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>\s*", re.DOTALL)
+_XML = re.compile(r"<function=([\w.-]+)>\s*(.*?)\s*</function>\s*", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
+_DEEPSEEK = re.compile(
+    rf"<{_BAR}tool{_LOW}call{_LOW}begin{_BAR}>(?:function<{_BAR}tool{_LOW}sep{_BAR}>)?([\w.-]+)"
+    rf"(?:<{_BAR}tool{_LOW}sep{_BAR}>)?\s*(?:```json\s*)?(\{{.*?\}})\s*(?:```\s*)?<{_BAR}tool{_LOW}call{_LOW}end{_BAR}>\s*",
+    re.DOTALL,
+)
+_DEEPSEEK_AROUND = re.compile(rf"<{_BAR}tool{_LOW}calls{_LOW}(?:begin|end){_BAR}>\s*")
+_KIMI = re.compile(
+    r"<\|tool_call_begin\|>\s*(?:functions\.)?([\w.-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*(\{.*?\})\s*"
+    r"<\|tool_call_end\|>\s*",
+    re.DOTALL,
+)
+_KIMI_AROUND = re.compile(r"<\|tool_calls_section_(?:begin|end)\|>\s*")
+_MISTRAL = re.compile(r"\s*(?:\[TOOL_CALLS\]\s*)?([\w.-]+)\s*(?:\[CALL_ID\]\w*\s*)?(?:\[ARGS\])?\s*")
+_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "</s>")
+_decode = json.JSONDecoder().raw_decode
+
+
+class _NotCalls(ValueError):
+    """The text is not calls in this dialect, from its first mark to its end."""
+
+
+def read_calls(text: str, dialect: CallDialect, offered: Container[str]) -> tuple[str, list[ToolUse]] | None:
+    """Return the text before the calls, and the calls; None if it holds none that are whole."""
+    places = [place for mark in MARKS[dialect] if (place := text.find(mark)) >= 0]
+    if not places:
+        return None
+    before, rest = text[: min(places)], text[min(places) :].strip()
+    for end in _ENDS:
+        rest = rest.removesuffix(end).rstrip()
+    try:
+        calls = [_use(name, arguments, offered) for name, arguments in _READERS[dialect](rest)]
+    except ValueError:  # also of JSON that is not whole
+        return None
+    return (before.strip(), calls) if calls else None
+
+
+def start_of_calls(text: str, dialect: CallDialect) -> int:
+    """Return where the calls of a text begin, or may begin if more of it comes; else its length."""
+    places = [len(text)]
+    for mark in MARKS[dialect]:
+        found = text.find(mark)
+        if found >= 0:
+            places.append(found)
+        tail = text[1 - len(mark) :]
+        places += [len(text) - len(tail) + at for at in range(len(tail)) if mark.startswith(tail[at:])]
+    return min(places)
+
+
+def _use(name: Any, arguments: Any, offered: Container[str]) -> ToolUse:
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments or "{}")
+    arguments = {} if arguments is None else arguments
+    if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
+        raise _NotCalls
+    return ToolUse("", name, encode(arguments).decode())
+
+
+def _all_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches that make up the whole text."""
+    place = 0
+    while place < len(text):
+        found = pattern.match(text, place)
+        if found is None:
+            raise _NotCalls
+        yield found
+        place = found.end()
+
+
+def _object(value: Any) -> tuple[Any, Any]:
+    """Return the name and the arguments of a call as JSON."""
+    if not isinstance(value, dict):
+        raise _NotCalls
+    fields = cast("dict[str, Any]", value)
+    inner = fields.get("function")
+    fields = cast("dict[str, Any]", inner) if isinstance(inner, dict) else fields
+    return fields.get("name"), fields.get("arguments", fields.get("parameters"))
+
+
+def _xml(text: str) -> Iterator[tuple[Any, Any]]:
+    """The calls of Qwen Coder, whose arguments are texts unless they are JSON; or of Llama, as one JSON object."""
+    for found in _all_of(_XML, text):
+        if found[2].startswith("{"):
+            yield found[1], found[2]
+        else:
+            yield found[1], {each[1]: _value(each[2]) for each in _all_of(_PARAMETER, found[2])}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _hermes(text: str) -> Iterator[tuple[Any, Any]]:
+    if text.startswith("<function="):
+        yield from _xml(text)
+        return
+    for found in _all_of(_HERMES, text):
+        if found[1].startswith("<function="):
+            yield from _xml(found[1])
+        else:
+            yield _object(json.loads(found[1]))
+
+
+def _deepseek(text: str) -> Iterator[tuple[Any, Any]]:
+    for found in _all_of(_DEEPSEEK, _DEEPSEEK_AROUND.sub("", text)):
+        yield found[1], found[2]
+
+
+def _kimi(text: str) -> Iterator[tuple[Any, Any]]:
+    for found in _all_of(_KIMI, _KIMI_AROUND.sub("", text)):
+        yield found[1], found[2]
+
+
+def _llama(text: str) -> Iterator[tuple[Any, Any]]:
+    if text.startswith("<function="):
+        yield from _xml(text)
+        return
+    rest = text.removeprefix("<|python_tag|>").strip()
+    while rest:
+        value, end = _decode(rest)
+        yield _object(value)
+        rest = rest[end:].lstrip("; \n\t")
+
+
+def _mistral(text: str) -> Iterator[tuple[Any, Any]]:
+    rest = text.removeprefix("[TOOL_CALLS]").strip()
+    if rest.startswith("["):
+        value, end = _decode(rest)
+        if rest[end:].strip():
+            raise _NotCalls
+        yield from map(_object, value)
+        return
+    while rest:
+        named = _MISTRAL.match(rest)
+        if named is None:
+            raise _NotCalls
+        value, end = _decode(rest, named.end())
+        yield named[1], value
+        rest = rest[end:].strip()
+
+
+_READERS: Final = {
+    "hermes": _hermes, "deepseek": _deepseek, "kimi": _kimi, "llama": _llama, "mistral": _mistral,
+}  # fmt: skip
