@@ -40,14 +40,11 @@ class ChatCalls:
     def __init__(self, offered: Container[str]) -> None:
         self._offered = offered
         self._calls: list[_Call] = []
-        self._fresh: dict[int, None] = {}
+        self.fresh: dict[int, None] = {}
+        """The places of calls of which something was not shown yet."""
 
     def __len__(self) -> int:
         return len(self._calls)
-
-    @property
-    def has_news(self) -> bool:
-        return bool(self._fresh)
 
     @property
     def characters(self) -> int:
@@ -69,7 +66,7 @@ class ChatCalls:
                 and not fragment.extra_content
             ):
                 latest.arguments.append(function.arguments)
-                self._fresh[len(self._calls) - 1] = None
+                self.fresh[len(self._calls) - 1] = None
                 return
         arguments = function.arguments or ""
         if isinstance(arguments, dict):
@@ -82,15 +79,15 @@ class ChatCalls:
             call.names.append(function.name)
         if arguments:
             call.arguments.append(arguments)
-        self._fresh[place] = None
+        self.fresh[place] = None
 
     def show_news(self, show: Show) -> None:
         """Show what has come since the last time."""
-        for place in self._fresh:
+        for place in self.fresh:
             call = self._calls[place]
             show(CallDelta(place, self._name(call), "".join(call.arguments[call.shown :])))
             call.shown = len(call.arguments)
-        self._fresh.clear()
+        self.fresh.clear()
 
     def whole(self, provider: str, model: str) -> list[ToolUse]:
         """Return the calls of a reply that ended as it should. Raises Unusable if one of them is not whole."""

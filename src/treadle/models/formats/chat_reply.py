@@ -96,19 +96,28 @@ class ChatReply:
     def _take_delta(self, delta: Delta) -> None:
         content = delta.content
         if content:
-            if delta.extra_content and fields_of(fields_of(delta.extra_content).get("google")).get("thought"):
-                self._think("", content if isinstance(content, str) else "")
-            elif isinstance(content, str):
-                if self._tags.flows and "<" not in content:  # nearly always
-                    self._text.append(content)
-                else:
-                    self._tags.feed(content)
+            flows = self._tags.flows and not delta.extra_content
+            if flows and isinstance(content, str) and "<" not in content:  # nearly always
+                self._text.append(content)
             else:
-                self._take_list(content)
-        if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
-            self._take_reasoning(delta)
-        if delta.tool_calls or delta.refusal or delta.function_call:
+                self._take_content(delta, content)
+        if (
+            delta.tool_calls
+            or delta.reasoning_content
+            or delta.reasoning
+            or delta.reasoning_details
+            or delta.refusal is not None
+            or delta.function_call is not None
+        ):
             self._take_more(delta)
+
+    def _take_content(self, delta: Delta, content: str | list[Content]) -> None:
+        if delta.extra_content and fields_of(fields_of(delta.extra_content).get("google")).get("thought"):
+            self._think("", content if isinstance(content, str) else "")
+        elif isinstance(content, str):
+            self._tags.feed(content)
+        else:
+            self._take_list(content)
 
     def _take_reasoning(self, delta: Delta) -> None:
         words = ""
@@ -128,6 +137,7 @@ class ChatReply:
 
     def _take_more(self, delta: Delta) -> None:
         """What most chunks do not have."""
+        self._take_reasoning(delta)
         if delta.refusal:
             self._refused = True
             self._text.append(delta.refusal)
@@ -160,7 +170,7 @@ class ChatReply:
             elif words := "".join(self._text[self._text_shown :]):
                 show(TextDelta(words))
             self._text_shown = len(self._text)
-        if self._calls.has_news:
+        if self._calls.fresh:
             self._calls.show_news(show)
 
     def _show_before_calls(self, dialect: CallDialect, show: Show) -> None:
