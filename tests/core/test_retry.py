@@ -3,11 +3,13 @@
 import pytest
 
 from tests.core.story import START, Story, outcome, waits
+from treadle.core.context import project
 from treadle.core.retry import LONGEST_MS, retry_after
-from treadle.core.steps import CallModel
-from treadle.domain.agents import Retry
+from treadle.core.steps import CallModel, Finish
+from treadle.domain.agents import ModelSettings, Retry
 from treadle.domain.events import LlmError, LlmRetry, MessageSteered
 from treadle.domain.messages import user
+from treadle.domain.models import Profile
 
 
 def error(attempt: int, retryable: bool = True) -> LlmError:
@@ -34,9 +36,58 @@ def test_exponential_doubles_from_the_base() -> None:
     assert delays(Retry()) == [1000, 2000, 4000]
 
 
-def test_exponential_has_full_jitter() -> None:
-    assert delays(Retry(), chance=0.5) == [500, 1000, 2000]
-    assert delays(Retry(), chance=0.0) == [0, 0, 0]
+def test_jitter_leaves_at_least_half_of_the_exponential_delay() -> None:
+    assert delays(Retry(), chance=0.5) == [750, 1500, 3000]
+    assert delays(Retry(), chance=0.0) == [500, 1000, 2000]
+
+
+def test_the_longest_wait_is_the_agents() -> None:
+    assert delays(Retry(attempts=1), asked=3600.0) == [3_600_000]
+    assert delays(Retry(attempts=1), asked=3600.1) == []
+    assert delays(Retry(attempts=1, longest_wait="2h"), asked=7200.0) == [7_200_000]
+    assert delays(Retry(attempts=1, longest_wait=30), asked=31.0) == []
+
+
+def test_a_wait_that_is_too_long_ends_the_run_and_gives_the_time() -> None:
+    story = Story(retry=Retry(longest_wait="10m"))
+    story.asks()
+    failed = LlmError(1, 1, "rate_limited", "slow down.", True, asked_wait=7500.0)
+    assert retry_after(story.state, failed, 7500.0, story.now, 1.0) is None
+    story.happens(failed)
+    step = story.decision()
+    assert isinstance(step, Finish)
+    assert step.outcome.kind == "model_error"
+    assert "It asks to wait 2 h 5 min, until 1970-01-01 02:21:40 UTC" in step.outcome.reason
+    assert "retry.longest_wait of the agent allows 10 min" in step.outcome.reason
+
+
+def test_a_wait_gives_the_time_of_the_next_attempt() -> None:
+    assert waits(failed_story().decision()).detail == "attempt 2 of the model call, at 1970-01-01 00:16:45 UTC"
+
+
+def test_what_helps_once_is_tried_once() -> None:
+    story = Story()
+    failed = LlmError(1, 1, "invalid_request", "cannot read the call", True, once=True)
+    story.asks()
+    first = retry_after(story.state, failed, None, story.now, 0.0)
+    assert first is not None
+    story.happens(failed, first)
+    story.now = first.wake_at
+    story.asks()
+    assert retry_after(story.state, failed, None, story.now, 0.0) is None
+
+
+def test_a_reply_that_may_not_be_so_long_is_asked_for_with_a_lower_bound() -> None:
+    story = Story(model_settings=ModelSettings(max_tokens=20_000))
+    story.asks()
+    failed = LlmError(1, 1, "invalid_request", "max_tokens is too large", False, longest_reply=8192)
+    retry = retry_after(story.state, failed, None, story.now, 0.0)
+    assert retry is not None
+    assert (retry.longest_reply, retry.delay_ms) == (8192, 0)
+    story.happens(failed, retry)
+    story.asks()
+    assert project(story.state, True, Profile()).settings.max_tokens == 8192
+    assert retry_after(story.state, failed, None, story.now, 0.0) is None, "it is no lower than before"
 
 
 def test_exponential_does_not_grow_without_bounds() -> None:

@@ -40,7 +40,7 @@ from treadle.ports.model import Completed, Failed, TextDelta
 
 # ── Statuses ───────────────────────────────────────────────────────────────────────────────────────
 
-PASSES = "It usually passes; Treadle tries again."
+PASSES = "This usually passes."
 PAY = "Add credit or raise the spending limit"
 STATUSES = [
     (
@@ -69,8 +69,8 @@ STATUSES = [
         False,
         "Check the model id `m-1` and the base_url of provider",
     ),
-    (413, "request_too_large", "too large", "overflow", False, "Shorten the conversation"),
-    (429, "rate_limit_error", "slow down", "rate_limited", True, "Treadle waits and tries again"),
+    (413, "request_too_large", "too large", "overflow", False, "Send /compact"),
+    (429, "rate_limit_error", "slow down", "rate_limited", True, "Fewer runs at a time"),
     (500, "api_error", "oops", "server", True, PASSES),
     (504, "timeout_error", "late", "timeout", True, PASSES),
     (529, "overloaded_error", "Overloaded", "overloaded", True, PASSES),
@@ -194,7 +194,7 @@ def test_another_key_is_tried_at_once(status: int) -> None:
 def test_the_shape_of_the_conversation_is_to_be_repaired(said: str) -> None:
     failure = failed(refuses(400, error("invalid_request_error", said)))
     assert (failure.kind, failure.repair, failure.compact) == ("invalid_request", True, False)
-    assert "Treadle sends the conversation once more in its plainest form." in failure.message
+    assert "Send /reset to start an empty conversation if it persists." in failure.message
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_the_shape_of_the_conversation_is_to_be_repaired(said: str) -> None:
 def test_the_conversation_is_to_be_compacted(status: int, kind: str, said: str) -> None:
     failure = failed(refuses(status, error(kind, said)))
     assert (failure.kind, failure.compact, failure.repair, failure.retryable) == ("overflow", True, False, False)
-    assert "Shorten the conversation" in failure.message
+    assert "Send /compact" in failure.message
 
 
 # ── How long to wait ───────────────────────────────────────────────────────────────────────────────
@@ -345,7 +345,7 @@ HTML = b"<!DOCTYPE html><html><head><title>502 Bad\nGateway</title></head><body>
 def test_an_html_page_with_a_bad_status() -> None:
     failure = failed(Answer([HTML], 502, {"Content-Type": "text/html"}))
     assert (failure.kind, failure.retryable, failure.status) == ("server", True, 502)
-    assert "an HTML page titled `502 Bad Gateway`. It usually passes" in failure.message
+    assert "an HTML page titled `502 Bad Gateway`. This usually passes" in failure.message
 
 
 def test_an_html_page_with_a_good_status() -> None:

@@ -124,7 +124,7 @@ HTML = b"<!DOCTYPE html><html><head><title>502 Bad\nGateway</title></head><body>
         (402, {"error": "no credit"}, "billing", False, "no credit. Add credit"),
         (403, {"detail": "not yours"}, "auth", False, "not yours"),
         (404, {"error": {"message": "no model"}}, "not_found", False, "the model id `m-1` and the base_url"),
-        (413, b"", "overflow", False, "it gave no reason. Shorten"),
+        (413, b"", "overflow", False, "it gave no reason. Send /compact"),
         (422, {"detail": [{"msg": "field required"}]}, "invalid_request", False, "field required"),
         (429, {"error": {"message": "slow"}}, "rate_limited", True, "slow"),
         (429, OPENAI_QUOTA, "billing", False, "You exceeded your quota"),

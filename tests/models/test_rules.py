@@ -1,8 +1,11 @@
 """The table of errors: every rule has examples, and each example is decided by its own rule."""
 
+import msgspec
 import pytest
 
-from treadle.models.http.rules import RULES, Example, Rule, rule_for, status_in
+from treadle.models.http.error_facts import read_error
+from treadle.models.http.rules import RULES, Example, Rule, rule_for
+from treadle.models.http.statuses import effective_status
 
 CASES = [(rule, example) for rule in RULES for example in rule.examples]
 
@@ -40,4 +43,5 @@ def test_what_is_compacted_or_repaired_is_not_simply_sent_again() -> None:
     ],
 )
 def test_the_status_that_an_error_in_a_stream_would_have_had(error: object, status: int | None) -> None:
-    assert status_in(error) == status
+    body = msgspec.json.encode({"error": error}).decode()
+    assert effective_status(None, read_error(body)) == status

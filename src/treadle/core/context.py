@@ -58,7 +58,7 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
         model=state.model.model,
         preamble=state.preamble,
         conversation=state.transcript.conversation,
-        settings=state.agent.model_settings,
+        settings=settings_of(state),
         tool_choice="auto" if tools_offered else "none",
         provider=state.model.provider,
         profile=profile,
@@ -66,6 +66,14 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
         filled=state.filled and not state.plain,
         aside=state.aside,
     )
+
+
+def settings_of(state: RunState) -> ModelSettings:
+    """What is asked of the model: what the agent says, with replies no longer than the model has accepted."""
+    settings, longest = state.agent.model_settings, state.longest_reply
+    if longest is None or (settings.max_tokens is not None and settings.max_tokens <= longest):
+        return settings
+    return msgspec.structs.replace(settings, max_tokens=longest)
 
 
 def input_estimate(state: RunState) -> int:

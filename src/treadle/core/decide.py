@@ -10,7 +10,7 @@ from treadle.core.guards import phantom
 from treadle.core.guards.verdict import Stop, strictest
 from treadle.core.judging import unjudged, verdict, who_judges, without_note
 from treadle.core.planning import plan_calls, skipped
-from treadle.core.retry import fallback_after
+from treadle.core.retry import fallback_after, too_long_a_wait
 from treadle.core.room import compact, make_room, overflow, overflows
 from treadle.core.state import RunState
 from treadle.core.steps import (
@@ -27,6 +27,7 @@ from treadle.core.steps import (
     Trim,
     Wait,
 )
+from treadle.domain.calendar import second
 from treadle.domain.commands import CompactSession, SessionCommand
 from treadle.domain.events import (
     CommandObeyed,
@@ -153,8 +154,10 @@ def _must_wait(state: RunState, now: Instant) -> Wait | None:
     if state.interrupted is not None:
         return Wait("interrupted", state.interrupted, state.deadline)
     if state.retry_at is not None and _is_ahead(state.retry_at, state, now) and state.steered is None:
-        wake_at = state.retry_at if state.deadline is None else min(state.retry_at, state.deadline)
-        return Wait("retry", f"attempt {state.failures + 1} of the model call", wake_at)
+        attempt = f"attempt {state.failures + 1} of the model call"
+        if state.deadline is not None and state.deadline < state.retry_at:
+            return Wait("retry", f"the deadline, which comes before {attempt}", state.deadline)
+        return Wait("retry", f"{attempt}, at {second(state.retry_at)}", state.retry_at)
     return None
 
 
@@ -234,9 +237,17 @@ def _after_failure(state: RunState, failure: LlmError) -> Trim | Compact | FallB
     if following is not None:
         return FallBack(following)
     attempts = f" ({state.failures} attempts)" if state.failures > 1 else ""
-    reason = f"{failure.message}{attempts}"
-    if failure.compact:
+    reason = f"{failure.message}{too_long_a_wait(state, failure)}{attempts}"
+    if failure.compact and not failure.guessed:
         return Finish(_or_what_was_claimed(state, overflow(state, reason)))
-    go_on = "Mend that, then send its session a message to go on from here."
-    outcome = Outcome("model_error", state.answer_so_far, reason, go_on)
+    outcome = Outcome("model_error", state.answer_so_far, reason, _next_after(state, failure))
     return Finish(_or_what_was_claimed(state, outcome))
+
+
+def _next_after(state: RunState, failure: LlmError) -> str:
+    if failure.guessed or state.shortened:
+        return (
+            "If the conversation is too long for the model, send /compact to have it summarised or /reset to go on "
+            "with an empty one; otherwise fix the cause, then send its session a message to continue."
+        )
+    return "Mend that, then send its session a message to go on from here."

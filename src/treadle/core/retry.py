@@ -4,13 +4,15 @@ from typing import Final
 
 from treadle.core.state import RunState
 from treadle.domain.agents import Retry
+from treadle.domain.calendar import second
+from treadle.domain.durations import in_words
 from treadle.domain.events import LlmError, LlmFallback, LlmRetry
 from treadle.domain.identity import Instant
 
 LINEAR_STEP_MS: Final = 2000
 LONGEST_MS: Final = 60_000
-LONGEST_ASKED: Final = 3600.0
-"""Seconds; a provider that asks for more is not waited for."""
+LEAST_SHARE: Final = 0.5
+"""Of the exponential delay, at least so much is waited."""
 MOST_KEYS: Final = 8
 """So many other keys are tried at once; after that it is a failure like any other."""
 
@@ -20,21 +22,39 @@ def retry_after(
 ) -> LlmRetry | None:
     """The retry that follows a failure, or None when there is none. `chance` is a number from 0 to 1.
 
-    A wait that the provider asked for is honoured in full; otherwise it follows the agent's schedule. With another
-    key, and once in the plainest form of the conversation, it is tried at once."""
+    A wait that the provider asked for is honoured in full, up to the longest that the agent allows; otherwise it
+    follows the agent's schedule. With another key, with a shorter bound of the reply, and once in the plainest form
+    of the conversation, it is tried at once."""
     if error.next_key and state.keys_tried < MOST_KEYS:
         return LlmRetry(error.step, error.attempt, now, 0)
     if error.repair and error.wants_reasoning:
         return None if state.filled else LlmRetry(error.step, error.attempt, now, 0, filled=True)
+    if error.longest_reply is not None and is_shorter(state, error.longest_reply):
+        return LlmRetry(error.step, error.attempt, now, 0, longest_reply=error.longest_reply)
     if error.repair:
         return None if state.plain else LlmRetry(error.step, error.attempt, now, 0, plain=True)
     policy = state.agent.retry
-    if not error.retryable or state.failures >= policy.attempts:
+    if not error.retryable or state.failures >= policy.attempts or (error.once and state.tried_once):
         return None
-    if asked_wait is not None and not 0 <= asked_wait <= LONGEST_ASKED:
-        return None  # nobody waits that long: another model, or the provider's own words
+    if asked_wait is not None and not 0 <= asked_wait <= policy.longest_wait_seconds:
+        return None  # another model, or the end of the run, which gives the time
     delay_ms = round(asked_wait * 1000) if asked_wait is not None else _scheduled(policy, state.failures, chance)
     return LlmRetry(error.step, error.attempt, now + delay_ms / 1000, delay_ms)
+
+
+def is_shorter(state: RunState, longest_reply: int) -> bool:
+    """Whether a bound of the reply is below the one that is in force."""
+    return state.longest_reply is None or longest_reply < state.longest_reply
+
+
+def too_long_a_wait(state: RunState, error: LlmError) -> str:
+    """Say that a provider asks for a longer wait than the agent allows, and until when; empty where it does not."""
+    allowed, asked = state.agent.retry.longest_wait_seconds, error.asked_wait
+    if asked is None or asked <= allowed or not error.retryable:
+        return ""
+    until = second(state.failed_since + asked)
+    limit = f"retry.longest_wait of the agent allows {in_words(allowed)}"
+    return f" It asks to wait {in_words(asked)}, until {until}; {limit}."
 
 
 def fallback_after(state: RunState, reason: str) -> LlmFallback | None:
@@ -48,7 +68,8 @@ def fallback_after(state: RunState, reason: str) -> LlmFallback | None:
 
 def _scheduled(policy: Retry, failures: int, chance: float) -> int:
     match policy.schedule:
-        case "exponential":  # with full jitter
-            return round(min(LONGEST_MS, policy.base_ms * 2**failures) * chance)
+        case "exponential":  # with jitter
+            longest = min(LONGEST_MS, policy.base_ms * 2**failures)
+            return round(longest * (LEAST_SHARE + (1 - LEAST_SHARE) * chance))
         case "linear":
             return LINEAR_STEP_MS * failures

@@ -32,6 +32,8 @@ SHRUNK_SHARE = 0.05
 LEAST_SHRUNK = 1000
 TRIMMED = 200
 """Characters that are left of the result of an old turn."""
+LARGE_SHARE, LARGE = 0.25, 16_000
+"""Of the window, and tokens: from either on, a conversation may be the reason of an unclear refusal."""
 LEFT_OF_HISTORY = 0.75
 """Of the most messages: what is left when there were too many, so that the prompt stays the same for a while."""
 
@@ -48,6 +50,9 @@ def make_room(state: RunState, size: int) -> Compact | Trim | None:
     if limit is not None and "history" not in state.spent and (step := _within(state, limit)):
         return step
     refused = state.failure is not None and state.failure.compact
+    guessed = refused and state.failure is not None and state.failure.guessed
+    if guessed:
+        return _plan(state, "compact", "overflow") if not state.spent & set(WAYS) else None
     if refused or size > most_input(state):
         for way in WAYS:
             if way not in state.spent and (step := _plan(state, way, "overflow")):
@@ -64,6 +69,16 @@ def _is_worth_it(state: RunState, size: int, step: Compact) -> bool:
     gone = sum(state.transcript.sizes[at] for at in range(step.first, step.last) if at not in step.kept)
     left = size - gone * state.tokens.rate + summary_tokens(state.window)
     return left <= state.agent.compaction.at * state.window
+
+
+def may_be_too_long(state: RunState) -> bool:
+    """Whether a refusal without a reason may be about the length, so that a shorter conversation is worth a try."""
+    size = input_estimate(state)
+    return not state.shortened and size >= min(LARGE, LARGE_SHARE * state.window) and _can_be_folded(state)
+
+
+def _can_be_folded(state: RunState) -> bool:
+    return compact(state, "compact", "overflow") is not None
 
 
 def overflows(state: RunState, size: int) -> bool:

@@ -137,6 +137,8 @@ class RunState:
     """What came of the latest."""
     failed_at: int = 0
     """How large the conversation was, as guessed, when it failed."""
+    shortened: bool = False
+    """A refusal without a reason was taken for overflow once."""
     sections: tuple[str, ...] = ()
     """Of the system prompt, after the persona."""
     notes: str = ""
@@ -161,6 +163,12 @@ class RunState:
     failures: int = 0
     """Failed attempts in a row."""
     failure: LlmError | None = None
+    failed_since: Instant = 0.0
+    """When the latest attempt failed."""
+    tried_once: bool = False
+    """What may be tried again but once was, since the model last replied."""
+    longest_reply: int | None = None
+    """Tokens: the model has refused to write longer replies."""
     keys_tried: int = 0
     """Other keys that were tried at once, since the model last replied."""
     fallback_reason: str = ""

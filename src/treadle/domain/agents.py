@@ -80,10 +80,17 @@ class Retry(Struct, frozen=True, omit_defaults=True):
     attempts: int = 3
     base_ms: int = 1000
     schedule: Literal["exponential", "linear"] = "exponential"
+    longest_wait: float | str = "1h"
+    """The longest wait that a provider may ask for: seconds, or text such as `10m`. A longer one ends the run, or
+    hands it to a fallback."""
 
     def __post_init__(self) -> None:
-        if self.attempts < 0 or self.base_ms < 0:
-            raise ValueError("attempts and base_ms must be 0 or more")
+        if self.attempts < 0 or self.base_ms < 0 or self.longest_wait_seconds < 0:
+            raise ValueError("attempts, base_ms and longest_wait must be 0 or more")
+
+    @property
+    def longest_wait_seconds(self) -> float:
+        return seconds(self.longest_wait)
 
 
 class Tier(Struct, frozen=True, omit_defaults=True):

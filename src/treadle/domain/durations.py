@@ -14,3 +14,16 @@ def seconds(duration: float | str) -> float:
             raise ValueError(f"`{duration}` is not a duration; accepted: seconds, or text such as 90s, 10m, 7d")
         return float(match[1]) * _SECONDS[match[2]]
     return float(duration)
+
+
+def in_words(span: float) -> str:
+    """Return a span of seconds as people write it, for example `45 s`, `12 min` or `2 h 5 min`."""
+    if span < 60:
+        return f"{span:.3g} s"
+    minutes = round(span / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, left = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{round(hours / 24)} days"
+    return f"{hours} h {left} min" if left else f"{hours} h"

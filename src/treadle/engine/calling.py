@@ -9,6 +9,7 @@ from treadle.core.context import input_estimate, longest_reply, most_expensive, 
 from treadle.core.guards.quota import Intent, for_a_model_call, intent_to
 from treadle.core.repair import unique_call_ids
 from treadle.core.retry import retry_after
+from treadle.core.room import may_be_too_long
 from treadle.core.state import RunState
 from treadle.core.tokens import CHARACTERS_PER_TOKEN, tokens_in
 from treadle.domain.events import (
@@ -189,6 +190,7 @@ class Attempt:
 
     def _failed(self, failed: Failed) -> tuple[EventData, ...]:
         state = self._log.state
+        guessed = failed.unclear and not failed.compact and may_be_too_long(state)
         error = LlmError(
             state.step.number,
             self._number,
@@ -199,11 +201,15 @@ class Attempt:
             self._elapsed_ms(),
             failed.usage,
             0.0 if failed.usage == NOTHING else self._model.profile.cost(failed.usage),
-            failed.compact,
+            failed.compact or guessed,
             failed.repair,
             failed.next_key,
             failed.next_model,
             failed.wants_reasoning,
+            failed.once,
+            failed.longest_reply,
+            guessed,
+            failed.retry_after,
         )
         retry = retry_after(state, error, failed.retry_after, self._deps.clock.now(), self._deps.chance())
         return (error,) if retry is None else (error, retry)

@@ -119,6 +119,12 @@ class Failed(Struct, frozen=True):
     """Another model may well do what this one cannot."""
     wants_reasoning: bool = False
     """What the provider finds fault with is that reasoning is missing."""
+    once: bool = False
+    """Trying again may help, but not more than once."""
+    longest_reply: int | None = None
+    """The request asks for too long a reply; one of at most so many tokens should be accepted."""
+    unclear: bool = False
+    """The request was refused without a reason to act on: it may be too long."""
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta

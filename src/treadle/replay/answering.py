@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.retry import LINEAR_STEP_MS, LONGEST_ASKED, LONGEST_MS
+from treadle.core.retry import LEAST_SHARE, LINEAR_STEP_MS, LONGEST_MS
 from treadle.core.tokens import CHARACTERS_PER_TOKEN
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
@@ -221,24 +221,30 @@ class RecordedModel:
             data.status,
             self._asked_wait(data),
             data.usage,
-            data.compact,
+            data.compact and not data.guessed,
             data.repair,
             data.next_key,
             data.next_model,
             data.wants_reasoning,
+            data.once,
+            data.longest_reply,
+            data.guessed,
         )
 
     def _asked_wait(self, error: e.LlmError) -> float | None:
         """The wait that the provider must have asked for, as nothing else explains what was done then."""
-        if error.next_key or error.repair or not error.retryable:
+        if error.asked_wait is not None:
+            return error.asked_wait
+        if error.next_key or error.repair or not error.retryable or error.longest_reply is not None:
             return None
         failures, policy = self.failures(), self._agent.retry
         retry = self.retry()
         if retry is None:
-            return LONGEST_ASKED + 1 if failures < policy.attempts else None
+            return policy.longest_wait_seconds + 1 if failures < policy.attempts and not error.once else None
         if policy.schedule == "linear":
             return None if retry.delay_ms == LINEAR_STEP_MS * failures else retry.delay_ms / 1000
-        return None if retry.delay_ms <= self.longest(failures) else retry.delay_ms / 1000
+        longest = self.longest(failures)
+        return None if int(longest * LEAST_SHARE) <= retry.delay_ms <= longest else retry.delay_ms / 1000
 
     def longest(self, failures: int) -> float:
         """Milliseconds that a retry is put off at most, where nobody asks for a wait."""
@@ -263,7 +269,7 @@ class RecordedModel:
             match event.data:
                 case e.LlmResponse() | e.LlmFallback() | e.ContextCompacted() | e.ContextTrimmed():
                     break
-                case e.LlmError(next_key=False, repair=False):
+                case e.LlmError(next_key=False, repair=False, longest_reply=None):
                     found += 1
                 case _:
                     pass
@@ -272,4 +278,6 @@ class RecordedModel:
     def chance(self) -> float:
         """The number that was drawn for the retry that comes next."""
         retry, longest = self.retry(), self.longest(self.failures())
-        return 0.0 if retry is None or not longest else min(1.0, retry.delay_ms / longest)
+        if retry is None or not longest:
+            return 0.0
+        return max(0.0, min(1.0, (retry.delay_ms / longest - LEAST_SHARE) / (1 - LEAST_SHARE)))

@@ -18,6 +18,7 @@ INSTANTS = frozenset(("wake_at", "expires_at", "resets_at"))
 CLOSE = 0.005
 LATER = {
     "llm_request": {"input_estimate": ("input_estimate", "cost_estimate", "aside")},
+    "llm_error": {"asked_wait": ("asked_wait",)},
     "model_resolved": {"route": ("route",), "profile": ("profile", "context_window")},
 }
 """Type -> a field that is always there since it is on record -> what an older journal without it does not tell."""
@@ -26,6 +27,8 @@ LONGEST = 400
 _MISSING = object()
 _REDACTED = re.compile(r"\[redacted:\w+\]")
 """What stands for a secret, which a replay does not know."""
+_AT = re.compile(r", at [\d-]+ [\d:]+ UTC|the deadline, which comes before ")
+"""What older journals do not tell of a wait."""
 _MINUTE = re.compile(r"It is \w+, \d{4}-\d\d-\d\d \d\d:\d\d UTC\.")
 
 
@@ -82,6 +85,8 @@ def _same(name: str, recorded: Any, today: Any, slack: float) -> bool:
         return abs(recorded - today) <= slack
     if isinstance(recorded, str) and isinstance(today, str) and "[redacted:" in recorded:
         return _fits(_REDACTED.split(recorded), today)
+    if name == "detail" and isinstance(recorded, str) and isinstance(today, str):
+        return _AT.sub("", recorded) == _AT.sub("", today)
     if name == "aside" and isinstance(recorded, str) and isinstance(today, str) and slack > 1:
         return _MINUTE.sub("", recorded) == _MINUTE.sub("", today)
     return False

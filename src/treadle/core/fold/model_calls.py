@@ -43,7 +43,7 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
 
 @on(e.LlmResponse)
 def _replied(state: RunState, data: e.LlmResponse) -> None:
-    state.in_flight, state.failures, state.keys_tried = False, 0, 0
+    state.in_flight, state.failures, state.keys_tried, state.tried_once = False, 0, 0, False
     state.suspicion.finish(MODEL_CALL)
     state.reply, state.spent = data, set()
     state.spend(data.usage, data.duration_ms, data.cost)
@@ -97,12 +97,13 @@ def _held_secret(state: RunState, call_id: str, name: str) -> None:
 
 @on(e.LlmError)
 def _attempt_failed(state: RunState, data: e.LlmError) -> None:
-    state.in_flight, state.failure = False, data
+    state.in_flight, state.failure, state.failed_since = False, data, state.latest_at
     state.suspicion.finish(MODEL_CALL)
     if data.next_key and state.keys_tried < MOST_KEYS:
         state.keys_tried += 1
-    elif not data.repair:  # which is tried once
+    elif not data.repair and data.longest_reply is None:  # which are tried once
         state.failures += 1
+    state.shortened = state.shortened or data.guessed
     if data.compact:
         state.ceiling = int(state.transcript.tokens * UNDER_WHAT_WAS_REFUSED)
     state.spend(data.usage, data.duration_ms, data.cost)
@@ -110,15 +111,20 @@ def _attempt_failed(state: RunState, data: e.LlmError) -> None:
 
 @on(e.LlmRetry)
 def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
+    if state.failure is not None and state.failure.once:
+        state.tried_once = True
     state.failure, state.retry_at = None, data.wake_at
     state.plain = (state.plain or data.plain) and not data.filled
     state.filled = state.filled or data.filled
+    if data.longest_reply is not None:
+        state.longest_reply = data.longest_reply
 
 
 @on(e.LlmFallback)
 def _fell_back(state: RunState, data: e.LlmFallback) -> None:
     state.route, state.model, state.plain, state.ceiling, state.spent = data.to, None, False, None, set()
     state.filled = False
+    state.longest_reply, state.shortened, state.tried_once = None, False, False
     state.fallbacks_used += 1
     state.failures, state.failure, state.retry_at, state.keys_tried = 0, None, None, 0
     state.fallback_reason = state.fallback_reason or data.reason

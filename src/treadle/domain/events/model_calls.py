@@ -99,6 +99,14 @@ class LlmError(EventData, frozen=True):
     """Another model may well do what this one cannot."""
     wants_reasoning: bool = False
     """What the provider finds fault with is that reasoning is missing."""
+    once: bool = False
+    """Trying again may help, but not more than once."""
+    longest_reply: int | None = None
+    """The request asks for too long a reply; one of at most so many tokens should be accepted."""
+    guessed: bool = False
+    """The provider does not say that the conversation is too long; it is taken for too long because it is large."""
+    asked_wait: float | None = None
+    """Seconds that the provider asks to wait."""
 
 
 @durable("llm_retry")
@@ -113,6 +121,8 @@ class LlmRetry(EventData, frozen=True):
     """From now on without reasoning: the provider has refused the conversation with it."""
     filled: bool = False
     """From now on with a blank where reasoning is missing: the provider has refused the conversation without it."""
+    longest_reply: int | None = None
+    """From now on with replies of at most so many tokens: the provider has refused longer ones."""
 
 
 @durable("llm_fallback")

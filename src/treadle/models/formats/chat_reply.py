@@ -12,6 +12,7 @@ from treadle.models.formats.chat_calls import ChatCalls
 from treadle.models.formats.chat_chunks import Choice, Content, Delta, Fragment, decode, numbered, read, usage_in
 from treadle.models.formats.reasoning_details import ReasoningDetails
 from treadle.models.formats.thought_tags import ThoughtTags
+from treadle.models.http.error_facts import reported_error
 from treadle.models.http.wire import UNREADABLE, Unusable, check_end, fields_of, tokens
 from treadle.ports.model import Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
@@ -61,6 +62,8 @@ class ChatReply:
             if chunk.usage is not None:
                 self._usage = usage_in(chunk.usage) or self._usage
             if not chunk.choices:
+                if error := reported_error(payload):
+                    return error
                 continue
             choice = chunk.choices[0]
             if choice.index or len(chunk.choices) > 1:

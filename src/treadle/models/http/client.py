@@ -11,7 +11,6 @@ from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
 from treadle.models.http import failures
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.failures import Asked
 from treadle.models.http.keys import RATE_REST, Key
 from treadle.models.http.reasoning_errors import explain_refusal
 from treadle.models.http.sse import Document, EventTooLarge, Payloads
@@ -69,7 +68,7 @@ class Client:
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body, key = self._format.encode(request), self._endpoint.keys.current()
-        call, asked = Call(self._post, request.model, key), Asked(self._endpoint, request.model, key)
+        call = Call(self._post, request.model, key, request.profile.context_window)
         reply = self._format.reply(request)
         try:
             await call.open(body)
@@ -78,9 +77,9 @@ class Client:
                 piece = await call.read()
                 ended = not piece
                 if error := reply.take(payloads.feed(piece) if piece else payloads.end()):
-                    raise CallFailed(failures.in_stream(asked, error))
+                    raise CallFailed(failures.in_stream(call.asked, error))
                 reply.show_news(show)
-            whole = _completed(reply, len(body), asked)
+            whole = _completed(reply, len(body), call)
             await call.finish()
         except (CallFailed, Unusable, EventTooLarge) as error:
             return explain_refusal(self._failed(error, call, key, reply, len(body)), request)
@@ -108,10 +107,10 @@ class Client:
         return msgspec.structs.replace(failed, retryable=True, retry_after=0.0)
 
 
-def _completed(reply: Reply, sent_bytes: int, asked: Asked) -> Completed:
+def _completed(reply: Reply, sent_bytes: int, call: Call) -> Completed:
     """Return the whole reply. One that the provider calls failed is a failed attempt like any other error."""
     try:
         return reply.completed(sent_bytes)
     except EndedInError as error:
         said = {"message": f"it ended the reply with `{error.word}`", "code": error.word}
-        raise CallFailed(failures.in_stream(asked, said)) from error
+        raise CallFailed(failures.in_stream(call.asked, said)) from error

@@ -1,11 +1,8 @@
 """What went wrong with a model call, told once: its kind, whether to try again and when, and what to do next."""
 
-import math
 import os
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from html import unescape
 from typing import Any, Literal, NamedTuple, cast
 
@@ -14,7 +11,9 @@ import msgspec
 
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import Key
-from treadle.models.http.rules import PASSES, rule_for, status_in
+from treadle.models.http.request_size import RequestSize
+from treadle.models.http.rules import PASSES, Decision, decide
+from treadle.models.http.waits import asked_wait
 from treadle.ports.model import Failed
 
 MAX_WORDS = 500
@@ -22,11 +21,12 @@ MAX_WORDS = 500
 
 
 class Asked(NamedTuple):
-    """Who was asked for what, and with which key."""
+    """Who was asked for what, with which key, and how much was sent."""
 
     endpoint: Endpoint
     model: str
     key: Key | None
+    size: RequestSize = RequestSize()
 
 
 def from_response(asked: Asked, status: int, headers: Mapping[str, str], body: bytes) -> Failed:
@@ -35,27 +35,31 @@ def from_response(asked: Asked, status: int, headers: Mapping[str, str], body: b
     said = f"answered {status}"
     if 300 <= status < 400:
         said += f" and points to {_one_line(asked.endpoint, headers.get('Location', 'nowhere'))}"
-    failed = _by_rule(asked, status, said, text)
+    decision = decide(status, text, asked.size)
+    failed = _failed(asked, status, said, text, decision)
     should_retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), failed.retryable)
     if failed.kind == "billing":
         should_retry = False  # whatever a header says: a spend cap does not pass
-    return msgspec.structs.replace(failed, retryable=should_retry, retry_after=retry_after(headers, text))
+    return msgspec.structs.replace(
+        failed, retryable=should_retry, retry_after=asked_wait(headers, decision.told.facts)
+    )
 
 
 def in_stream(asked: Asked, error: Any) -> Failed:
     """The failure that an error inside a stream means, which came after a good status."""
     text = msgspec.json.encode({"error": error}).decode()
-    failed = _by_rule(asked, status_in(error), "broke off its reply with an error", text)
-    return msgspec.structs.replace(failed, retry_after=retry_after({}, text))
+    decision = decide(None, text, asked.size)
+    failed = _failed(asked, decision.told.status, "broke off its reply with an error", text, decision)
+    return msgspec.structs.replace(failed, retry_after=asked_wait({}, decision.told.facts))
 
 
-def _by_rule(asked: Asked, status: int | None, said: str, body: str) -> Failed:
-    rule, (endpoint, model, key) = rule_for(status, body), asked
+def _failed(asked: Asked, status: int | None, said: str, body: str, decision: Decision) -> Failed:
+    rule, endpoint, key = decision.rule, asked.endpoint, asked.key
     if rule.kind == "auth" and key is None:
         next_step = f"No key was sent: set {endpoint.key_setting}."
     else:
         setting = endpoint.setting_of(key)
-        next_step = rule.next_step.format(key_setting=setting, model=model, provider=endpoint.provider)
+        next_step = rule.next_step.format(key_setting=setting, model=asked.model, provider=endpoint.provider)
     words = said_by_provider(endpoint, body)
     what = f"{endpoint.provider} {said} ({endpoint.public_url})"
     return Failed(
@@ -67,6 +71,9 @@ def _by_rule(asked: Asked, status: int | None, said: str, body: str) -> Failed:
         repair=rule.repair,
         next_key=rule.next_key,
         next_model=rule.next_model,
+        once=rule.once,
+        longest_reply=decision.longest_reply,
+        unclear=decision.is_unclear,
     )
 
 
@@ -124,7 +131,7 @@ def timed_out(endpoint: Endpoint, limit: Limit, seconds: float) -> Failed:
         "between_bytes": f"fell silent for {seconds:g} s in the middle of its reply",
         "whole_call": f"had not finished its reply after {seconds:g} s",
     }[limit]
-    next_step = f"Treadle tries again; timeouts.{limit} of provider {endpoint.provider} sets the limit."
+    next_step = f"Set timeouts.{limit} of provider {endpoint.provider} to change the limit."
     return Failed(
         "timeout", f"{endpoint.provider} {waited} ({endpoint.public_url}). {next_step}", True, next_model=True
     )
@@ -174,42 +181,3 @@ def _one_line(endpoint: Endpoint, text: str) -> str:
     line = "".join(c if c.isprintable() else " " for c in endpoint.censored(text)[: 4 * MAX_WORDS])
     line = " ".join(line.split()).rstrip(".")
     return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"
-
-
-# ── How long to wait ───────────────────────────────────────────────────────────────────────────────
-
-_WAIT = re.compile(
-    r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?\s*(?:ms|h|m|s)[a-z]*[\s,]*)+)", re.IGNORECASE
-)
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|h|m|s)")
-_SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def retry_after(headers: Mapping[str, str], body: str) -> float | None:
-    """Seconds to wait, where the provider says so: in a header, or only in words ("try again in 7m12s")."""
-    if (wait := _number(headers.get("retry-after-ms"))) is not None:
-        return wait / 1000
-    if (stated := headers.get("retry-after")) is not None:
-        return wait if (wait := _number(stated)) is not None else _until(stated)
-    if words := _WAIT.search(body):
-        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _SPAN.findall(words[1].lower()))
-        return seconds if math.isfinite(seconds) else None
-    return None
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
-
-
-def _until(http_date: str) -> float | None:
-    try:
-        moment = parsedate_to_datetime(http_date)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

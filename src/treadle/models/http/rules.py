@@ -1,37 +1,22 @@
 """What the errors of providers mean, in one table. The first rule that fits an answer wins; each has examples."""
 
 import re
-from collections.abc import Container
-from typing import Any, NamedTuple, cast
 
-from treadle.domain.events import ModelErrorKind
-
-
-class Example(NamedTuple):
-    """An answer that a rule is for, as it was seen. A status of None: inside a stream that began well."""
-
-    status: int | None
-    body: str
-
-
-class Rule(NamedTuple):
-    """Fits an answer with one of `statuses` (none given: any) whose body matches `words`; says what to do next."""
-
-    kind: ModelErrorKind
-    next_step: str
-    examples: tuple[Example, ...]
-    statuses: Container[int | None] | None = None
-    words: re.Pattern[str] | None = None
-    retry: bool = False
-    compact: bool = False
-    repair: bool = False
-    next_key: bool = False
-    next_model: bool = False
-
-    def fits(self, status: int | None, body: str) -> bool:
-        if self.statuses is not None and status not in self.statuses:
-            return False
-        return self.words is None or self.words.search(body) is not None
+from treadle.models.http.error_facts import MAX_TEXT, read_error
+from treadle.models.http.overflow import NOTHING, Blame, exceeds_rate_alone, judge
+from treadle.models.http.request_size import RequestSize
+from treadle.models.http.rule import (
+    Decision,
+    Example,
+    Rule,
+    Told,
+    blames_conversation,
+    blames_reply,
+    could_not_read_call,
+    has_no_money,
+    is_too_fast,
+)
+from treadle.models.http.statuses import effective_status
 
 
 def _words(*patterns: str) -> re.Pattern[str]:
@@ -39,34 +24,32 @@ def _words(*patterns: str) -> re.Pattern[str]:
 
 
 _PAY = "Add credit or raise the spending limit in your account there; trying again will not help."
-_SLOW_DOWN = "Treadle waits and tries again; fewer runs at a time, or a higher limit there, avoid it."
-PASSES = "It usually passes; Treadle tries again."
-_SHORTEN = "Shorten the conversation or the message, or use a model with a larger context window."
-_REPAIR = "Treadle sends the conversation once more in its plainest form."
+_SLOW_DOWN = "Fewer runs at a time, or a higher limit there, avoid it."
+PASSES = "This usually passes."
+_SHORTEN = (
+    "Send /compact to summarise the conversation or /reset to start an empty one, or use a model with a larger "
+    "context window."
+)
+_SHORTER_REPLY = "Lower max_tokens in the model_settings of the agent."
+_REPAIR = "Send /reset to start an empty conversation if it persists."
 
 RULES = (
     Rule(
-        "billing",
-        _PAY,
+        "invalid_request",
+        "The model wrote a call that its provider could not read; use another model if it persists.",
         (
-            Example(429, '{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}'),
             Example(
-                429,
-                '{"type":"error","error":{"type":"rate_limit_error","message":"Monthly limit reached",'
-                '"details":{"error_code":"enforced_spend_limit_reached"}}}',
+                400,
+                '{"error":{"message":"Failed to call a function. Please adjust your prompt.","type":'
+                '"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=x>"}}',
             ),
-            Example(400, '{"error":{"code":"billing_hard_limit_reached"}}'),
-            Example(400, '{"error":{"message":"Your credit balance is too low to access the API."}}'),
-            Example(400, '{"error":{"message":"You have reached your specified API usage limits."}}'),
+            Example(None, '{"error":{"message":"Failed to call a function.","code":"tool_use_failed"}}'),
+            Example(400, '{"error":{"message":"Parsing failed.","code":"output_parse_failed"}}'),
         ),
-        words=_words(
-            "insufficient_quota",
-            "billing_hard_limit",
-            "enforced_spend_limit_reached",
-            "credit balance is too low",
-            "reached your specified API usage limits",
-        ),
-        next_key=True,
+        (400, 422, None),
+        accepts=could_not_read_call,
+        retry=True,
+        once=True,
         next_model=True,
     ),
     Rule(
@@ -81,21 +64,66 @@ RULES = (
             Example(400, '{"error":{"type":"exceed_context_size_error"}}'),
             Example(400, '{"error":"input length exceeds the context length"}'),
             Example(400, "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"),
+            Example(
+                500, '{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}'
+            ),
+            Example(400, '[{"error":{"code":400,"message":"The input token count (9) exceeds the maximum"}}]'),
+            Example(
+                429,
+                '{"error":{"message":"Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested '
+                '45000.","type":"tokens","code":"rate_limit_exceeded"}}',
+            ),
+            Example(400, '{"error":{"code":"1261","message":"Prompt 超长"}}'),
+            Example(413, '{"type":"error","error":{"type":"request_too_large"}}'),
         ),
-        words=_words(
-            "prompt is too long",
-            "maximum context length",
-            "exceeds? the (?:available )?context",
-            "context_length_exceeded",
-            "exceed_context_size",
-            "exceed context limit",
-        ),
+        accepts=blames_conversation,
         compact=True,
+    ),
+    Rule(
+        "billing",
+        _PAY,
+        (
+            Example(429, '{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}'),
+            Example(
+                429,
+                '{"type":"error","error":{"type":"rate_limit_error","message":"Monthly limit reached",'
+                '"details":{"error_code":"enforced_spend_limit_reached"}}}',
+            ),
+            Example(400, '{"error":{"code":"billing_hard_limit_reached"}}'),
+            Example(400, '{"error":{"message":"Your credit balance is too low to access the API."}}'),
+            Example(400, '{"error":{"message":"You have reached your specified API usage limits."}}'),
+            Example(429, '{"error":{"message":"suspended","type":"exceeded_current_quota_error"}}'),
+            Example(429, '{"error":{"code":"1113","message":"您的账户已欠费"}}'),
+            Example(None, '{"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}'),
+        ),
+        accepts=has_no_money,
+        next_key=True,
+        next_model=True,
+    ),
+    Rule(
+        "invalid_request",
+        _SHORTER_REPLY,
+        (
+            Example(
+                400, '{"error":{"message":"max_tokens is too large: 20480. This model supports at most 16384"}}'
+            ),
+            Example(400, "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"),
+        ),
+        accepts=blames_reply,
+        next_model=True,
+    ),
+    Rule(
+        "invalid_request",
+        "A picture or a file in the conversation is too large; send /reset to start an empty conversation.",
+        (Example(413, '{"error":{"message":"image exceeds 5 MB maximum"}}'),),
+        (413,),
+        _words(r"\b(?:images?|pictures?|files?|pdfs?|audio|videos?|attachments?)\b"),
+        next_model=True,
     ),
     Rule(
         "overflow",
         _SHORTEN,
-        (Example(413, '{"type":"error","error":{"type":"request_too_large"}}'), Example(413, "")),
+        (Example(413, ""), Example(413, "<html><title>413 Request Entity Too Large</title></html>")),
         (413,),
         compact=True,
     ),
@@ -234,7 +262,7 @@ RULES = (
             Example(408, ""),
             Example(524, "<html><title>524: A timeout occurred</title></html>"),
         ),
-        (408, 504, 524),
+        (408, 504, 522, 524),
         retry=True,
         next_model=True,
     ),
@@ -244,6 +272,12 @@ RULES = (
         (
             Example(429, '{"error":{"message":"Please try again in 7m12s","code":"rate_limit_exceeded"}}'),
             Example(429, '{"type":"error","error":{"type":"rate_limit_error"}}'),
+            Example(
+                429,
+                '{"error":{"message":"Rate limit reached on tokens per min (TPM): Limit 30000, Used 25000, '
+                'Requested 10000. Please try again in 10s."}}',
+            ),
+            Example(500, '{"error":{"code":"Throttling.RateQuota","message":"Requests rate limit exceeded"}}'),
         ),
         (429,),
         retry=True,
@@ -256,8 +290,9 @@ RULES = (
         (
             Example(529, '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'),
             Example(503, '{"error":"server busy, please try again.  maximum pending requests exceeded"}'),
+            Example(498, '{"error":{"message":"flex tier capacity exceeded","code":"capacity_exceeded"}}'),
         ),
-        (503, 529),
+        (498, 503, 529),
         retry=True,
         next_model=True,
     ),
@@ -269,8 +304,9 @@ RULES = (
             Example(502, "<html><head><title>502 Bad Gateway</title></head></html>"),
             Example(409, ""),
             Example(425, ""),
+            Example(499, '{"error":{"message":"The operation was cancelled.","status":"CANCELLED"}}'),
         ),
-        (409, 425, *range(500, 600)),
+        (409, 425, 444, 460, 499, *range(500, 600)),
         retry=True,
         next_model=True,
     ),
@@ -289,7 +325,7 @@ RULES = (
         _SLOW_DOWN,
         (Example(None, '{"error":{"message":"Rate limit reached for the model"}}'),),
         (None,),
-        _words("rate.?limit"),
+        accepts=is_too_fast,
         retry=True,
         next_key=True,
         next_model=True,
@@ -319,59 +355,21 @@ RULES = (
     ),
 )
 
-_STATUS_OF = {
-    "invalid_request_error": 400,
-    "invalid_prompt": 400,
-    "bio_policy": 400,
-    "misalignment_policy_violation": 400,
-    "data_residency_mismatch": 400,
-    **dict.fromkeys(
-        (
-            "invalid_image",
-            "invalid_image_format",
-            "invalid_base64_image",
-            "invalid_image_url",
-            "invalid_image_mode",
-            "image_too_large",
-            "image_too_small",
-            "image_parse_error",
-            "image_content_policy_violation",
-            "image_file_too_large",
-            "unsupported_image_media_type",
-            "empty_image_file",
-            "failed_to_download_image",
-            "image_file_not_found",
-        ),
-        400,
-    ),
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "api_error": 500,
-    "server_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
-"""The status that an error inside a stream would have had, by the word that it gives for its type or code."""
+_JUDGED = frozenset({None, 400, 413, 422, 429, 500})
+"""Statuses that a request which is too large may have: 500 comes from llama.cpp, 429 from a rate limit."""
+
+
+def decide(status: int | None, body: str, size: RequestSize | None = None) -> Decision:
+    """Return the first rule that fits an answer to a request of this size."""
+    facts = read_error(body)
+    meant = effective_status(status, facts)
+    verdict = judge(meant, facts, size or RequestSize()) if meant in _JUDGED else NOTHING
+    if meant == 429 and verdict.blame is not Blame.NOTHING and not exceeds_rate_alone(facts):
+        verdict = NOTHING
+    told = Told(meant, facts, verdict, "\n".join((facts.text, *facts.codes)) or body[:MAX_TEXT])
+    return Decision(next(rule for rule in RULES if rule.fits(told)), told)
 
 
 def rule_for(status: int | None, body: str) -> Rule:
-    """The first rule that fits."""
-    return next(rule for rule in RULES if rule.fits(status, body))
-
-
-def status_in(error: Any) -> int | None:
-    """The status that an error inside a stream would have had."""
-    if not isinstance(error, dict):
-        return None
-    fields = cast("dict[str, Any]", error)
-    for said in (fields.get("code"), fields.get("status"), fields.get("type")):
-        if isinstance(said, int) and 400 <= said < 600:
-            return said
-        if isinstance(said, str) and said in _STATUS_OF:
-            return _STATUS_OF[said]
-    return None
+    """Return the first rule that fits an answer."""
+    return decide(status, body).rule

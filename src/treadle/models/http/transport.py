@@ -14,6 +14,7 @@ from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict
 from yarl import URL
 
+from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.providers import Timeouts
 from treadle.models.http import failures
 from treadle.models.http.endpoint import Endpoint
@@ -21,6 +22,7 @@ from treadle.models.http.failures import Limit
 from treadle.models.http.keys import Key
 from treadle.models.http.posting import FACTORY, MOST_AT_ONCE, NO_LIMITS, Poster, is_plain
 from treadle.models.http.receiving import READ_BUFFER, Answer, KeptAndLost, Other, Receiver
+from treadle.models.http.request_size import size_of
 from treadle.ports.model import Failed
 from treadle.timers import Timers
 
@@ -139,10 +141,12 @@ class Post:
 class Call:
     """One request and its reply: `open`, then `read` until it gives nothing, then `close`."""
 
-    def __init__(self, post: Post, model: str, key: Key | None = None) -> None:
+    def __init__(self, post: Post, model: str, key: Key | None = None, window: int = UNKNOWN_WINDOW) -> None:
         self._post = post
         self._model = model
         self._key = key
+        self._window = window
+        self._sent = b""
         self._answer: Answer | None = None
         self._watch: _Watch | None = None
 
@@ -162,9 +166,14 @@ class Call:
         kind = self._answer.kind if self._answer is not None else _STREAM
         return "" if kind == _STREAM else f"; it came as {kind} and not as {_STREAM}: check base_url"
 
+    @property
+    def asked(self) -> failures.Asked:
+        """Who was asked for what. Only failures need it."""
+        return failures.Asked(self._post.endpoint, self._model, self._key, size_of(self._sent, self._window))
+
     async def open(self, body: bytes) -> None:
         """Send the request and wait for a good status."""
-        endpoint = self._post.endpoint
+        endpoint, self._sent = self._post.endpoint, body
         watch = self._watch = _Watch(self._post.connections.timers, endpoint.timeouts)
         try:
             try:
@@ -220,8 +229,7 @@ class Call:
         with contextlib.suppress(CallFailed):  # the status is known; its words are a courtesy
             while len(body) < _ERROR_BODY and (piece := await self.read()):
                 body += piece
-        asked = failures.Asked(self._post.endpoint, self._model, self._key)
-        return failures.from_response(asked, response.status, response.headers, bytes(body[:_ERROR_BODY]))
+        return failures.from_response(self.asked, response.status, response.headers, bytes(body[:_ERROR_BODY]))
 
 
 class _TimedOut(Exception):

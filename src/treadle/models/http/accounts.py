@@ -1,0 +1,87 @@
+"""Whether an error says that an account has nothing left to spend, or that calls come too fast.
+
+The first does not pass by waiting; the second does. Both mention quotas and limits, so both are told apart here."""
+
+import re
+
+from treadle.models.http.error_facts import ErrorFacts
+from treadle.models.http.patterns import any_of
+
+_EMPTY_CODES = any_of(
+    r"""
+    insufficient_?(?:quota|balance|credits?|funds|account_?balance)  billing_hard_limit\w*  enforced_spend_limit\w*
+    exceeded_current_quota\w*  payment_required  billing_(?:not_active|error|insufficient_balance)  arrearage
+    account_?overdue\w*  credits?_?(?:exhausted|exceeded|depleted)  spend(?:ing)?_?limit\w*
+    (?:monthly|weekly)_?(?:limit|quota)\w*  allocationquota\.freetieronly  out_of_credits  no_?credits?
+    quota_user_daily_(?:request|free)  balance_?(?:insufficient|not_?enough|depleted)
+    """
+)
+_EMPTY_NUMBERS = frozenset(
+    (
+        "1110", "1111", "1112", "1113", "1121", "1304", "1308", "1309", "1310", "1311", "base_resp:1008",
+        "base_resp:2056",
+    )
+)  # fmt: skip
+"""Codes without words, of Zhipu and of MiniMax."""
+_EMPTY = any_of(
+    r"""
+    insufficient (?:account )?(?:balance|credits?|quota|funds)
+    (?:balance|credits?|funds|quota) (?:(?:is|are|has been|have been) )?(?:too low|insufficient|exhausted|depleted)
+    (?:balance|credits?|funds|quota) (?:(?:is|are|has been|have been) )?(?:not enough|used up|negative|empty)
+    (?:out of|no|not enough|requires? more|exhausted (?:all|your)) (?:\w+ )?credits?\b
+    used (?:all|up)\b.{0,30}\bcredits?
+    (?:credit|spend(?:ing)?|monthly|weekly|budget) (?:\w+ )?limit (?:(?:was|is|has been) )?(?:reached|exceeded)
+    reached (?:its|your|the) (?:monthly|weekly) (?:spend\w*|usage|credit)? ?limit
+    reached your specified api usage limits  exceeded current quota
+    exceeded (?:your )?(?:monthly|included|current) (?:\w+ )?(?:quota|credits|budget)
+    free (?:allocated )?quota (?:has been )?(?:exceeded|exhausted)  payment (?:is )?(?:required|overdue|failed)
+    account\b.{0,60}\b(?:suspended|overdue|in arrears|not active|good standing)
+    key (?:credit )?limit exceeded  extra usage is required  premium request allowance
+    欠费  余额(?:不足|已|为)  请充值  充值后  额度(?:已|不足|用)  套餐已到期  使用上限  配额已用
+    """
+)
+_THROTTLE_CODES = any_of(
+    r"""
+    rate_?limit\w*  throttl[\w.]*  too_?many_?requests\w*  resource_exhausted  limit_requests  limit_burst_rate
+    requestsper\w*  tokensper\w*  model_?rate_?limit\w*  tokens_usage_exceeded  tpm\w*  rpm\w*
+    """
+)
+_THROTTLE_NUMBERS = frozenset(
+    ("1302", "1303", "1305", "1312", "1313", "base_resp:1002", "base_resp:1039", "base_resp:1041")
+)
+_THROTTLE = any_of(
+    r"""
+    rate[ _-]?limit  too many requests  throttl  (?:requests?|tokens?) per (?:minute|second|hour|day)
+    \b(?:tpm|rpm|tpd|rpd|qps)\b  concurren\w+ (?:request )?limit  slow down
+    频率过高  并发数过高  流量限制  限流  请求过于频繁  访问量过大
+    """
+)
+
+
+def is_exhausted(status: int | None, facts: ErrorFacts) -> bool:
+    """Whether the account has no money or quota left, so that trying again is of no use."""
+    if facts.has_code("resource_exhausted") and (
+        facts.waits or not re.search(r"prepa|depleted|credit", facts.words)
+    ):
+        return False  # Google says the same of rates and of quotas, and gives the wait
+    if status in (None, 400, 401, 403, 429) and not facts.codes.isdisjoint(_EMPTY_NUMBERS):
+        return True
+    if any(_EMPTY_CODES.fullmatch(_plain(code)) for code in facts.codes):
+        return True
+    return _EMPTY.search(facts.words) is not None
+
+
+def is_throttled(facts: ErrorFacts) -> bool:
+    """Whether calls come too fast, as the codes say."""
+    if not facts.codes.isdisjoint(_THROTTLE_NUMBERS):
+        return True
+    return any(_THROTTLE_CODES.fullmatch(_plain(code)) for code in facts.codes)
+
+
+def speaks_of_rates(facts: ErrorFacts) -> bool:
+    """Whether calls come too fast, as the words say."""
+    return _THROTTLE.search(facts.words) is not None
+
+
+def _plain(code: str) -> str:
+    return re.sub(r"(?:error|exception)$", "", re.sub(r"[^a-z0-9.]+", "_", code)).rstrip("_.") or code

@@ -1,0 +1,193 @@
+"""What an error body says, whatever it is wrapped in: codes, messages, blamed parameters, numbers and waits.
+
+Providers, gateways and proxies wrap each other's errors: as nested objects, arrays, JSON inside a string, or text
+around JSON. Only fields that carry an error are read: some bodies repeat the request, and a conversation about
+errors must not be taken for one."""
+
+import re
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+MAX_DEPTH = 8
+MAX_NODES = 400
+MAX_TEXT = 16_000
+"""Characters of one message that are read."""
+
+_MESSAGE_FIELDS = frozenset(
+    {
+        "error", "errors", "message", "msg", "detail", "details", "description", "title", "reason", "cause", "raw",
+        "statusmsg", "errormsg", "errormessage", "errordescription", "metadata", "baseresp", "violations",
+        "innererror", "upstreamerror", "originalerror", "exception", "fault", "faultstring", "response", "result",
+        "errordata", "content", "body", "text", "header",
+    }
+)  # fmt: skip
+_CODE_FIELDS = frozenset(
+    {
+        "code", "type", "status", "reason", "errorcode", "errortype", "statuscode", "httpcode", "httpstatus",
+        "httpstatuscode", "statusname", "quotaid", "quotametric", "name", "errorname", "innercode",
+    }
+)  # fmt: skip
+_PARAMETER_FIELDS = frozenset({"param", "params", "parameter", "field", "path", "loc", "pointer"})
+_ONLY_IF_ERROR = frozenset({"content", "body", "text", "result", "response", "header"})
+"""Fields that hold an error only where they hold JSON."""
+_WAIT_FIELD = re.compile(r"(?:retry|reset|wait)(?:delay|after|in|time|at)?(?:ms|millis|s|secs?|seconds?)?|resetsat")
+_EMBEDDED = re.compile(r"[{\[][\s\S]*[}\]]")
+_HTML = re.compile(r"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
+_DIGITS = r"(?:\d{1,3}(?:[,_\u00a0\u202f]\d{3})+|\d+(?:\.\d+)?[kK]?)"
+_NUMBER = re.compile(rf"(?<![A-Za-z0-9_.-])-?{_DIGITS}(?:(?=[ -]?tokens?)|(?![A-Za-z0-9_-]))")
+_ADDRESS = re.compile(r"https?://\S+|\b[\w-]+\.(?:com|ai|io|cn|dev|net|org)\b\S*", re.IGNORECASE)
+_IDENTIFIER = re.compile(
+    r"\b(?:req|org|run|msg|call|chatcmpl|resp)[-_][\w-]{6,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-\w+"
+)
+
+
+class ErrorFacts(NamedTuple):
+    """What an error body says."""
+
+    text: str = ""
+    """All messages, one per line."""
+    codes: frozenset[str] = frozenset()
+    """Codes, types and names of statuses, in lower case. Those of MiniMax begin with `base_resp:`."""
+    parameters: tuple[str, ...] = ()
+    """The parameters that the provider blames, in lower case."""
+    waits: tuple[tuple[str, str], ...] = ()
+    """Fields that name a wait, and what they say."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Headers of another provider, which a gateway passes on in the body."""
+
+    @property
+    def words(self) -> str:
+        """The messages and codes in lower case, without addresses and ids."""
+        text = _IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text))
+        return re.sub(r"[`'\"*]", "", re.sub(r"([a-z])([A-Z])", r"\1 \2", text)).lower()
+
+    @property
+    def numbers(self) -> list[float]:
+        """The numbers of the messages, in order."""
+        return [_value(found[0]) for found in _NUMBER.finditer(_IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))]
+
+    def has_code(self, *codes: str) -> bool:
+        return not self.codes.isdisjoint(codes)
+
+
+def read_error(body: str) -> ErrorFacts:
+    """Return what an error body says. A body that is a page of HTML says nothing."""
+    if _HTML.match(body):
+        return ErrorFacts()
+    reader = _Reader()
+    reader.read(_decoded(body), 0, is_message=True)
+    return ErrorFacts(
+        "\n".join(dict.fromkeys(reader.texts)),
+        frozenset(reader.codes),
+        tuple(dict.fromkeys(reader.parameters)),
+        tuple(reader.waits),
+        tuple(reader.headers),
+    )
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.codes: set[str] = set()
+        self.parameters: list[str] = []
+        self.waits: list[tuple[str, str]] = []
+        self.headers: list[tuple[str, str]] = []
+        self._nodes = 0
+
+    def read(self, value: Any, depth: int, *, is_message: bool) -> None:
+        self._nodes += 1
+        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
+            return
+        if isinstance(value, str):
+            self._read_text(value, depth, is_message)
+        elif isinstance(value, dict):
+            for name, inner in cast("dict[str, Any]", value).items():
+                self._read_field(re.sub(r"[_\-@. ]", "", name).lower(), name, inner, depth)
+        elif isinstance(value, list):
+            for inner in cast("list[Any]", value):
+                self.read(inner, depth + 1, is_message=is_message)
+
+    def _read_text(self, text: str, depth: int, is_message: bool) -> None:
+        embedded = _EMBEDDED.search(text)
+        inner = _decoded(embedded[0]) if embedded is not None else None
+        if embedded is not None and isinstance(inner, dict | list) and inner:
+            around = f"{text[: embedded.start()]} {text[embedded.end() :]}".strip()
+            if is_message and around:
+                self.texts.append(around[:MAX_TEXT])
+            if isinstance(inner, dict) or any(isinstance(each, dict) for each in cast("list[Any]", inner)):
+                self.read(inner, depth + 1, is_message=is_message)
+            elif is_message:
+                self.texts.append(text[:MAX_TEXT])
+        elif is_message and text.strip():
+            self.texts.append(text.strip()[:MAX_TEXT])
+
+    def _read_field(self, name: str, spelled: str, value: Any, depth: int) -> None:
+        if name == "baseresp" and isinstance(value, dict):
+            code = cast("dict[str, Any]", value).get("status_code")
+            if code not in (None, 0, "0"):
+                self.codes.add(f"base_resp:{code}")
+                self.read(value, depth + 1, is_message=True)
+            return
+        if name in _CODE_FIELDS and isinstance(value, str | int) and value is not True:
+            self._add_code(str(value))
+        if name in _PARAMETER_FIELDS:
+            self._add_parameter(value)
+        elif _WAIT_FIELD.fullmatch(name) and isinstance(value, str | int | float):
+            self.waits.append((spelled.lower(), str(value)))
+        elif name == "headers" and isinstance(value, dict):
+            found = cast("dict[str, Any]", value).items()
+            self.headers += [(key.lower(), str(each)) for key, each in found if isinstance(each, str | int | float)]
+        elif name in _MESSAGE_FIELDS:
+            self.read(value, depth + 1, is_message=name not in _ONLY_IF_ERROR)
+        elif isinstance(value, dict | list) and depth < 2 and name in ("data", "upstream", "provider"):
+            self.read(value, depth + 1, is_message=True)
+
+    def _add_code(self, code: str) -> None:
+        if 0 < len(code) <= 80 and " " not in code.strip():
+            self.codes.add(code.strip().rpartition("#")[2].lower())
+
+    def _add_parameter(self, value: Any) -> None:
+        if isinstance(value, list):
+            value = ".".join(str(part) for part in cast("list[Any]", value))
+        if isinstance(value, str) and value.strip():
+            if len(value.split()) > 3:  # a sentence in the wrong field
+                self.texts.append(value[:MAX_TEXT])
+            else:
+                self.parameters.append(value.strip().lower())
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
+
+
+def _value(number: str) -> float:
+    thousands = number[-1] in "kK"
+    digits = re.sub(r"[^\d.-]", "", number)
+    value = float(digits) * (1000 if thousands else 1)
+    return value if abs(value) < 1e15 else 0.0
+
+
+def reported_error(payload: bytes) -> Any:
+    """Return the error that an event reports which holds nothing of a reply; None if it reports none.
+
+    Besides the field `error` there are `{"object": "error", ...}` (vLLM, SGLang), a `base_resp` with a code
+    (MiniMax), and a bare `code` with a `message` (DashScope and others)."""
+    if b"error" not in payload and b"base_resp" not in payload and b"message" not in payload:
+        return None
+    try:
+        event = msgspec.json.decode(payload, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if event.get("error"):
+        return event["error"]
+    status = event.get("base_resp")
+    if isinstance(status, dict) and cast("dict[str, Any]", status).get("status_code") not in (None, 0, "0"):
+        return event
+    is_error = "error" in (event.get("object"), event.get("type"))
+    says_why = isinstance(event.get("message") or event.get("error_msg") or event.get("msg"), str)
+    has_code = event.get("code") or event.get("error_code") or event.get("status_code")
+    return event if is_error or (says_why and has_code and not event.get("choices")) else None

@@ -1,0 +1,235 @@
+"""Whether an error says that the conversation is too long for the model, or that the reply may be too long.
+
+No provider's sentence is listed here. Evidence is added up instead: error codes, the status, words about the input
+together with words about an excess, in any order and several languages, and numbers compared with each other, with
+the size of the request and with the context window."""
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from treadle.models.http import overflow_words as said
+from treadle.models.http.error_facts import ErrorFacts
+from treadle.models.http.request_size import RequestSize
+
+ENOUGH = 3
+"""Points at which an error counts as overflow."""
+NEARLY_FULL = 0.75
+"""Share of the window above which the input is the problem and not the bound of the reply."""
+LEAST_REPLY = 256
+"""A bound of the reply below this is not worth a retry."""
+_LEAST_LIMIT = 1000
+"""A smaller number is no limit of a conversation: names, ids and lists have such limits."""
+
+
+class Blame(Enum):
+    """What is too large."""
+
+    NOTHING = "nothing"
+    CONVERSATION = "conversation"
+    REPLY = "reply"
+    """The bound of the reply that the request names."""
+
+
+class Verdict(NamedTuple):
+    blame: Blame
+    longest_reply: int | None = None
+    """A bound of the reply that should be accepted, where the error gives one."""
+
+
+NOTHING = Verdict(Blame.NOTHING)
+_BLAMED = re.compile(r"invalid (?:value for |parameter:? )?[`'\"]?([\w.\[\]]+)[`'\"]?:")
+
+
+# ── One request that is larger than a rate limit ───────────────────────────────────────────────────
+
+_LIMIT_AND_REQUESTED = re.compile(
+    r"\blimit:? *([\d,]+)(?P<used>[^.]{0,40}\bused:? *([\d,]+))?[^.]{0,40}\brequested:? *([\d,]+)"
+)
+
+
+def exceeds_rate_alone(facts: ErrorFacts) -> bool:
+    """Whether the error says that this one request is larger than a rate limit, so that waiting cannot help."""
+    words = facts.words
+    if found := _LIMIT_AND_REQUESTED.search(words):
+        limit, requested = (float(found[place].replace(",", "")) for place in (1, 4))
+        return requested > limit
+    return said.RATE.search(words) is not None and said.THIS_REQUEST.search(words) is not None
+
+
+# ── The verdict ────────────────────────────────────────────────────────────────────────────────────
+
+
+def judge(status: int | None, facts: ErrorFacts, size: RequestSize) -> Verdict:
+    """Return what an error says is too large. The status is one that a bad request may have."""
+    words = facts.words
+    if exceeds_rate_alone(facts):
+        left = _reply_within_rate(words, size)
+        return Verdict(Blame.CONVERSATION) if left is None else Verdict(Blame.REPLY, left)
+    blamed = " ".join((*facts.parameters, *_BLAMED.findall(words)))
+    if (reply := _reply_bound(facts, words, blamed, size)) is not None:
+        return reply
+    by_code = _has_overflow_code(facts)
+    if not by_code and (_is_about_something_else(words, blamed) or said.ELSEWHERE.search(words)):
+        return NOTHING
+    points = ENOUGH if by_code else _points(status, facts, words, size)
+    if points >= ENOUGH:
+        return Verdict(Blame.CONVERSATION)
+    return NOTHING
+
+
+def _has_overflow_code(facts: ErrorFacts) -> bool:
+    codes = {re.sub(r"[^a-z0-9_:.]", "_", code) for code in facts.codes}
+    if "string_above_max_length" in codes and any(said.SMALL_FIELD.search(each) for each in facts.parameters):
+        return False
+    return bool(codes & said.CODE_NUMBERS) or any(said.CODES.search(code) for code in codes)
+
+
+def _is_about_something_else(words: str, blamed: str) -> bool:
+    """Whether a picture, a file, a tool or a small field is too large, and not the conversation."""
+    if blamed and said.SMALL_FIELD.search(re.sub(r"\d", "", blamed)) and not said.CONTEXT.search(words):
+        return True
+    if said.CONTEXT.search(words):
+        return False
+    if said.MEDIA.search(words) and not re.search(r"\b(?:prompt|tokens?)\b", words):
+        return True
+    return said.TOOLS.search(words) is not None and not re.search(r"\btokens?\b|\bprompt\b", words)
+
+
+def _points(status: int | None, facts: ErrorFacts, words: str, size: RequestSize) -> int:
+    """Add up the evidence for a conversation that is too long."""
+    numbers = [number for number in facts.numbers if number >= _LEAST_LIMIT]
+    excess, bound = said.EXCESS.search(words) is not None, said.BOUND.search(words) is not None
+    points = 0
+    if said.CONTEXT.search(words) and (excess or bound):
+        points = ENOUGH
+    elif said.INPUT.search(words) and said.MEASURE.search(words) and (excess or bound):
+        points = 3 if excess and (numbers or not _is_vague(words)) else 2
+    elif said.MEASURE.search(words) and excess:
+        points = 2
+    if status == 413:
+        points += 2
+    if points and (numbers or _is_range(words)):
+        points += 1
+    if _compares_with(numbers, size):
+        points += 2 if excess or bound else 3
+    return points
+
+
+def _is_vague(words: str) -> bool:
+    """Whether the excess may be that of a single field: `string too long`, `array too long`."""
+    return re.search(r"\b(?:string|array|list|field|value|name)\b", words) is not None
+
+
+def _is_range(words: str) -> bool:
+    return re.search(r"(?:input|prompt)[ _]?length.{0,20}(?:should|must) be", words) is not None
+
+
+def _compares_with(numbers: list[float], size: RequestSize) -> bool:
+    """Whether one number may be the size of the request and a smaller one its limit."""
+    near = [number for number in numbers if size.is_near(number)]
+    return any(limit < number for number in near for limit in numbers)
+
+
+# ── The bound of the reply ─────────────────────────────────────────────────────────────────────────
+
+
+_LABELLED = re.compile(
+    r"([\d,]+) (?:in|for) the (?:completion|output)|([\d,]+) max_\w*tokens|max_\w*tokens\D{0,25}?([\d,]+)"
+)
+_SUM = re.compile(r"(\d[\d,]*) \+ (\d[\d,]*)\D{1,20}(\d[\d,]*)")
+
+
+def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) -> Verdict | None:
+    """Return the verdict where the error is about the bound of the reply; None where it is about something else."""
+    if re.search(r"max_\w*tokens.{0,40}(?:got|value|:) *-\d", words):  # what is left of the window is negative
+        return Verdict(Blame.CONVERSATION)
+    names_reply = said.REPLY.search(words) is not None or said.REPLY_PARAMETER.search(blamed) is not None
+    if not names_reply or "budget_tokens" in words:
+        return None
+    if "not supported" in words or "unsupported parameter" in words:
+        return NOTHING
+    rest = re.sub(r"max_\w*tokens", " ", words)
+    about_input = (
+        said.INPUT_SHARE.search(rest) is not None and re.search(r"\btokens?\b|\blength\b", rest) is not None
+    )
+    if about_input:
+        return _shared_verdict(facts, words, size)
+    if not (said.TOO_LARGE.search(words) or re.search(r"less_than|max", " ".join(facts.codes))):
+        return None
+    return Verdict(Blame.REPLY, _largest_accepted(facts, size))
+
+
+def _largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
+    """Return the largest bound that the error mentions and that is below the one that was sent."""
+    numbers = sorted({number for number in facts.numbers if number >= LEAST_REPLY})
+    sent = size.longest_reply
+    below = [number for number in numbers if sent is None or number < sent]
+    if sent is None and len(below) > 1:
+        below.pop()  # the bound that was sent, or the server's own
+    return int(below[-1]) if below else None
+
+
+def _shared_verdict(facts: ErrorFacts, words: str, size: RequestSize) -> Verdict | None:
+    """Return the verdict on an input and a reply that do not fit together."""
+    if not (said.EXCESS.search(words) or said.BOUND.search(words)):
+        return None
+    left = _shared(facts, words, size)
+    return Verdict(Blame.CONVERSATION) if left is None else Verdict(Blame.REPLY, left)
+
+
+def _shared(facts: ErrorFacts, words: str, size: RequestSize) -> int | None:
+    """Return the bound of the reply with which input and reply fit; None where the input itself is the problem."""
+    if said.REPLY.search(words) is None:
+        return None
+    if (added := _SUM.search(words)) is not None:
+        return _left_of_sum(words, *(float(number.replace(",", "")) for number in added.groups()))
+    numbers = [number for number in facts.numbers if number >= 1]
+    replies = [size.longest_reply] if size.longest_reply in numbers else _labelled_replies(words)
+    for reply in replies:
+        if reply is None:
+            continue
+        for limit in sorted({number for number in numbers if number >= _LEAST_LIMIT}):
+            for sent in numbers:
+                if (
+                    sent < NEARLY_FULL * limit
+                    and sent + reply > limit
+                    and sent != reply
+                    and _belong(numbers, sent, reply, limit)
+                ):
+                    left = int(limit - sent - max(64, 0.02 * limit))
+                    return left if left >= LEAST_REPLY else None
+    return None
+
+
+def _left_of_sum(words: str, first: float, second: float, limit: float) -> int | None:
+    """Return what is left of a limit that the sum of an input and a reply exceeds, in the order they are named."""
+    shares = said.INPUT_SHARE.search(words), said.REPLY.search(words)
+    input_first = shares[0] is None or shares[1] is None or shares[0].start() < shares[1].start()
+    sent = first if input_first else second
+    left = int(limit - sent - max(64, 0.02 * limit))
+    return left if sent < NEARLY_FULL * limit and left >= LEAST_REPLY else None
+
+
+def _belong(numbers: list[float], sent: float, reply: float, limit: float) -> bool:
+    """Whether three numbers are an input, a reply and their limit: their sum is mentioned, or nothing else is."""
+    others = set(numbers) - {sent, reply, limit}
+    return sent + reply in numbers or not {number for number in others if number >= LEAST_REPLY}
+
+
+def _labelled_replies(words: str) -> list[float | None]:
+    found = re.findall(
+        r"([\d,]+) (?:in|for) the (?:completion|output)|([\d,]+) max_\w*tokens|max_\w*tokens\D{0,25}?([\d,]+)",
+        words,
+    )
+    return [float(value.replace(",", "")) for values in found for value in values if value.strip(",")]
+
+
+def _reply_within_rate(words: str, size: RequestSize) -> int | None:
+    """Return a bound of the reply that fits a rate limit which counts input and bound together."""
+    found = _LIMIT_AND_REQUESTED.search(words)
+    if found is None or size.longest_reply is None:
+        return None
+    limit = float(found[1].replace(",", ""))
+    left = int(limit - 1.25 * size.tokens - 64)
+    return left if size.tokens < limit / 2 and LEAST_REPLY <= left < size.longest_reply else None

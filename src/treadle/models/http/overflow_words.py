@@ -1,0 +1,132 @@
+"""The words with which providers say that something is too long, in the languages that they use."""
+
+from treadle.models.http.patterns import any_of
+
+CONTEXT = any_of(
+    r"""
+    context[ _-]*(?:length|window|size|limit|budget|overflow|capacity)  (?:maximum|available|model) context
+    \bn_ctx\b  \bmax_model_len\b  \bmax_seq_len\b  sequence length  maximum model length  model max length
+    上下文  コンテキスト  컨텍스트  контекст  contexte  contexto  kontext(?:fenster|länge|größe)?
+    """
+)
+"""The context window."""
+
+INPUT = any_of(
+    r"""
+    \b(?:prompts?|inputs?|messages?|conversation|history|query|transcript|request|context)\b
+    输入  提示  请求  消息  对话  文本  入力  プロンプト  メッセージ  입력  프롬프트  메시지
+    запрос  сообщени  ввод  entrada  \bsolicitud\b  \bentrée\b  \brequête\b  eingabe  anfrage
+    """
+)
+"""What is sent."""
+
+MEASURE = any_of(
+    r"""
+    \btokens?\b  \blengths?\b  \blong\b  \bsize\b  \bcharacters?\b  \bchars?\b  \bbytes\b  \blarge\b  \bbig\b
+    _tokens?\b  tokens_  长  字符  字数  令牌  過大  過長  長  トークン  길이  토큰  длин  токен
+    longueur  jetons  longitud  länge  \blang\b  larg[ao]
+    """
+)
+"""What is measured of it."""
+
+EXCESS = any_of(
+    r"""
+    exceed\w*  too[ _](?:long|large|big|many|much)  (?:longer|larger|greater|bigger|more|higher) than  overflow\w*
+    \bbeyond\b  surpass\w*  (?:not|cannot|n.?t) fit  over the (?:limit|maximum)  above (?:the )?(?:max\w*|limit)
+    \bout of\b.{0,12}context  not enough  limit (?:was |is |has been )?reached  \d\s*(?:>|>=|≥)\s*\d
+    reduce (?:the |your )?(?:length|size|number of tokens)  _too_(?:long|large)  _above_max  limit_reached
+    超过  超出  超长  超限  过长  过大  太长  太大  大于  超え  長すぎ  大きすぎ  초과  너무  превы  слишком
+    dépass  trop[ ]  exced  excès  demasiad  supera  überschr  \bzu (?:lang|groß)
+    """
+)
+"""That it is too much."""
+
+BOUND = any_of(
+    r"""
+    \bmax(?:imum|imal|imo|ima)?\b  \blimit\w*  \bat most\b  \bup to\b  \breduce\w*  \bshorte[nr]\w*  \btruncat\w*
+    <=|≤  \b(?:less|fewer) than\b  \brange\b  max_?length  try increasing
+    最大  上限  限制  范围  制限  최대  제한  максим  лимит  máxim  límite  höchst
+    """
+)
+"""That there is a limit."""
+
+REPLY = any_of(
+    r"""
+    \bmax_(?:\w+_)?tokens?(?:_to_sample)?\b  \bmax(?:imum)?[ -](?:completion|output|new)[ -]tokens?\b
+    \b(?:completion|output) tokens?\b  \bnum_predict\b  in the (?:completion|output)  completion length
+    最大输出  输出长度  输出 ?token  maximum tokens you requested
+    """
+)
+"""The bound of the reply."""
+
+REPLY_PARAMETER = any_of(r"max_?(?:completion_?|output_?|new_?)?tokens  num_predict")
+
+INPUT_SHARE = any_of(
+    r"""
+    \binputs?\b  \bprompt\b  in (?:the|your) (?:messages?|prompt)  \bmessages\b  text input  输入
+    """
+)
+"""What is sent, beside a bound of the reply."""
+
+TOO_LARGE = any_of(
+    r"""
+    too (?:large|high|big|long)  exceed\w*  at most  (?:less|lower|smaller|fewer) than  <=|≤  \brange\b
+    above (?:the )?max\w*  \d\s*>\s*\d  maximum (?:allowed|value|number|is)  must be in  should be in  should be \[
+    \[\s*1\s*,\s*\d+\s*\]  supports? (?:only|at most|up to)  超过  超出  范围  不能大于  最大值
+    """
+)
+"""That a bound is too large."""
+
+MEDIA = any_of(
+    r"""
+    \b(?:images?|pictures?|photos?|pdfs?|pages|files?|attachments?|audio|videos?|base64|pixels?|media)\b
+    image[_.]  input_image  图片  图像  文件  画像  이미지
+    """
+)
+
+TOOLS = any_of(r"\b(?:tools?|functions?|enums?|properties|schemas?|grammar)\b  \btools[\[.]  工具  函数")
+
+ELSEWHERE = any_of(
+    r"""
+    budget_tokens  thinking.{0,20}budget  \bquota\b  \bcredits?\b  \bbalance\b  \brate[ _]?limit
+    \bper (?:minute|min|second|hour|day|month)\b  \b(?:tpm|rpm|tpd|rpd|qps)\b  concurren  too many requests
+    \btop_?k\b  temperature  \bstop\b sequences?  \bn\b must be  额度  余额  频率  并发
+    """
+)
+"""That something else than the conversation has a limit."""
+
+SMALL_FIELD = any_of(
+    r"""
+    \b(?:tools?|functions?)\b  \bname\b  (?:call_|tool_call_|tool_)?\bid\b  call_id  \buser\b  metadata  \bstop\b
+    temperature  \btop_[pk]\b  \bn\b  seed  logprobs  response_format  budget  image
+    """
+)
+"""Parameters that are no part of the conversation."""
+
+RATE = any_of(
+    r"""
+    \bper[ _-]?(?:minute|min|second|sec|hour|day|month)\b  \b(?:tpm|rpm|tpd|rpd|itpm|otpm)\b  rate[ _-]?limit
+    每分钟  每秒  每天
+    """
+)
+
+THIS_REQUEST = any_of(
+    r"""
+    \brequest (?:is )?too large\b  request_?too_?large  single request  request (?:itself|alone)
+    must be reduced in order to run  reduce your (?:message|prompt|request|input)  larger than the (?:rate )?limit
+    request.{0,40}(?:larger|more tokens) than.{0,40}(?:limit|allowed|per)  单次请求.{0,20}(?:超过|超出|过大)
+    """
+)
+"""That one request alone is more than a rate allows."""
+
+CODES = any_of(
+    r"""
+    context_?(?:length|window|size|limit)?_?(?:exceeded|overflow|too_long)  exceed_?context  prompt_?too_?long
+    tokens?_too_(?:long|many)  (?:prompt|input)_?tokens?_?(?:limit_?)?exceeded  characters_too_long
+    tokens_limit_reached  max_prompt_tokens_exceeded  (?:input|request|prompt|payload)_?too_?(?:long|large)
+    string_above_max_length  (?:input|prompt)_?length_?exceeded  request_entity_too_large
+    """
+)
+
+CODE_NUMBERS = frozenset({"1261"})
+"""Codes without words: Zhipu, "Prompt too long"."""

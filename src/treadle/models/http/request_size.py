@@ -1,0 +1,43 @@
+"""How large a request is, as far as we can tell: to compare with the numbers of an error message."""
+
+import re
+from typing import NamedTuple
+
+from treadle.domain.models import UNKNOWN_WINDOW
+from treadle.models.http.wire import tokens
+
+LEAST_COMPARED = 1000
+"""A request of fewer tokens is too small for its size to tell anything."""
+_LONGEST = re.compile(rb'"max_(?:completion_|output_)?tokens":(\d{1,12})')
+_EDGE = 4096
+_FACTOR = 2.0
+"""How far a guess from bytes may be off."""
+
+
+class RequestSize(NamedTuple):
+    """What was sent."""
+
+    sent_bytes: int = 0
+    longest_reply: int | None = None
+    """The bound of the reply that the request names."""
+    window: int | None = None
+    """The context window of the model, where it is known."""
+
+    @property
+    def tokens(self) -> int:
+        """A guess at the tokens of the input."""
+        return tokens(self.sent_bytes)
+
+    def is_near(self, number: float) -> bool:
+        """Whether a number may be the size of this request, in tokens or in bytes."""
+        if self.tokens < LEAST_COMPARED:
+            return False
+        in_tokens = self.tokens / _FACTOR <= number <= self.tokens * _FACTOR
+        return in_tokens or abs(number - self.sent_bytes) <= 0.05 * self.sent_bytes
+
+
+def size_of(body: bytes, window: int) -> RequestSize:
+    """Return the size of an encoded request to a model with this context window."""
+    found = _LONGEST.search(body[:_EDGE]) or _LONGEST.search(body[-_EDGE:])
+    known = None if window == UNKNOWN_WINDOW else window
+    return RequestSize(len(body), int(found[1]) if found else None, known)

@@ -1,0 +1,179 @@
+"""How long a provider asks to wait: in headers, in fields of the error, or only in words."""
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from treadle.models.http.error_facts import ErrorFacts
+
+_EPOCH_SECONDS, _EPOCH_MILLISECONDS = 1e9, 1e12
+"""A plain number from here on is a moment and not a number of seconds."""
+_FAR = 366 * 86_400.0
+"""Seconds; a wait beyond this is a mistake."""
+
+_UNIT = (
+    r"(?:milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|"
+    r"毫秒|秒|分钟|分|小时|天)"
+)
+_AMOUNT = rf"\d+(?:\.\d+)?\s*{_UNIT}(?![a-z])"
+_SPAN = re.compile(rf"(\d+(?:\.\d+)?)\s*({_UNIT})(?![a-z])", re.IGNORECASE)
+_ASKS = r"(?:try|trying|retry\w*|again|wait\w*|resets?|reset at|available|back|resume\w*|重试|再试|等待|重置|恢复)"
+_SPANS = rf"((?:{_AMOUNT}[\s,]*(?:and\s+)?)+)"
+_AFTER = re.compile(
+    rf"{_ASKS}\b[^.\n]{{0,40}}?(?:\b(?:in|after|for|within|at least|about)\b|:|)\s*~?\s*{_SPANS}", re.I
+)
+_BEFORE = re.compile(rf"((?:{_AMOUNT}\s*)+)(?:后|之后|以后|内)?[^.\n]{{0,8}}?(?:重试|再试|重置|恢复)", re.I)
+_DATE = r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\s?UTC|[+-]\d\d:?\d\d)?)"
+_MOMENT = re.compile(rf"{_ASKS}[^.\n]{{0,40}}?{_DATE}", re.I)
+_SECONDS: Mapping[str, float] = {
+    "ms": 0.001, "毫": 0.001, "s": 1.0, "秒": 1.0, "m": 60.0, "分": 60.0, "h": 3600.0, "小": 3600.0,
+    "d": 86_400.0, "天": 86_400.0,
+}  # fmt: skip
+
+
+def asked_wait(headers: Mapping[str, str], facts: ErrorFacts, now: datetime | None = None) -> float | None:
+    """Return the seconds that a provider asks to wait, None where it does not say.
+
+    What it says for this purpose counts first; then the words of the message; then the reset of the limit that is
+    exhausted."""
+    now = now or datetime.now(UTC)
+    if (wait := _header(headers, now)) is not None:
+        return wait
+    for name, value in facts.waits:
+        if (wait := _field(name, value, now)) is not None:
+            return wait
+    if (wait := _in_words(facts.text, now)) is not None:
+        return wait
+    return _exhausted({**dict(facts.headers), **headers}, now)
+
+
+def _header(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the wait in the header for it, in which 0 means at once."""
+    milliseconds, stated = _number(headers.get("retry-after-ms")), headers.get("retry-after")
+    if milliseconds is not None:
+        return milliseconds / 1000
+    if stated is None:
+        return None
+    number = _number(stated)
+    seconds = _until(stated, now) if number is None else _moment_or_seconds(number, now)
+    return None if seconds is None else max(0.0, seconds)
+
+
+def _field(name: str, value: str, now: datetime) -> float | None:
+    """Return the wait in a field of an error: `retryDelay: "34s"`, `retry_after_seconds: 12`, `reset_at: ...`."""
+    if (number := _number(value)) is None:
+        return _sound(duration(value) if duration(value) is not None else _until(value, now))
+    if name.endswith(("ms", "millis")):
+        return _sound(number / 1000)
+    return _sound(_moment_or_seconds(number, now))
+
+
+def duration(text: str) -> float | None:
+    """Return the seconds of a duration such as `6m0s`, `1.57s`, `120ms` or `2 minutes`; None if it is none."""
+    if _SPAN.sub("", text).strip(" ,") or not text.strip():
+        return None
+    return sum(_seconds(number, unit) for number, unit in _SPAN.findall(text))
+
+
+def _seconds(number: str, unit: str) -> float:
+    unit = unit.lower()
+    key = "ms" if unit.startswith("m") and "s" in unit and not unit.startswith("min") else unit[0]
+    return float(number) * _SECONDS[key]
+
+
+def _in_words(text: str, now: datetime) -> float | None:
+    found = [match for pattern in (_AFTER, _BEFORE) for match in [pattern.search(text)] if match is not None]
+    for match in found:
+        seconds = sum(_seconds(number, unit) for number, unit in _SPAN.findall(match[1]))
+        if (wait := _sound(seconds)) is not None:
+            return wait
+    moment = _MOMENT.search(text)
+    return None if moment is None else _sound(_until(moment[1], now))
+
+
+# ── Limits that reset ──────────────────────────────────────────────────────────────────────────────
+
+
+def _exhausted(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the seconds until all exhausted limits are reset. A limit with something left is not waited for."""
+    resets, remaining, rejected = dict[str, str](), dict[str, str](), set[str]()
+    for name, value in headers.items():
+        words = name.lower().replace("rate-limit", "ratelimit").split("-")
+        if "ratelimit" not in words:
+            continue
+        dimension = "-".join(
+            word for word in words if word not in ("x", "ratelimit", "reset", "remaining", "after")
+        )
+        if "reset" in words:
+            resets[dimension] = value
+        elif "remaining" in words:
+            remaining[dimension] = value
+        elif words[-1] == "status" and value.strip().lower() == "rejected":
+            rejected.add(dimension.removesuffix("-status"))
+    waits: list[float] = []
+    for dimension, value in resets.items():
+        if not _is_exhausted(dimension, remaining, rejected, len(resets)):
+            continue
+        number = _number(value)
+        seconds = duration(value) if number is None else _moment_or_seconds(number, now)
+        wait = _sound(_until(value, now) if seconds is None else seconds)
+        if wait is not None:
+            waits.append(wait)
+    return max(waits, default=None)
+
+
+def _is_exhausted(dimension: str, remaining: Mapping[str, str], rejected: set[str], limits: int) -> bool:
+    left = _number(remaining.get(dimension))
+    if left is not None:
+        return left == 0
+    return dimension in rejected or (not rejected and limits == 1 and dimension not in remaining)
+
+
+# ── Numbers and moments ────────────────────────────────────────────────────────────────────────────
+
+
+def _moment_or_seconds(number: float, now: datetime) -> float:
+    if number >= _EPOCH_MILLISECONDS:
+        return number / 1000 - now.timestamp()
+    return number - now.timestamp() if number >= _EPOCH_SECONDS else number
+
+
+def _sound(seconds: float | None) -> float | None:
+    """Return a wait that can be meant: above 0, and not for years."""
+    if seconds is None or not math.isfinite(seconds) or not 0 < seconds <= _FAR:
+        return None
+    return seconds
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _until(text: str, now: datetime) -> float | None:
+    """Return the seconds until a moment in the form of HTTP or ISO 8601, in UTC where it does not say."""
+    moment = _http_date(text) or _iso_date(text)
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - now).total_seconds()
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text)
+    except ValueError:
+        return None
+
+
+def _iso_date(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(re.sub(r"\s?UTC$", "+00:00", text.strip().replace("Z", "+00:00")))
+    except ValueError:
+        return None
