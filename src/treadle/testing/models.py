@@ -52,6 +52,10 @@ class Failure(Struct, frozen=True):
     repair: bool = False
     next_key: bool = False
     next_model: bool = False
+    status: int | None = None
+    once: bool = False
+    longest_reply: int | None = None
+    unclear: bool = False
 
 
 class Silence(Struct, frozen=True):
@@ -145,12 +149,16 @@ async def perform(step: ScriptStep, show: Show, pause: Callable[[], float] = lam
                 step.kind,
                 step.message,
                 step.retryable,
+                step.status,
                 retry_after=step.retry_after,
                 usage=step.usage,
                 compact=step.compact,
                 repair=step.repair,
                 next_key=step.next_key,
                 next_model=step.next_model,
+                once=step.once,
+                longest_reply=step.longest_reply,
+                unclear=step.unclear,
             )
         case Silence():
             await asyncio.Event().wait()

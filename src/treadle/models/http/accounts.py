@@ -10,8 +10,9 @@ from treadle.models.http.patterns import any_of
 _EMPTY_CODES = any_of(
     r"""
     insufficient_?(?:quota|balance|credits?|funds|account_?balance)  billing_hard_limit\w*  enforced_spend_limit\w*
-    exceeded_current_quota\w*  payment_required  billing_(?:not_active|error|insufficient_balance)  arrearage
-    account_?overdue\w*  credits?_?(?:exhausted|exceeded|depleted)  spend(?:ing)?_?limit\w*
+    exceeded_current_quota\w*  payment_required  billing_(?:not_active|insufficient_balance|balance_not_enough)
+    arrearage  account_?overdue\w*  credits?_?(?:balance_)?(?:exhausted|exceeded|depleted)
+    (?:\w+_)?spend(?:ing)?_?limit\w*  (?:\w+_)?usage_limit_exceeded  reject_no_credit  quote_exceeded
     (?:monthly|weekly)_?(?:limit|quota)\w*  allocationquota\.freetieronly  out_of_credits  no_?credits?
     quota_user_daily_(?:request|free)  balance_?(?:insufficient|not_?enough|depleted)
     """

@@ -134,9 +134,8 @@ def _compares_with(numbers: list[float], size: RequestSize) -> bool:
 # ── The bound of the reply ─────────────────────────────────────────────────────────────────────────
 
 
-_LABELLED = re.compile(
-    r"([\d,]+) (?:in|for) the (?:completion|output)|([\d,]+) max_\w*tokens|max_\w*tokens\D{0,25}?([\d,]+)"
-)
+_BEFORE_LABEL = re.compile(r"([\d,]+) (?:(?:in|for) the (?:completion|output)|max_\w*tokens)")
+_AFTER_LABEL = re.compile(r"max_\w*tokens\D{0,25}?([\d,]+)")
 _SUM = re.compile(r"(\d[\d,]*) \+ (\d[\d,]*)\D{1,20}(\d[\d,]*)")
 
 
@@ -218,11 +217,9 @@ def _belong(numbers: list[float], sent: float, reply: float, limit: float) -> bo
 
 
 def _labelled_replies(words: str) -> list[float | None]:
-    found = re.findall(
-        r"([\d,]+) (?:in|for) the (?:completion|output)|([\d,]+) max_\w*tokens|max_\w*tokens\D{0,25}?([\d,]+)",
-        words,
-    )
-    return [float(value.replace(",", "")) for values in found for value in values if value.strip(",")]
+    """Return the numbers that the error calls bounds of the reply."""
+    found = _BEFORE_LABEL.findall(words) or _AFTER_LABEL.findall(words)
+    return [float(value.replace(",", "")) for value in found if value.strip(",")]
 
 
 def _reply_within_rate(words: str, size: RequestSize) -> int | None:

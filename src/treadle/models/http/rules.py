@@ -355,8 +355,8 @@ RULES = (
     ),
 )
 
-_JUDGED = frozenset({None, 400, 413, 422, 429, 500})
-"""Statuses that a request which is too large may have: 500 comes from llama.cpp, 429 from a rate limit."""
+_JUDGED = frozenset({None, 400, 403, 413, 422, 429, 500})
+"""Statuses of requests that are too large: 403 comes from Together, 500 from llama.cpp, 429 from a rate limit."""
 
 
 def decide(status: int | None, body: str, size: RequestSize | None = None) -> Decision:
