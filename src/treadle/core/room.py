@@ -73,12 +73,8 @@ def _is_worth_it(state: RunState, size: int, step: Compact) -> bool:
 
 def may_be_too_long(state: RunState) -> bool:
     """Whether a refusal without a reason may be about the length, so that a shorter conversation is worth a try."""
-    size = input_estimate(state)
-    return not state.shortened and size >= min(LARGE, LARGE_SHARE * state.window) and _can_be_folded(state)
-
-
-def _can_be_folded(state: RunState) -> bool:
-    return compact(state, "compact", "overflow") is not None
+    is_large = input_estimate(state) >= min(LARGE, LARGE_SHARE * state.window)
+    return is_large and not state.shortened and len(state.transcript.messages) > 2
 
 
 def overflows(state: RunState, size: int) -> bool:
