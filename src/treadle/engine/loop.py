@@ -81,7 +81,7 @@ async def _carry(log: Log, turn: Turn, deps: Deps) -> None:
     if log.death is not None:
         log.record(RunRecovered(log.epoch, WORKER_DIED, log.death.alone, log.death.lately))
         await log.flush()
-    model = begin(log, deps)
+    model = await begin(log, deps)
     while turn.goes_on(log.state) and not deps.leaving.is_set():  # if it is left here, it is due again at once
         end_step(log, deps)
         match possible(afforded(decide(log.state, deps.clock.now()), log, deps), model, log.state, deps):
@@ -98,9 +98,9 @@ async def _carry(log: Log, turn: Turn, deps: Deps) -> None:
                 await reshape(change, model, log, deps)
             case FallBack(event):
                 log.record(event)
-                model = take_over(log, deps)
+                model = await take_over(log, deps)
             case AskAnother():
-                model = take_over(log, deps)
+                model = await take_over(log, deps)
             case RunTools() as calls:
                 await act(calls, log, deps)
             case Gather() | Reach() | GoOn() | Judge() as task:

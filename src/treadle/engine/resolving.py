@@ -30,13 +30,13 @@ class Missing(Struct, frozen=True):
 ASKED_BESIDE = "Whoever sends the messages asks for this too, as far as it agrees with what stands above:"
 
 
-def begin(log: Log, deps: Deps) -> Resolved | Missing:
+async def begin(log: Log, deps: Deps) -> Resolved | Missing:
     """Find the model that answers and, the first time, the tools that may be called."""
     state = log.state
     if state.cancelled is not None or state.suspicion.is_culprit:
         return Missing("nothing: it is about to end")
     try:
-        model, news = _find(state, deps)
+        model, news = await _find(state, deps)
         start = _start(state, deps)
     except UsageError as error:
         return Missing(str(error))
@@ -44,11 +44,11 @@ def begin(log: Log, deps: Deps) -> Resolved | Missing:
     return model
 
 
-def take_over(log: Log, deps: Deps) -> Resolved | Missing:
+async def take_over(log: Log, deps: Deps) -> Resolved | Missing:
     """After a fallback: the first of those that are left which is to be had."""
     while True:
         try:
-            model, news = _find(log.state, deps)
+            model, news = await _find(log.state, deps)
         except UsageError as error:
             following = fallback_after(log.state, str(error))
             if following is None:
@@ -75,16 +75,28 @@ def _nobody_left(state: RunState, error: UsageError) -> LlmError:
     return LlmError(state.step.number, state.step.attempts, "not_found", message, retryable=False)
 
 
-def _find(state: RunState, deps: Deps) -> tuple[Resolved, tuple[EventData, ...]]:
-    """The model that the run asks, and what is put on record where it is another one than before."""
+async def _find(state: RunState, deps: Deps) -> tuple[Resolved, tuple[EventData, ...]]:
+    """The model that the run asks, and what is put on record where it is another one than before, or where its
+    server says now how large its context window is."""
     wanted, known = _wanted(state), state.model
-    found = _resolved(wanted.model, state, deps)
-    if known and (known.provider, known.model, known.route) == (found.provider, found.model, wanted.model):
+    found, is_told = await _with_window(_resolved(wanted.model, state, deps))
+    is_known = known and (known.provider, known.model, known.route) == (found.provider, found.model, wanted.model)
+    if known and is_known and (not is_told or known.context_window == found.profile.context_window):
         return found, ()
     reason = "; ".join(filter(None, (wanted.reason, found.reason)))
     profile = msgspec.structs.replace(found.profile, prices=None)
     window, route = profile.context_window, wanted.model
     return found, (ModelResolved(found.provider, found.model, found.api_mode, reason, route, window, profile),)
+
+
+async def _with_window(found: Resolved) -> tuple[Resolved, bool]:
+    """The model with the context window that its server states, and whether it states one."""
+    window = None if found.ask_window is None else await found.ask_window()
+    if window is None:
+        return found, False
+    return msgspec.structs.replace(
+        found, profile=msgspec.structs.replace(found.profile, context_window=window)
+    ), True
 
 
 def _resolved(name: str, state: RunState, deps: Deps) -> Resolved:

@@ -37,9 +37,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Short names, each with the models it stands for: the first whose provider has a key and answers."""
 
 
-WindowSource = Literal["config", "catalog", "local", "assumed"]
+WindowSource = Literal["config", "catalog", "local", "server", "assumed"]
 """Where a context window comes from: `models` in config.yaml; the built-in catalog; what a model on this machine is
-started with; or nowhere, so that it is an assumption."""
+started with; what its server says; or nowhere, so that it is an assumption."""
 LOCAL_PROVIDER = "local"
 
 
@@ -52,6 +52,8 @@ class Catalog:
         self.aliases: dict[str, tuple[str, ...]] = {**ALIASES, **(aliases or {})}
         self._models = dict(models or {})
         self._profiles: dict[tuple[str, str], Profile] = {}
+        self._told: set[tuple[str, str]] = set()
+        """Models whose server has told their context window."""
 
     def names(self, model: str) -> tuple[str, ...]:
         """Return the models that a short name stands for, or the name itself."""
@@ -72,12 +74,21 @@ class Catalog:
         said = self._models.get(f"{provider}/{model}")
         if said is not None and said.context_window is not None:
             return "config"
+        if (provider, model) in self._told:
+            return "server"
         if config is None:
             return "local" if provider == LOCAL_PROVIDER else "assumed"
         return "catalog" if _catalogued_window(provider, model, config) else "assumed"
 
+    def learn_window(self, provider: str, model: str, tokens: int) -> None:
+        """Take the context window that the server of a model states."""
+        profile = self._profiles.get((provider, model), Profile())
+        self._profiles[provider, model] = msgspec.structs.replace(profile, context_window=tokens)
+        self._told.add((provider, model))
+
     def forget(self, provider: str) -> None:
         """Another provider goes by this name now."""
+        self._told = {key for key in self._told if key[0] != provider}
         self._profiles = {key: found for key, found in self._profiles.items() if key[0] != provider}
 
     def _corrected(self, name: str, profile: Profile) -> Profile:

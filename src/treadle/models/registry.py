@@ -1,7 +1,8 @@
 """Which model a name stands for, and the client that speaks to it."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -20,11 +21,16 @@ from treadle.models.local.models import PROFILE as LOCAL_PROFILE
 from treadle.models.local.models import PROVIDER as LOCAL
 from treadle.models.local.models import LocalModels
 from treadle.models.presets import presets
+from treadle.models.windows import ask_window, tells_its_window
 from treadle.ports.model import Model, Resolved
 
 if TYPE_CHECKING:
     from treadle.models.http.transport import Connections
     from treadle.models.probe import Probe
+
+
+ASK_AGAIN_SECONDS = 60.0
+"""How long a server that does not say how large a context window is stays unasked."""
 
 
 class _Ready(NamedTuple):
@@ -60,6 +66,9 @@ class ModelRegistry:
         self.local = LocalModels(weights)
         self._ready: dict[str, _Ready] = {LOCAL: _Ready("chat_completions", self.local)}
         self._own_breakers = Breakers()
+        self._settled: set[tuple[str, str]] = set()
+        """Models whose server has said which context window they are loaded with."""
+        self._ask_again: dict[tuple[str, str], float] = {}
         self._connections: Connections | None = None
 
     def add(self, name: str, config: ProviderConfig) -> None:
@@ -195,7 +204,38 @@ class ModelRegistry:
         basis = LOCAL_PROFILE if ready.client is self.local else None
         profile = self.catalog.profile(name, model_id, config, basis)
         breaker = breakers.of(name, address, model_id)
-        return Resolved(name, model_id, ready.api_mode, reason, ready.client, breaker, profile)
+        ask = self._window_asker(name, model_id, ready)
+        return Resolved(name, model_id, ready.api_mode, reason, ready.client, breaker, profile, ask)
+
+    def _window_asker(self, name: str, model: str, ready: _Ready) -> Callable[[], Awaitable[int | None]] | None:
+        """Return how the server can be asked for the window of a model; None if it need not or cannot be."""
+        config = ready.config
+        if config is None or (name, model) in self._settled:
+            return None
+        if (
+            not tells_its_window(config, getattr(ready.client, "server", None) or "")
+            or self.catalog.window_source(name, model, config) == "config"
+        ):
+            return None
+        return partial(self._ask_window, name, model)
+
+    async def _ask_window(self, name: str, model: str) -> int | None:
+        """Ask the server of a model for its context window, and keep what it says once it is settled. A server that
+        does not say is asked again only after a while."""
+        now = self._clock()
+        if now < self._ask_again.get((name, model), now):
+            return None
+        base_url, key, headers = self.address(name)
+        window = await ask_window(
+            base_url, model, {**({"Authorization": f"Bearer {key}"} if key else {}), **headers}
+        )
+        if window is None:
+            self._ask_again[name, model] = now + ASK_AGAIN_SECONDS
+            return None
+        self.catalog.learn_window(name, model, window.tokens)
+        if window.in_force:
+            self._settled.add((name, model))
+        return window.tokens
 
     async def close(self) -> None:
         await self.local.close()

@@ -1,6 +1,6 @@
 """A model: a conversation goes in, a reply comes out piece by piece, and it ends `Completed` or `Failed`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -173,6 +173,8 @@ class Resolved(Struct, frozen=True):
     client: Model
     breaker: Breaker
     profile: Profile = Profile()
+    ask_window: Callable[[], Awaitable[int | None]] | None = None
+    """Ask the server for the context window, where the profile does not know it; None: there is nobody to ask."""
 
 
 class Models(Protocol):

@@ -65,6 +65,8 @@ class Client:
         self._format = format_
         self._endpoint = endpoint
         self._post = Post(endpoint, connections, format_.headers, format_.credentials)
+        self.server: str | None = None
+        """What the server calls itself; None until it has answered."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body, key = self._format.encode(request), self._endpoint.keys.current()
@@ -72,6 +74,8 @@ class Client:
         reply = self._format.reply(request)
         try:
             await call.open(body)
+            if self.server is None:
+                self.server = call.server
             payloads, ended = Document() if call.is_json else Payloads(), False
             while not (ended or reply.done):
                 piece = await call.read()

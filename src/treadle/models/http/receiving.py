@@ -20,6 +20,7 @@ _LOST = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 _GOOD = b"HTTP/1.1 200 "
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: chunked(?:\r\n|\Z)")
 _UNUSUAL = re.compile(rb"\r\n(?:content-encoding|content-length|upgrade):")
+_SERVER = re.compile(rb"\r\nserver:[ \t]*([^\r\n]*)")
 _KIND = re.compile(rb"\r\ncontent-type:[ \t]*([^\r\n;]*)")
 
 
@@ -36,6 +37,11 @@ class Answer(Protocol):
     @property
     def kind(self) -> str:
         """What its body is said to be."""
+        ...
+
+    @property
+    def server(self) -> str:
+        """What the server calls itself, in lower case."""
         ...
 
     @property
@@ -87,6 +93,11 @@ class Stream:
     def kind(self) -> str:
         found = _KIND.search(self._head)
         return found[1].decode("latin-1").strip() if found else UNKNOWN_KIND
+
+    @property
+    def server(self) -> str:
+        found = _SERVER.search(self._head)
+        return found[1].decode("latin-1").strip() if found else ""
 
     # ── What the parser has found; `on_body` is the first ──
 
@@ -191,6 +202,10 @@ class Other:
     @property
     def kind(self) -> str:
         return self.response.headers.get("Content-Type", UNKNOWN_KIND).lower().partition(";")[0].strip()
+
+    @property
+    def server(self) -> str:
+        return self.response.headers.get("Server", "").lower()
 
     @property
     def is_whole(self) -> bool:

@@ -167,6 +167,11 @@ class Call:
         return "" if kind == _STREAM else f"; it came as {kind} and not as {_STREAM}: check base_url"
 
     @property
+    def server(self) -> str:
+        """What the server calls itself, once it has answered."""
+        return "" if self._answer is None else self._answer.server
+
+    @property
     def asked(self) -> failures.Asked:
         """Who was asked for what. Only failures need it."""
         return failures.Asked(self._post.endpoint, self._model, self._key, size_of(self._sent, self._window))

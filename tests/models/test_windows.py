@@ -1,0 +1,145 @@
+"""The context window of a model on a server of one's own: asked for, and not assumed."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle
+from tests.engine.running import journal
+from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request, Silence, says
+from treadle.domain.events import ModelResolved
+from treadle.domain.models import UNKNOWN_WINDOW
+from treadle.domain.providers import ProviderConfig
+from treadle.home import Home
+from treadle.models import windows
+from treadle.models.windows import Window, ask_window, tells_its_window
+
+PROPS = {"default_generation_settings": {"n_ctx": 8192, "params": {}}, "total_slots": 1, "model_path": "m.gguf"}
+LOADED = {"models": [{"name": "qwen3:8b", "model": "qwen3:8b", "size": 1, "context_length": 4096}]}
+SHOWN = {
+    "parameters": 'stop    "<|im_end|>"\nnum_ctx                        16384\ntemperature 0.6',
+    "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960},
+}
+TRAINED = {"model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960}}
+
+
+class Server:
+    """Answers by path; what it does not know is not found."""
+
+    def __init__(self, answers: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        self._answers = answers
+        self._headers = headers or {}
+        self.paths: list[str] = []
+
+    def __call__(self, request: Request) -> Behaviour:
+        path = request.path.partition("?")[0]
+        self.paths.append(path)
+        if path == "/v1/chat/completions":
+            answer = says("fine")
+            return answer._replace(headers={**answer.headers, **self._headers})
+        found = self._answers.get(path)
+        if isinstance(found, Silence):
+            return found
+        body = json.dumps(found or {"error": "not found"}).encode()
+        return Answer([body], 200 if found else 404, {"Content-Type": "application/json"}, framing="length")
+
+
+@pytest.mark.parametrize(
+    ("answers", "window"),
+    [
+        ({"/props": PROPS}, Window(8192, in_force=True)),
+        ({"/api/ps": LOADED, "/api/show": TRAINED}, Window(4096, in_force=True)),
+        ({"/api/ps": {"models": []}, "/api/show": SHOWN}, Window(16384, in_force=True)),
+        ({"/api/ps": {"models": []}, "/api/show": TRAINED}, Window(40960, in_force=False)),
+        ({"/api/ps": {"models": []}}, None),
+        ({"/props": {"default_generation_settings": {"n_ctx": -1}}}, None),
+        ({"/props": ["odd"]}, None),
+        ({}, None),
+    ],
+)
+def test_what_servers_say(answers: dict[str, Any], window: Window | None) -> None:
+    server = Server(answers)
+
+    async def run() -> Window | None:
+        async with FakeEndpoint(policy=server) as endpoint:
+            return await ask_window(endpoint.url, "qwen3:8b", {})
+
+    assert asyncio.run(run()) == window
+    if "/api/ps" not in answers:
+        assert "/api/show" not in server.paths, "only Ollama is sent a body"
+
+
+def test_a_server_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "ASK_SECONDS", 0.05)
+
+    async def run() -> Window | None:
+        async with FakeEndpoint(policy=Server({"/props": Silence(), "/api/ps": Silence()})) as endpoint:
+            return await ask_window(endpoint.url, "m", {})
+
+    assert asyncio.run(run()) is None
+    assert asyncio.run(ask_window("http://127.0.0.1:9/v1", "m", {})) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "server", "tells"),
+    [
+        (ProviderConfig("http://127.0.0.1:11434/v1"), "", True),
+        (ProviderConfig("http://192.168.1.5:11434/v1"), "", True),
+        (ProviderConfig("http://localhost:8080/v1"), "", True),
+        (ProviderConfig("http://10.0.0.2:9000/v1", local=True), "", True),
+        (ProviderConfig("http://10.0.0.2:9000/v1"), "llama.cpp", True),
+        (ProviderConfig("http://10.0.0.2:9000/v1"), "", False),
+        (ProviderConfig("https://api.example.com:8080/v1"), "", False),
+        (ProviderConfig("https://openrouter.ai/api/v1"), "cloudflare", False),
+    ],
+)
+def test_who_is_asked(config: ProviderConfig, server: str, tells: bool) -> None:
+    assert tells_its_window(config, server) is tells
+
+
+def resolved(server: Server, tmp_path: Path, runs: int, **config: Any) -> list[list[int]]:
+    """The context windows on record of each of several runs."""
+
+    async def run() -> list[list[int]]:
+        found: list[list[int]] = []
+        async with FakeEndpoint(policy=server) as endpoint:
+            engine = treadle.Engine("sqlite:///:memory:", home=Home(tmp_path / "home"))
+            engine.add_provider("own", base_url=endpoint.url, **config)
+            async with engine:
+                for _ in range(runs):
+                    result = await engine.run(treadle.Agent(name="hero", model="own/qwen3:8b"), "hello")
+                    assert result.outcome == "completed"
+                    events = await journal(engine, result.run_id)
+                    found.append([e.data.context_window for e in events if isinstance(e.data, ModelResolved)])
+        return found
+
+    return asyncio.run(run())
+
+
+def test_a_run_counts_on_the_window_that_the_server_states(tmp_path: Path) -> None:
+    server = Server({"/props": PROPS})
+    assert resolved(server, tmp_path, 2, local=True) == [[8192], [8192]]
+    assert server.paths.count("/props") == 1, "it is asked once"
+
+
+def test_a_model_that_is_not_loaded_yet_is_asked_about_again(tmp_path: Path) -> None:
+    answers: dict[str, Any] = {"/api/ps": {"models": []}, "/api/show": TRAINED}
+    server = Server(answers)
+    assert resolved(server, tmp_path, 2, local=True) == [[40960], [40960]]
+    answers["/api/ps"] = LOADED
+    assert resolved(server, tmp_path, 1, local=True) == [[4096]]
+
+
+def test_a_server_that_calls_itself_llama_cpp_is_asked_after_its_first_answer(tmp_path: Path) -> None:
+    server = Server({"/props": PROPS}, {"Server": "llama.cpp"})
+    assert resolved(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [8192]]
+
+
+def test_an_unknown_server_is_sent_nothing_but_model_calls(tmp_path: Path) -> None:
+    server = Server({"/props": PROPS})
+    assert resolved(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [UNKNOWN_WINDOW]]
+    assert set(server.paths) == {"/v1/chat/completions"}
