@@ -18,13 +18,17 @@ from treadle.home import Home
 from treadle.models import windows
 from treadle.models.windows import Window, ask_window, tells_its_window
 
-PROPS = {"default_generation_settings": {"n_ctx": 8192, "params": {}}, "total_slots": 1, "model_path": "m.gguf"}
-LOADED = {"models": [{"name": "qwen3:8b", "model": "qwen3:8b", "size": 1, "context_length": 4096}]}
-SHOWN = {
+PROPS: dict[str, Any] = {
+    "default_generation_settings": {"n_ctx": 8192, "params": {}},
+    "total_slots": 1,
+    "model_path": "m.gguf",
+}
+LOADED: dict[str, Any] = {"models": [{"name": "qwen3:8b", "model": "qwen3:8b", "size": 1, "context_length": 4096}]}
+SHOWN: dict[str, Any] = {
     "parameters": 'stop    "<|im_end|>"\nnum_ctx                        16384\ntemperature 0.6',
     "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960},
 }
-TRAINED = {"model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960}}
+TRAINED: dict[str, Any] = {"model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960}}
 
 
 class Server:
@@ -48,19 +52,19 @@ class Server:
         return Answer([body], 200 if found else 404, {"Content-Type": "application/json"}, framing="length")
 
 
-@pytest.mark.parametrize(
-    ("answers", "window"),
-    [
-        ({"/props": PROPS}, Window(8192, in_force=True)),
-        ({"/api/ps": LOADED, "/api/show": TRAINED}, Window(4096, in_force=True)),
-        ({"/api/ps": {"models": []}, "/api/show": SHOWN}, Window(16384, in_force=True)),
-        ({"/api/ps": {"models": []}, "/api/show": TRAINED}, Window(40960, in_force=False)),
-        ({"/api/ps": {"models": []}}, None),
-        ({"/props": {"default_generation_settings": {"n_ctx": -1}}}, None),
-        ({"/props": ["odd"]}, None),
-        ({}, None),
-    ],
-)
+STATED: list[tuple[dict[str, Any], Window | None]] = [
+    ({"/props": PROPS}, Window(8192, in_force=True)),
+    ({"/api/ps": LOADED, "/api/show": TRAINED}, Window(4096, in_force=True)),
+    ({"/api/ps": {"models": []}, "/api/show": SHOWN}, Window(16384, in_force=True)),
+    ({"/api/ps": {"models": []}, "/api/show": TRAINED}, Window(40960, in_force=False)),
+    ({"/api/ps": {"models": []}}, None),
+    ({"/props": {"default_generation_settings": {"n_ctx": -1}}}, None),
+    ({"/props": ["odd"]}, None),
+    ({}, None),
+]
+
+
+@pytest.mark.parametrize(("answers", "window"), STATED)
 def test_what_servers_say(answers: dict[str, Any], window: Window | None) -> None:
     server = Server(answers)
 

@@ -34,7 +34,7 @@ _EMPTY = any_of(
     (?:credit|spend(?:ing)?|monthly|weekly|budget) (?:\w+ )?limit (?:(?:was|is|has been) )?(?:reached|exceeded)
     reached (?:its|your|the) (?:monthly|weekly) (?:spend\w*|usage|credit)? ?limit
     reached your specified api usage limits  exceeded current quota
-    exceeded (?:your )?(?:monthly|included|current) (?:\w+ )?(?:quota|credits|budget)
+    exceeded (?:(?:your|its|the) )?(?:monthly|included|current) (?:\w+ )?(?:quota|credits|budget)
     free (?:allocated )?quota (?:has been )?(?:exceeded|exhausted)  payment (?:is )?(?:required|overdue|failed)
     account\b.{0,60}\b(?:suspended|overdue|in arrears|not active|good standing)
     key (?:credit )?limit exceeded  extra usage is required  premium request allowance

@@ -13,6 +13,7 @@ MAX_DEPTH = 8
 MAX_NODES = 400
 MAX_TEXT = 16_000
 """Characters of one message that are read."""
+MAX_TOTAL = 4 * MAX_TEXT
 
 _MESSAGE_FIELDS = frozenset(
     {
@@ -32,11 +33,11 @@ _PARAMETER_FIELDS = frozenset({"param", "params", "parameter", "field", "path", 
 _ONLY_IF_ERROR = frozenset({"content", "body", "text", "result", "response", "header"})
 """Fields that hold an error only where they hold JSON."""
 _WAIT_FIELD = re.compile(r"(?:retry|reset|wait)(?:delay|after|in|time|at)?(?:ms|millis|s|secs?|seconds?)?|resetsat")
-_EMBEDDED = re.compile(r"[{\[][\s\S]*[}\]]")
 _HTML = re.compile(r"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 _DIGITS = r"(?:\d{1,3}(?:[,_\u00a0\u202f]\d{3})+|\d+(?:\.\d+)?[kK]?)"
 _NUMBER = re.compile(rf"(?<![A-Za-z0-9_.-])-?{_DIGITS}(?:(?=[ -]?tokens?)|(?![A-Za-z0-9_-]))")
 _ADDRESS = re.compile(r"https?://\S+|\b[\w-]+\.(?:com|ai|io|cn|dev|net|org)\b\S*", re.IGNORECASE)
+_COUNTED = re.compile(r"\b(input|prompt|total|message)_")
 _IDENTIFIER = re.compile(
     r"\b(?:req|org|run|msg|call|chatcmpl|resp)[-_][\w-]{6,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-\w+"
 )
@@ -59,7 +60,7 @@ class ErrorFacts(NamedTuple):
     @property
     def words(self) -> str:
         """The messages and codes in lower case, without addresses and ids."""
-        text = _IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text))
+        text = _COUNTED.sub(r"\1 ", _IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))
         return re.sub(r"[`'\"*]", "", re.sub(r"([a-z])([A-Z])", r"\1 \2", text)).lower()
 
     @property
@@ -78,7 +79,7 @@ def read_error(body: str) -> ErrorFacts:
     reader = _Reader()
     reader.read(_decoded(body), 0, is_message=True)
     return ErrorFacts(
-        "\n".join(dict.fromkeys(reader.texts)),
+        "\n".join(dict.fromkeys(reader.texts))[:MAX_TOTAL],
         frozenset(reader.codes),
         tuple(dict.fromkeys(reader.parameters)),
         tuple(reader.waits),
@@ -109,10 +110,11 @@ class _Reader:
                 self.read(inner, depth + 1, is_message=is_message)
 
     def _read_text(self, text: str, depth: int, is_message: bool) -> None:
-        embedded = _EMBEDDED.search(text)
-        inner = _decoded(embedded[0]) if embedded is not None else None
-        if embedded is not None and isinstance(inner, dict | list) and inner:
-            around = f"{text[: embedded.start()]} {text[embedded.end() :]}".strip()
+        text = text[:MAX_TOTAL]
+        start, end = _embedded(text)
+        inner = _decoded(text[start:end]) if end > start else None
+        if isinstance(inner, dict | list) and inner:
+            around = f"{text[:start]} {text[end:]}".strip()
             if is_message and around:
                 self.texts.append(around[:MAX_TEXT])
             if isinstance(inner, dict) or any(isinstance(each, dict) for each in cast("list[Any]", inner)):
@@ -155,6 +157,12 @@ class _Reader:
                 self.texts.append(value[:MAX_TEXT])
             else:
                 self.parameters.append(value.strip().lower())
+
+
+def _embedded(text: str) -> tuple[int, int]:
+    """Return where JSON may stand in a text: from its first opening bracket to its last closing one."""
+    starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
+    return min(starts, default=len(text)), max(text.rfind("}"), text.rfind("]")) + 1
 
 
 def _decoded(text: str) -> Any:

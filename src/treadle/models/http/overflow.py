@@ -101,11 +101,11 @@ def _points(status: int | None, facts: ErrorFacts, words: str, size: RequestSize
     numbers = [number for number in facts.numbers if number >= _LEAST_LIMIT]
     excess, bound = said.EXCESS.search(words) is not None, said.BOUND.search(words) is not None
     points = 0
-    if said.CONTEXT.search(words) and (excess or bound):
+    if said.CONTEXT.search(words) and (excess or bound or len(set(numbers)) > 1):
         points = ENOUGH
     elif said.INPUT.search(words) and said.MEASURE.search(words) and (excess or bound):
         points = 3 if excess and (numbers or not _is_vague(words)) else 2
-    elif said.MEASURE.search(words) and excess:
+    elif said.MEASURE.search(words) and (excess or (bound and len(set(numbers)) > 1)):
         points = 2
     if status == 413:
         points += 2
@@ -171,7 +171,7 @@ def _largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
 
 def _shared_verdict(facts: ErrorFacts, words: str, size: RequestSize) -> Verdict | None:
     """Return the verdict on an input and a reply that do not fit together."""
-    if not (said.EXCESS.search(words) or said.BOUND.search(words)):
+    if not (said.EXCESS.search(words) or said.BOUND.search(words) or said.CONTEXT.search(words)):
         return None
     left = _shared(facts, words, size)
     return Verdict(Blame.CONVERSATION) if left is None else Verdict(Blame.REPLY, left)

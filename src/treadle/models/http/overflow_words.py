@@ -6,6 +6,7 @@ CONTEXT = any_of(
     r"""
     context[ _-]*(?:length|window|size|limit|budget|overflow|capacity)  (?:maximum|available|model) context
     \bn_ctx\b  \bmax_model_len\b  \bmax_seq_len\b  sequence length  maximum model length  model max length
+    \btokens? limit\b
     上下文  コンテキスト  컨텍스트  контекст  contexte  contexto  kontext(?:fenster|länge|größe)?
     """
 )
@@ -88,7 +89,8 @@ TOOLS = any_of(r"\b(?:tools?|functions?|enums?|properties|schemas?|grammar)\b  \
 
 ELSEWHERE = any_of(
     r"""
-    budget_tokens  thinking.{0,20}budget  \bquota\b  \bcredits?\b  \bbalance\b  \brate[ _]?limit
+    \b(?:monthly|daily|weekly|hourly)\b  budget_tokens  thinking.{0,20}budget
+    \bquota\b  \bcredits?\b  \bbalance\b  \brate[ _]?limit
     \bper (?:minute|min|second|hour|day|month)\b  \b(?:tpm|rpm|tpd|rpd|qps)\b  concurren  too many requests
     \btop_?k\b  temperature  \bstop\b sequences?  \bn\b must be  额度  余额  频率  并发
     """

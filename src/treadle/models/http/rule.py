@@ -81,7 +81,8 @@ _CLEAR = any_of(
     unsupported  not supported  does(?: not|n.t) (?:support|exist)  required  missing
     must (?:be|have|contain|match|not)
     invalid (?:value|type|schema|json|role|signature|api|key|url|base64|format|image|tool|function|argument)
-    expected  unknown  unrecogni[sz]ed  deprecated  not allowed  policy  safety  flagged  filter  sensitive
+    \bexpected\b  unknown (?:param|field|model|name|arg|role|type)  unrecogni[sz]ed
+    deprecated  not allowed  policy  safety  flagged  filter  sensitive
     moderation  image  \btools?\b  schema  not found  permission  temperature  parse  malformed
     敏感  不支持  参数  不存在
     """

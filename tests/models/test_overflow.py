@@ -1,0 +1,149 @@
+"""What an error says is too large: the conversation, the reply that is asked for, or something else."""
+
+import json
+
+import pytest
+
+from tests.patience import cpu_seconds, processor_seconds
+from treadle.models.http.error_facts import read_error
+from treadle.models.http.overflow import Blame, judge
+from treadle.models.http.request_size import RequestSize, size_of
+from treadle.models.http.rules import decide
+
+SMALL = RequestSize(400)
+LARGE = RequestSize(560_000)
+"""About 140,000 tokens."""
+
+CONVERSATION = """
+Requested token count exceeds the model's maximum context length of 131072 tokens.
+The total number of tokens in the request exceeds the maximum allowed by the model
+input_tokens + max_tokens exceeds model limit: 131000 + 8192 > 131072
+message length exceeds maximum context
+the prompt is too large for this model
+Input too long.
+Conversation is too long, please start a new one
+输入内容过长
+请求的上下文长度超过了模型支持的最大长度
+messages 参数长度超出限制: 最大 32768 tokens
+tokens 数超过上限 131072
+プロンプトが長すぎます
+요청이 최대 컨텍스트 길이를 초과했습니다
+Le contexte dépasse la longueur maximale
+El contexto excede el límite máximo de 8192 tokens
+Die Eingabe ist zu lang: 9000 Tokens, maximal 8192
+Превышена максимальная длина контекста: 32768 токенов
+number of input tokens (140000) has exceeded max_prompt_tokens (131072) limit
+Your message is too long
+Prompt length 40000 is over the limit of 32768
+Token limit exceeded
+This model supports at most 131072 tokens in total, but received 150000 tokens
+max context length is 4096, but the prompt has 5000
+You passed 40961 input tokens and 0 output tokens. However, the model's context length is only 40960 tokens
+Query length of 32940 tokens exceeds model capacity
+Please reduce the number of tokens in your prompt
+max_tokens must be at least 1, got -186.
+""".strip().splitlines()
+
+REPLY = {
+    "max_tokens is too large: 20480. This model supports at most 16384 completion tokens.": 16384,
+    "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]": 8192,
+    "Range of max_tokens should be [1, 8192]": 8192,
+    "max_output_tokens must be at most 32000": 32000,
+    "Expected maxOutputTokens to be <= 8192 but was 100000": 8192,
+    "max_tokens 不能大于 8192": 8192,
+    "input length and max_tokens exceed context limit: 90402 + 116650 > 204648": 110153,
+}
+
+SOMETHING_ELSE = """
+messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes
+A maximum of 100 PDF pages may be provided.
+The file is too large: 40MB > 32MB
+Invalid 'tools': array too long. Expected an array with maximum length 128, but got length 150 instead.
+Invalid 'messages[3].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got 58.
+Invalid 'input[5].call_id': string too long. Expected a string with maximum length 64, but got 70.
+function name too long, max 64 characters
+stop sequences: too many, at most 4
+Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.
+`max_tokens` must be greater than `thinking.budget_tokens`.
+temperature must be less than or equal to 2
+This request would exceed your organization's rate limit of 30,000 input tokens per minute.
+Rate limit reached on tokens per min (TPM): Limit 30000, Used 25000, Requested 10000. Please try again in 10s.
+You have used your daily token limit
+the current token is expired
+Provider returned error
+""".strip().splitlines()
+
+
+def blamed(message: str, size: RequestSize = SMALL) -> tuple[Blame, int | None]:
+    found = judge(400, read_error(json.dumps({"error": {"message": message}})), size)
+    return found.blame, found.longest_reply
+
+
+@pytest.mark.parametrize("message", CONVERSATION)
+def test_the_conversation_is_too_long(message: str) -> None:
+    assert blamed(message) == (Blame.CONVERSATION, None)
+
+
+@pytest.mark.parametrize("message", REPLY)
+def test_the_reply_may_not_be_so_long(message: str) -> None:
+    assert blamed(message) == (Blame.REPLY, REPLY[message])
+
+
+@pytest.mark.parametrize("message", SOMETHING_ELSE)
+def test_something_else_is_wrong(message: str) -> None:
+    assert blamed(message) == (Blame.NOTHING, None)
+
+
+def test_numbers_near_the_size_of_the_request_tell_in_any_language() -> None:
+    unknown = "Đầu vào 141230 vượt quá 131072"
+    assert blamed(unknown, LARGE)[0] is Blame.CONVERSATION
+    assert blamed(unknown, SMALL)[0] is Blame.NOTHING
+
+
+def test_a_rate_that_counts_the_bound_of_the_reply_is_met_with_a_lower_bound() -> None:
+    message = "Request too large on tokens per minute (TPM): Limit 8000, Requested 32979"
+    assert blamed(message, RequestSize(4000, 32_000)) == (Blame.REPLY, 6686)
+    assert blamed(message, RequestSize(40_000, 32_000)) == (Blame.CONVERSATION, None)
+
+
+def test_the_size_of_a_request_is_read_from_its_bytes() -> None:
+    body = json.dumps({"model": "m", "messages": ["x" * 9000], "max_completion_tokens": 512}, separators=(",", ":"))
+    assert size_of(body.encode(), 8192) == RequestSize(len(body), 512, 8192)
+
+
+def test_a_conversation_about_errors_is_not_an_error() -> None:
+    echoed = {"detail": [{"loc": ["body", "model"], "msg": "Field required", "input": "prompt is too long: 9 > 8"}]}
+    assert decide(422, json.dumps(echoed)).rule.kind == "invalid_request"
+    failed = {"error": {"message": "no", "code": "tool_use_failed", "failed_generation": "context_length_exceeded"}}
+    assert decide(400, json.dumps(failed)).rule.once
+
+
+@pytest.mark.parametrize(
+    ("message", "is_unclear"),
+    [
+        ("", True),
+        ("Bad Request", True),
+        ("Provider returned error", True),
+        ("An unexpected error occurred", True),
+        ("Unsupported parameter: x", False),
+        ("field required", False),
+        ("Content was flagged by our safety filter", False),
+    ],
+)
+def test_which_refusals_give_no_reason(message: str, is_unclear: bool) -> None:
+    assert decide(400, json.dumps({"error": {"message": message}})).is_unclear is is_unclear
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x" * 64_000,
+        '{"error":' * 5000,
+        json.dumps({"error": {"message": "retry in " * 7000}}),
+        json.dumps({"error": {"message": "input 1 + 2 " * 5000}}),
+        json.dumps([{"error": {"message": f"{n} tokens exceed"}} for n in range(2000)]),
+        json.dumps({"error": {"message": "{" * 30_000 + "}" * 30_000}}),
+    ],
+)
+def test_no_body_takes_long_to_judge(body: str) -> None:
+    assert cpu_seconds(lambda: decide(400, body, LARGE), times=2) < 60 * processor_seconds()

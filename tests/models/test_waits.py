@@ -1,0 +1,104 @@
+"""How long a provider asks to wait, in every form that providers use."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from treadle.models.http.error_facts import ErrorFacts, read_error
+from treadle.models.http.waits import asked_wait, duration
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2.5"}, 2.5),
+        ({"retry-after": format_datetime(LATER, usegmt=True)}, 60),
+        ({"retry-after": str(int(LATER.timestamp()))}, 60),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, 360),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "120ms"}, 0.12),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(LATER.timestamp()))}, 60),
+        ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(LATER.timestamp() * 1000))}, 60),
+        ({"x-ratelimit-remaining-tokens-day": "0", "x-ratelimit-reset-tokens-day": "33011.38"}, 33011.38),
+        (
+            {
+                "anthropic-ratelimit-tokens-remaining": "0",
+                "anthropic-ratelimit-tokens-reset": "2026-01-01T00:00:42Z",
+            },
+            42,
+        ),
+        ({"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "6m0s"}, None),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "soon"}, None),
+        ({"x-ratelimit-reset-tokens": "1s", "x-ratelimit-reset-requests": "1h"}, None),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}, 1),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+    ],
+)
+def test_headers(headers: dict[str, str], seconds: float | None) -> None:
+    assert asked_wait(headers, ErrorFacts(), NOW) == (
+        seconds if seconds is None else pytest.approx(seconds, abs=0.01)
+    )
+
+
+def test_of_two_exhausted_limits_the_later_counts_and_others_do_not() -> None:
+    headers = {
+        "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "10s",
+        "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m",
+        "x-ratelimit-remaining-images": "5", "x-ratelimit-reset-images": "1h",
+    }  # fmt: skip
+    assert asked_wait(headers, ErrorFacts(), NOW) == 60
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("Please try again in 1m2.5s.", 62.5),
+        ("Please try again in 20s. Visit", 20),
+        ("please try again after 3 seconds", 3),
+        ("retry in 2 minutes", 120),
+        ("Please retry in 34.07s.", 34.07),
+        ("Try again in 24h0m0s", 86400),
+        ("Please wait 20 seconds before", 20),
+        ("Expected available in 12 seconds.", 12),
+        ("Your limit will reset at 2026-01-01 00:30:00", 1800),
+        ("You can retry after 2026-01-01T00:00:10Z", 10),
+        ("请在 30 秒后重试", 30),
+        ("请 5 分钟后再试", 300),
+        ("try again later", None),
+        ("Please try again in your next billing cycle", None),
+        ("limit of 3 requests per 60 seconds", None),
+    ],
+)
+def test_words(words: str, seconds: float | None) -> None:
+    assert asked_wait({}, ErrorFacts(words), NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        ('{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}', 34.5),
+        ('{"error":{"message":"x","metadata":{"retry_after_seconds":12.5}}}', 12.5),
+        ('{"error":{"message":"x","retry_after_ms":2500}}', 2.5),
+        ('{"error":{"message":"x","retry_after":7}}', 7),
+        ('{"error":{"message":"x","resets_at":1767225660}}', 60),
+        (
+            '{"error":{"message":"x","metadata":{"headers":{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"9"}}}}',
+            9,
+        ),
+        ('{"error":{"message":"x"}}', None),
+    ],
+)
+def test_fields(body: str, seconds: float | None) -> None:
+    assert asked_wait({}, read_error(body), NOW) == seconds
+
+
+def test_durations() -> None:
+    assert [duration(text) for text in ("6m0s", "1s", "1h2m3.5s", "120ms", "2 minutes", "1d")] == [
+        360, 1, 3723.5, 0.12, 120, 86400,
+    ]  # fmt: skip
+    assert [duration(text) for text in ("", "soon", "6", "1s later")] == [None] * 4
