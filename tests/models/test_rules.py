@@ -38,6 +38,7 @@ def test_what_is_compacted_or_repaired_is_not_simply_sent_again() -> None:
         ({"code": 502, "message": "Bad gateway"}, 502),
         ({"code": 7}, None),
         ({"message": "who knows"}, None),
+        ({"message": "Unsupported parameter: temperature"}, 400),
         ("just words", None),
         (None, None),
     ],

@@ -6,6 +6,7 @@ import re
 
 from treadle.models.http.accounts import is_throttled
 from treadle.models.http.error_facts import ErrorFacts
+from treadle.models.http.patterns import any_of
 
 _CODES: dict[int, str] = {
     400: "invalid_request_error invalid_prompt bio_policy misalignment_policy_violation data_residency_mismatch "
@@ -32,6 +33,13 @@ _CODES: dict[int, str] = {
 _OF_CODE = {code: status for status, codes in _CODES.items() for code in codes.split()}
 _SURE = frozenset({"badrequesterror", "bad_request_error", "invalid_argument", "validationexception", "400", "422"})
 """Words for a bad request that count whatever the status of a gateway."""
+_BAD_REQUEST = any_of(
+    r"""
+    unsupported (?:parameter|value|model|field)  invalid (?:value|parameter|argument|type|schema|request|role)
+    \bis not supported\b  \bis required\b  must be (?:a|an|one|greater|less)\b  does not support  field required
+    """
+)
+"""Words for a bad request, where no code says what went wrong."""
 _INTERNAL = (500, 502)
 
 
@@ -51,4 +59,4 @@ def _named(facts: ErrorFacts) -> int | None:
         return 429
     found = [_OF_CODE[code] for code in facts.codes if code in _OF_CODE]
     found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code)]
-    return min(found, default=None)
+    return min(found, default=400 if _BAD_REQUEST.search(facts.words) else None)

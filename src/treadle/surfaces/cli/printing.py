@@ -3,6 +3,8 @@
 import sys
 from typing import Protocol, TextIO
 
+from treadle.domain.calendar import second
+from treadle.domain.durations import in_words
 from treadle.domain.envelope import Event, to_json
 from treadle.domain.events import (
     AttemptReset,
@@ -21,6 +23,8 @@ from treadle.domain.messages import Text, ToolUse
 from treadle.surfaces.cli.activity import NARROW, WIDE, activity, denial
 from treadle.surfaces.cli.terminal import columns, inert, is_terminal, likes_colour, one_line, print_json_line
 
+LONG_WAIT_MS = 60_000
+"""From here on, people are told the time until which a run waits."""
 SHORT = 16
 """A reply no longer than this may be one of the words for silence; only the end of the run tells."""
 
@@ -98,8 +102,11 @@ class Transcript:
             case LlmError(message=message):
                 self._failure = message
                 self._forget()
-            case LlmRetry(delay_ms=delay_ms):
-                self.note(f"{self._failure} Trying again in {delay_ms / 1000:.1f} s.")
+            case LlmRetry(delay_ms=delay_ms, wake_at=wake_at):
+                when = f"{delay_ms / 1000:.1f} s"
+                if delay_ms >= LONG_WAIT_MS:
+                    when = f"{in_words(delay_ms / 1000)}, at {second(wake_at)}"
+                self.note(f"{self._failure} Trying again in {when}.")
             case LlmResponse(parts=parts):
                 self._calls |= {part.call_id: part.arguments for part in parts if isinstance(part, ToolUse)}
                 self._replied("".join(part.text for part in parts if isinstance(part, Text)))
