@@ -100,6 +100,29 @@ def test_a_run_of_every_kind_of_step(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_refusals_that_are_met_in_their_own_ways(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        Failure("invalid_request", "max_tokens is too large", False, longest_reply=8192),
+        Failure("invalid_request", "the call cannot be read", True, once=True),
+        ask(call("look", at="hall")),
+        Failure("rate_limited", "slow down", True, retry_after=0.05),
+        Failure("invalid_request", "Bad Request", False, status=400, unclear=True),
+        Failure("rate_limited", "come back tomorrow", True, retry_after=86_400.0),
+    )
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero = agent(tools=[look], retry={"attempts": 3, "base_ms": 1}, memory=QUIET)
+            first = await engine.run(hero, "go")
+            second = await engine.run(hero, "and?", session=first.session_id)
+            assert (first.outcome, second.outcome) == ("model_error", "model_error")
+            assert "It asks to wait 24 h" in second.reason
+            for result in (first, second):
+                await same(engine, result.run_id)
+
+    asyncio.run(story())
+
+
 def test_people_hooks_and_secrets(tmp_path: Path) -> None:
     class Strict(treadle.Hook):
         async def before(self, call: HookedCall) -> Block | Rewrite | None:
