@@ -3,12 +3,15 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.patience import cpu_seconds, processor_seconds
 from treadle.models.http.error_facts import read_error
 from treadle.models.http.overflow import Blame, judge
 from treadle.models.http.request_size import RequestSize, size_of
 from treadle.models.http.rules import decide
+from treadle.models.http.waits import asked_wait
 
 SMALL = RequestSize(400)
 LARGE = RequestSize(560_000)
@@ -134,6 +137,23 @@ def test_which_refusals_give_no_reason(message: str, is_unclear: bool) -> None:
     assert decide(400, json.dumps({"error": {"message": message}})).is_unclear is is_unclear
 
 
+WORDS = (
+    "limit", "requested", "used", "max_tokens", "input", "tokens", "+", ",", ".", "-", ">", "<=", "8192", "0",
+    "-5", "9e9", "in", "the completion", "per minute", "retry", "in", "s",
+)  # fmt: skip
+
+
+@given(
+    st.one_of(st.text(), st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join)),
+    st.sampled_from((None, 200, 400, 413, 422, 429, 500, 503)),
+    st.sampled_from((SMALL, LARGE, RequestSize(4000, 8192, 8192))),
+)
+def test_no_error_breaks_the_judge(message: str, status: int | None, size: RequestSize) -> None:
+    for body in (message, json.dumps(message), json.dumps({"error": {"message": message, "code": message}})):
+        told = decide(status, body, size).told
+        asked_wait({"retry-after": message, "x-ratelimit-reset": message}, told.facts)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -142,6 +162,8 @@ def test_which_refusals_give_no_reason(message: str, is_unclear: bool) -> None:
         json.dumps({"error": {"message": "retry in " * 7000}}),
         json.dumps({"error": {"message": "input 1 + 2 " * 5000}}),
         json.dumps([{"error": {"message": f"{n} tokens exceed"}} for n in range(2000)]),
+        json.dumps({"error": {"message": "max_tokens input tokens " + " ".join(map(str, range(1000, 9000)))}}),
+        json.dumps({"error": {"message": f"tpm: limit {'9' * 9000}, requested {'9' * 9000}"}}),
         json.dumps({"error": {"message": "{" * 30_000 + "}" * 30_000}}),
     ],
 )

@@ -5,6 +5,7 @@ around JSON. Only fields that carry an error are read: some bodies repeat the re
 errors must not be taken for one."""
 
 import re
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -14,6 +15,7 @@ MAX_NODES = 400
 MAX_TEXT = 16_000
 """Characters of one message that are read."""
 MAX_TOTAL = 4 * MAX_TEXT
+MAX_NUMBERS = 32
 
 _MESSAGE_FIELDS = frozenset(
     {
@@ -65,8 +67,9 @@ class ErrorFacts(NamedTuple):
 
     @property
     def numbers(self) -> list[float]:
-        """The numbers of the messages, in order."""
-        return [_value(found[0]) for found in _NUMBER.finditer(_IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))]
+        """The first numbers of the messages, in order."""
+        found = _NUMBER.finditer(_IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))
+        return [_value(number[0]) for number in islice(found, MAX_NUMBERS)]
 
     def has_code(self, *codes: str) -> bool:
         return not self.codes.isdisjoint(codes)

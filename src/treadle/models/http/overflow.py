@@ -18,6 +18,8 @@ NEARLY_FULL = 0.75
 """Share of the window above which the input is the problem and not the bound of the reply."""
 LEAST_REPLY = 256
 """A bound of the reply below this is not worth a retry."""
+MOST = 1e15
+"""A larger number is no count of tokens."""
 _LEAST_LIMIT = 1000
 """A smaller number is no limit of a conversation: names, ids and lists have such limits."""
 
@@ -44,7 +46,7 @@ _BLAMED = re.compile(r"invalid (?:value for |parameter:? )?[`'\"]?([\w.\[\]]+)[`
 # ── One request that is larger than a rate limit ───────────────────────────────────────────────────
 
 _LIMIT_AND_REQUESTED = re.compile(
-    r"\blimit:? *([\d,]+)(?P<used>[^.]{0,40}\bused:? *([\d,]+))?[^.]{0,40}\brequested:? *([\d,]+)"
+    r"\blimit:? *(\d[\d,]*)(?:[^.]{0,40}\bused:? *\d[\d,]*)?[^.]{0,40}\brequested:? *(\d[\d,]*)"
 )
 
 
@@ -52,7 +54,7 @@ def exceeds_rate_alone(facts: ErrorFacts) -> bool:
     """Whether the error says that this one request is larger than a rate limit, so that waiting cannot help."""
     words = facts.words
     if found := _LIMIT_AND_REQUESTED.search(words):
-        limit, requested = (float(found[place].replace(",", "")) for place in (1, 4))
+        limit, requested = map(_number, found.groups())
         return requested > limit
     return said.RATE.search(words) is not None and said.THIS_REQUEST.search(words) is not None
 
@@ -133,9 +135,8 @@ def _compares_with(numbers: list[float], size: RequestSize) -> bool:
 
 # ── The bound of the reply ─────────────────────────────────────────────────────────────────────────
 
-
-_BEFORE_LABEL = re.compile(r"([\d,]+) (?:(?:in|for) the (?:completion|output)|max_\w*tokens)")
-_AFTER_LABEL = re.compile(r"max_\w*tokens\D{0,25}?([\d,]+)")
+_BEFORE_LABEL = re.compile(r"(\d[\d,]*) (?:(?:in|for) the (?:completion|output)|max_\w*tokens)")
+_AFTER_LABEL = re.compile(r"max_\w*tokens\D{0,25}?(\d[\d,]*)")
 _SUM = re.compile(r"(\d[\d,]*) \+ (\d[\d,]*)\D{1,20}(\d[\d,]*)")
 
 
@@ -182,7 +183,7 @@ def _shared(facts: ErrorFacts, words: str, size: RequestSize) -> int | None:
     if said.REPLY.search(words) is None:
         return None
     if (added := _SUM.search(words)) is not None:
-        return _left_of_sum(words, *(float(number.replace(",", "")) for number in added.groups()))
+        return _left_of_sum(words, *map(_number, added.groups()))
     numbers = [number for number in facts.numbers if number >= 1]
     replies = [size.longest_reply] if size.longest_reply in numbers else _labelled_replies(words)
     for reply in replies:
@@ -219,7 +220,11 @@ def _belong(numbers: list[float], sent: float, reply: float, limit: float) -> bo
 def _labelled_replies(words: str) -> list[float | None]:
     """Return the numbers that the error calls bounds of the reply."""
     found = _BEFORE_LABEL.findall(words) or _AFTER_LABEL.findall(words)
-    return [float(value.replace(",", "")) for value in found if value.strip(",")]
+    return [_number(value) for value in found]
+
+
+def _number(digits: str) -> float:
+    return min(float(digits.replace(",", "")), MOST)
 
 
 def _reply_within_rate(words: str, size: RequestSize) -> int | None:
@@ -227,6 +232,6 @@ def _reply_within_rate(words: str, size: RequestSize) -> int | None:
     found = _LIMIT_AND_REQUESTED.search(words)
     if found is None or size.longest_reply is None:
         return None
-    limit = float(found[1].replace(",", ""))
+    limit = _number(found[1])
     left = int(limit - 1.25 * size.tokens - 64)
     return left if size.tokens < limit / 2 and LEAST_REPLY <= left < size.longest_reply else None
