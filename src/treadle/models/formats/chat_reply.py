@@ -36,8 +36,8 @@ class ChatReply:
         self._offered = frozenset([tool.name for tool in request.preamble.tools])
         self._calls = ChatCalls(self._offered)
         self._dialect: CallDialect | None = request.profile.call_dialect if self._offered else None
-        self._choice: Any = None
-        """The index of the choice that is read; any other is somebody else's."""
+        self._others: list[Choice] = []
+        """What came of the first other choice: read at the end, if there is none with the index 0."""
         self._text_shown = 0
         self._characters_shown = 0
         self._reasoning_shown = 0
@@ -67,7 +67,7 @@ class ChatReply:
                 continue
             choice = chunk.choices[0]
             if choice.index or len(chunk.choices) > 1:
-                choice = self._own(chunk.choices)
+                choice = self._first(chunk.choices)
                 if choice is None:
                     continue
             if choice.error:
@@ -79,11 +79,23 @@ class ChatReply:
                 self._finish(choice)
         return None
 
-    def _own(self, choices: list[Choice]) -> Choice | None:
-        """Return the choice that this reply is made of: the first that came."""
-        if self._choice is None:
-            self._choice = choices[0].index or 0
-        return next((choice for choice in choices if (choice.index or 0) == self._choice), None)
+    def _first(self, choices: list[Choice]) -> Choice | None:
+        """Return the choice with the index 0, which the reply is made of; keep what came of another one."""
+        for choice in choices:
+            if not choice.index:
+                return choice
+        index = self._others[0].index if self._others else choices[0].index
+        self._others += [choice for choice in choices if choice.index == index]
+        return None
+
+    def _take_others(self) -> None:
+        """Read the only choice of a server that counts them otherwise."""
+        for choice in self._others:
+            delta = choice.delta or numbered(choice.message)
+            if delta is not None:
+                self._take_delta(delta)
+            if choice.finish_reason or choice.native_finish_reason:
+                self._finish(choice)
 
     def _finish(self, choice: Choice) -> None:
         """Take in how the reply ended. What a gateway adds of the provider behind it counts where it warns."""
@@ -190,6 +202,8 @@ class ChatReply:
         Calls are part of it only if the provider says that it ended well. A reply that never says how it ended is
         not whole, whatever else came: nobody can tell whether its last call is."""
         ending = self.ending
+        if self._others and ending.end is None and not self._text and not len(self._calls):
+            self._take_others()
         if ending.end is None:
             raise Unusable("it ended without saying why, so it is probably cut off")
         check_end(ending, has_calls=len(self._calls) > 0)
