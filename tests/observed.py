@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from treadle.domain.messages import Part, ToolResult
-from treadle.domain.observations import SCHEMA, text_of
+from treadle.domain.observations import parted, text_of
 
 
 def told(result: Part) -> ToolResult:
     assert isinstance(result, ToolResult)
-    assert SCHEMA in result.content, f"{result.content!r} is not an observation"
+    assert parted(result.content)[0], f"{result.content!r} is not an observation"
     return ToolResult(result.call_id, text_of(result.content), result.is_error)
 
 

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.tools import ToolSpec
 from treadle.home import Home
 from treadle.ports.skills import Skill
 from treadle.skills.agents_md import agents_md
 from treadle.skills.catalog import catalog
 from treadle.skills.folders import FolderSkills
+
+NO_INVENTION = "Never make up what a tool returns. When a call fails, say so or try another way."
 
 
 class HomeSurroundings:
@@ -35,6 +38,13 @@ class HomeSurroundings:
         if agent.workspace is None and not path.is_dir():
             return ""  # one of the home's own, which no tool has used yet
         return agents_md(path)
+
+    def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:
+        if not tools:
+            return ""
+        if not any("workspace" in tool.needs for tool in tools):
+            return NO_INVENTION
+        return f"Your working folder is {self._home.workspace_path(agent)}. {NO_INVENTION}"
 
     def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:
         return self._skills.load(name, agent.skills, self._home.workspace(agent), file)

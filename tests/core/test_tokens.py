@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from treadle.core.tokens import CLASSES, TokenCount, tokens_in, tokens_of, tokens_of_tool
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
-from treadle.domain.observations import observation
+from treadle.domain.observations import header_line
 from treadle.domain.tools import ToolSpec
 
 PROSE = "The keeper walks up the steps every evening, wipes salt from the glass, and writes. "
@@ -108,7 +108,7 @@ def test_how_a_call_ended_counts_the_same_for_every_result() -> None:
     looked at."""
     text = PROSE * 1000
     plain = tokens_of(Message("tool", (ToolResult("c", text),)))
-    assert tokens_of(Message("tool", (ToolResult("c", observation("ok", text, 3)),))) == plain
+    assert tokens_of(Message("tool", (ToolResult("c", header_line("ok", 3) + text),))) == plain
     assert plain > tokens_of(user(text))
 
 

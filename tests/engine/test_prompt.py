@@ -1,9 +1,11 @@
 """What stands before the conversation and after it: in a fixed order, kept for the session, made again exactly."""
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 
 import treadle
@@ -13,9 +15,10 @@ from tests.fake_endpoint import Answer, FakeEndpoint, calls, fragment, says
 from tests.skills.written import approve, of_home, of_workspace, skill
 from treadle.assembly import as_sent
 from treadle.domain.agents import Limits
-from treadle.domain.events import BudgetHint, LlmRequest, RunStart
+from treadle.domain.events import LlmRequest, RunStart, UserMessage
 from treadle.domain.providers import ApiMode
 from treadle.home import Home
+from treadle.ports.model import ModelRequest
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 
@@ -119,23 +122,90 @@ def test_a_skill_that_changes_is_not_there_until_it_is_approved_again(
     asyncio.run(story())
 
 
-def test_what_is_said_aside_comes_last_and_is_not_kept(tmp_path: Path) -> None:
-    model = ScriptedModel(*(ask(call("look", f"c{n}", place=str(n))) for n in range(3)), say("done"), say("again"))
+def messages_of(request: ModelRequest, mode: ApiMode) -> list[Any]:
+    body = msgspec.json.decode(as_sent(mode, request))
+    return body["input" if mode == "responses" else "messages"]
+
+
+MODES: tuple[ApiMode, ...] = get_args(ApiMode)
+
+
+def test_time_and_place_open_the_message_and_the_prefix_only_grows(tmp_path: Path) -> None:
+    replies = [ask(call("look", f"c{n}", place=str(n))) for n in range(3)]
+    model = ScriptedModel(*replies, say("done"), say("again"))
+    sent: list[dict[ApiMode, list[Any]]] = []
 
     async def story() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[look], budget_hints=True, limits=Limits(max_steps=4))
             first = await engine.run(hero, "go", asker="terminal")
-            await engine.run(hero, "and?", session=first.session_id)
-            events = await journal(engine, first.run_id)
-        asides = [request.aside for request in model.requests]
-        assert "The user sits at a terminal." in asides[0]
-        assert asides[1] == asides[2] == ""
-        assert "3 of 4 steps" in asides[3]
-        assert asides[4] == "", "nobody is there"
-        assert [event.data.aside for event in events if isinstance(event.data, LlmRequest)] == asides[:4]
-        assert any(isinstance(event.data, BudgetHint) for event in events)
-        assert not any("aside" in message.text for message in model.requests[-1].conversation.messages)
+            last = await engine.run(hero, "and?", session=first.session_id, asker="command")
+            for run_id, step in [*((first.run_id, step) for step in (1, 2, 3, 4)), (last.run_id, 1)]:
+                request = (await engine.service.prompt(run_id, step)).request
+                sent.append({mode: messages_of(request, mode) for mode in MODES})
+            events = [*await journal(engine, first.run_id), *await journal(engine, last.run_id)]
+        requests = [event.data for event in events if isinstance(event.data, LlmRequest)]
+        assert not any(request.aside for request in requests)
+        assert requests[0].preface.endswith(" UTC; the user is at a terminal]")
+        assert [bool(request.preface) for request in requests] == [True, False, False, False, True]
+        assert requests[4].preface.endswith(" UTC]"), "no terminal is named where there is none"
+        typed = [event.data.message for event in events if isinstance(event.data, UserMessage)]
+        assert [(message.text, message.preface) for message in typed] == [("go", ""), ("and?", "")]
+        for mode in MODES:
+            bodies = [each[mode] for each in sent]
+            assert f"{requests[0].preface}\\ngo" in str(bodies[0][-1])
+            assert len([message for message in bodies[0] if message["role"] == "user"]) == 1
+            assert "3 of 4 steps" in str(bodies[3])
+            for before, after in pairwise(bodies):
+                assert after[: len(before)] == before, "each request begins with the one before it"
+
+    asyncio.run(story())
+
+
+def test_a_steered_message_has_its_own_time_and_forks_keep_what_was_sent(tmp_path: Path) -> None:
+    model = ScriptedModel(ask(call("look", "c1", place="hall")), say("one"), say("two"))
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+
+            @treadle.tool(effect="read", name="look")
+            async def looks(place: str, context: treadle.ToolContext) -> str:
+                """Look somewhere."""
+                await engine.steer(context.run_id, "and the cellar?")
+                return f"nothing in {place}"
+
+            hero = agent(tools=[looks])
+            result = await engine.run(hero, "go", asker="terminal")
+            assert result.outcome == "completed"
+            forked = await engine.fork(result.run_id, step=2)
+            await engine.wait(forked)
+            events = await journal(engine, result.run_id)
+            record = await engine.service.prompt(forked, 1)
+        prefaces = [event.data.preface for event in events if isinstance(event.data, LlmRequest)]
+        said = [(m.preface, m.text) for m in record.request.conversation.messages if m.role == "user"]
+        assert all(prefaces)
+        assert said == [(prefaces[0], "go"), (prefaces[1], "and the cellar?")]
+        last = [m for m in model.requests[-1].conversation.messages if m.role == "user"]
+        assert [(m.preface, m.text) for m in last] == said
+
+    asyncio.run(story())
+
+
+def test_an_agent_with_workspace_tools_learns_its_folder_and_others_do_not(
+    tmp_path: Path, home: Path, workspace: Path
+) -> None:
+    model = ScriptedModel(*(say("so") for _ in range(4)))
+
+    async def story() -> None:
+        async with opened(tmp_path, model, home=home) as engine:
+            first = await engine.run(agent(workspace=workspace, tools=["read_file"]), "one")
+            await engine.run(agent(workspace=workspace, tools=["read_file"]), "two", session=first.session_id)
+            await engine.run(agent(workspace=workspace, tools=[look]), "three")
+            await engine.run(agent(workspace=workspace), "four")
+        told = [request.preamble.system for request in model.requests]
+        assert [f"Your working folder is {workspace}." in each for each in told] == [True, True, False, False]
+        assert ["Never make up what a tool returns" in each for each in told] == [True, True, True, False]
+        assert told[0] == told[1]
 
     asyncio.run(story())
 

@@ -131,7 +131,7 @@ def test_an_observation_carries_its_exit_code_and_whether_it_is_an_error(tmp_pat
         return [getattr(part, "content", "") for part in parts]
 
     ok, one, two, failed = asyncio.run(story())
-    assert ok.startswith('{"schema":"treadle.tool_observation.v1","status":"ok","exit_code":0,"duration_ms":')
+    assert ok.startswith('{"status":"ok","exit_code":0,"duration_ms":')
     assert '"exit_code":1' in one
     assert '"status":"failed","exit_code":2' in two
     assert "Do not make up a result" in two

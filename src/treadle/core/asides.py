@@ -1,29 +1,35 @@
-"""What the model is told with one request alone: it comes after the conversation and never becomes part of it, so
-that the prompt before it stays the same."""
+"""What the engine tells the model beside what the user typed: time and place in front of the user's message, and
+notes of the guards. All of it becomes part of the conversation, so that the prompt prefix only grows."""
+
+from collections.abc import Mapping
+from typing import Final
 
 from treadle.core.state import RunState
 from treadle.domain.calendar import minute
 from treadle.domain.events import BudgetHint, EventData, MemoryRecalled
 from treadle.domain.identity import Instant
+from treadle.domain.permissions import Asker
 
-_WHERE = {"terminal": "The user sits at a terminal.", "channel": "The user writes through a chat channel."}
+_PLACES: Final[Mapping[Asker, str]] = {
+    "terminal": "; the user is at a terminal",
+    "channel": "; the user writes through a chat channel",
+    "command": "",
+}
 
 
-def aside(state: RunState, notes: tuple[EventData, ...], now: Instant) -> str:
-    """When and where a person has just spoken; and how much is left, for agents that want to know."""
-    told = [note.note for note in notes if isinstance(note, BudgetHint)]
-    if state.asker is not None and _a_person_spoke(state):
-        told = [f"It is {minute(now)}. {_WHERE[state.asker]}", *told]
-    return f"[aside from the engine, not from the user] {' '.join(told)}" if told else ""
+def preface(state: RunState, now: Instant) -> str:
+    """Return the time and place to put in front of the message that a person has just sent; "" for no message, or
+    for one that no person has sent."""
+    if state.asker is None or not state.unrecalled:
+        return ""
+    place = _PLACES[state.asker] if state.lineage is None else ""  # the message of a child is its parent's
+    return f"[{minute(now)}{place}]"
 
 
 def tells(note: EventData) -> bool:
     """Whether what goes with a request becomes part of the conversation."""
     if isinstance(note, MemoryRecalled):
         return note.place == "message"
-    return not isinstance(note, BudgetHint) and bool(getattr(note, "note", ""))
-
-
-def _a_person_spoke(state: RunState) -> bool:
-    messages = state.transcript.messages
-    return bool(state.unrecalled) or bool(messages and messages[-1].role == "user" and not state.calls)
+    if isinstance(note, BudgetHint):
+        return note.kept
+    return bool(getattr(note, "note", ""))

@@ -27,13 +27,13 @@ MOST_RESULT = 64 * 1024
 
 def set_preamble(state: RunState, tools: tuple[ToolSpec, ...], recalled: str = "") -> None:
     """Settle what stands before the conversation."""
-    state.preamble = preamble(state.agent, tools, (*state.sections, state.notes, recalled))
+    state.preamble = preamble(state.agent, tools, (state.guidance, *state.sections, state.notes, recalled))
     state.tokens.before = preamble_tokens(state.preamble)
 
 
 def preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...], more: tuple[str, ...] = ()) -> Preamble:
     """Instructions and tools: the part of every request of a run that never changes. The persona comes first, then
-    the house rules, the skills, the notes of the workspace; last how to answer."""
+    the guidance on the tools, the house rules, the skills, the notes of the workspace; last how to answer."""
     sections = [agent.persona.strip(), *more]
     if agent.output is not None:
         schema = msgspec.json.encode(agent.output, order="sorted").decode()

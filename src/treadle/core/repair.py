@@ -44,7 +44,7 @@ class Transcript:
         if parts:
             if message.role == "assistant" and not self.messages:
                 self._keep(_OPENING)
-            self._keep(Message(message.role, tuple(parts), message.mark))
+            self._keep(Message(message.role, tuple(parts), message.mark, message.preface))
 
     def has_call(self, call_id: str) -> bool:
         return call_id in self._ids

@@ -39,6 +39,7 @@ from treadle.domain.lineage import Lineage, TreeCeiling
 from treadle.domain.memories import MemoryScope
 from treadle.domain.messages import Message, Part, Text
 from treadle.domain.models import UNKNOWN_WINDOW
+from treadle.domain.observations import ResultHeader
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import Metrics, Outcome, OutcomeKind, Status, Usage
 from treadle.domain.tools import ToolSpec
@@ -143,6 +144,10 @@ class RunState:
     """Of the system prompt, after the persona."""
     notes: str = ""
     """Of its workspace, in the system prompt."""
+    guidance: str = ""
+    """On its tools and its working folder, in the system prompt."""
+    result_header: ResultHeader = "full"
+    """The line that tool results begin with."""
     kept_notes: tuple[str, str] | None = None
     """A workspace, and what the session keeps of it."""
     recalled: str = ""
@@ -157,7 +162,7 @@ class RunState:
     request: int = 0
     """The sequence of the latest `llm_request`."""
     aside: str = ""
-    """What the latest request told beside the conversation."""
+    """In older journals: what the latest request sent after the conversation."""
     in_flight: bool = False
     """A request was sent and nothing is on record of its end."""
     failures: int = 0
@@ -357,7 +362,7 @@ def said_something(reply: LlmResponse) -> bool:
     return any(isinstance(part, Text) and part.text.strip() for part in reply.parts)
 
 
-def joined(messages: list[Message]) -> Message:
+def joined(messages: list[Message], preface: str = "") -> Message:
     """Several messages of the user's side as one, a paragraph each."""
     parts: list[Part] = []
     for message in messages:
@@ -366,7 +371,7 @@ def joined(messages: list[Message]) -> Message:
                 parts[-1] = Text(f"{last.text}\n\n{part.text}")
             else:
                 parts.append(part)
-    return Message("user", tuple(parts))
+    return Message("user", tuple(parts), preface=preface)
 
 
 def first_segment(session_id: SessionId) -> SegmentOpened:

@@ -125,7 +125,7 @@ def tokens_in(text: str) -> int:
 
 def tokens_of(message: Message) -> int:
     """A guess at the tokens of a message as it is sent."""
-    around, said = _MESSAGE, list[str]()
+    around, said = _MESSAGE, [message.preface] if message.preface else list[str]()
     for part in message.parts:
         if isinstance(part, ToolResult):
             said.append(text_of(part.content))

@@ -98,11 +98,23 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     role: Role
     parts: tuple[Part, ...]
     mark: Mark | None = None
+    preface: str = ""
+    """Time and place. The model reads it in front of the words; it is not part of what the user typed."""
 
     @property
     def text(self) -> str:
         """The plain words of this message."""
         return "".join([part.text for part in self.parts if isinstance(part, Text)])
+
+    @property
+    def sent(self) -> tuple[Part, ...]:
+        """The parts as the model reads them, with the preface in front of the words."""
+        if not self.preface:
+            return self.parts
+        first, *rest = self.parts or (Text(""),)
+        if isinstance(first, Text):
+            return (Text(f"{self.preface}\n{first.text}"), *rest)
+        return (Text(self.preface), first, *rest)
 
     @property
     def calls(self) -> tuple[ToolUse, ...]:

@@ -1,8 +1,15 @@
-"""The one shape in which results go back to the model: a line of JSON that says how the call ended, then its text
-as it is. Escaped inside the JSON it would be longer, and models would quote it wrongly."""
+"""The one shape in which results go back to the model, `treadle.tool_observation.v1`: a line of JSON that says how
+the call ended, then its text as it is. Escaped inside the JSON it would be longer, and models would quote it
+wrongly. The line has two forms: short, and full for runs of older journals."""
+
+import re
+from typing import Literal
 
 SCHEMA = "treadle.tool_observation.v1"
+ResultHeader = Literal["full", "short"]
+
 _CUT, _WHOLE = ',"truncated":true', ',"truncated":false'
+_SHORT = re.compile(r'\{"status":"[a-z_]+"(?:,"exit_code":-?\d+)?,"duration_ms":\d+(?:,"truncated":true)?\}')
 
 
 def text_of(observed: str) -> str:
@@ -13,7 +20,7 @@ def text_of(observed: str) -> str:
 def parted(observed: str) -> tuple[str, str]:
     """The line that says how the call ended, with its line break, and what the call told."""
     head, _, text = observed.partition("\n")
-    return (f"{head}\n", text) if SCHEMA in head else ("", observed)
+    return (f"{head}\n", text) if SCHEMA in head or _SHORT.fullmatch(head) else ("", observed)
 
 
 def was_cut(observed: str) -> bool:
@@ -23,12 +30,22 @@ def was_cut(observed: str) -> bool:
 
 def marked_cut(head: str) -> str:
     """The line that says how the call ended, and that not all of what it told follows."""
-    return head.replace(_WHOLE, _CUT)
+    if _WHOLE in head:
+        return head.replace(_WHOLE, _CUT)
+    return head if not head or _CUT in head else f"{head[:-2]}{_CUT}}}\n"
 
 
-def observation(
-    status: str, content: str, duration_ms: int, exit_code: int | None = None, truncated: bool = False
+def header_line(
+    status: str,
+    duration_ms: int,
+    exit_code: int | None = None,
+    truncated: bool = False,
+    form: ResultHeader = "short",
 ) -> str:
+    """Return the line that says how a call ended, with its line break."""
     exited = "" if exit_code is None else f',"exit_code":{exit_code}'
+    if form == "short":
+        cut = _CUT if truncated else ""
+        return f'{{"status":"{status}"{exited},"duration_ms":{duration_ms}{cut}}}\n'
     cut = _CUT if truncated else _WHOLE
-    return f'{{"schema":"{SCHEMA}","status":"{status}"{exited},"duration_ms":{duration_ms}{cut}}}\n{content}'
+    return f'{{"schema":"{SCHEMA}","status":"{status}"{exited},"duration_ms":{duration_ms}{cut}}}\n'

@@ -8,7 +8,7 @@ from treadle.domain.durations import seconds
 
 Verdict = Literal["auto", "ask", "deny"]
 SandboxMode = Literal["auto", "required", "off"]
-Asker = Literal["terminal", "channel"]
+Asker = Literal["terminal", "channel", "command"]
 """Who sent a message and can be asked something back."""
 
 

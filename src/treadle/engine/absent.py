@@ -8,6 +8,7 @@ from treadle.domain.errors import UnknownAgent, UnknownApproval
 from treadle.domain.events import RunEnd
 from treadle.domain.identity import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryScope
+from treadle.domain.tools import ToolSpec
 from treadle.domain.users import UserId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.ports.journal import RunRecord
@@ -118,6 +119,9 @@ class NoSurroundings:
         return ""
 
     def notes(self, agent: AgentSpec) -> str:
+        return ""
+
+    def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:
         return ""
 
     def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:

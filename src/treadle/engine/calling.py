@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.core.asides import aside, tells
+from treadle.core.asides import preface, tells
 from treadle.core.context import input_estimate, longest_reply, most_expensive, project
 from treadle.core.guards.quota import Intent, for_a_model_call, intent_to
 from treadle.core.repair import unique_call_ids
@@ -62,6 +62,9 @@ def asked(
     for note in notes:
         if isinstance(note, MemoryRecalled):
             tokens += tokens_in(note.section)
+    opened_with = preface(state, now)
+    if opened_with:
+        tokens += tokens_in(opened_with)
     opening = () if state.step.open else (StepStart(state.step.number + 1),)
     request = LlmRequest(
         step=state.step.number + len(opening),
@@ -73,7 +76,7 @@ def asked(
         repeats_lost=state.in_flight,
         input_estimate=tokens,
         cost_estimate=most_expensive(tokens, state.agent.model_settings, profile),
-        aside=aside(state, notes, now),
+        preface=opened_with,
     )
     reserve = None
     if state.accounts:

@@ -129,7 +129,8 @@ def _start(state: RunState, deps: Deps) -> tuple[RunStart, ...]:
     sections = (around.rules(), around.catalog(skills) if skills else "", wanted)
     tools = tuple([tool.spec for tool in deps.tools.select(allowed) if inherits(state.lineage, tool.spec.name)])
     said = tuple([section for section in sections if section])
-    return (RunStart(tools, said, notes, workspace if notes else ""),)
+    guidance = around.guidance(agent, tools)
+    return (RunStart(tools, said, notes, workspace if notes else "", guidance, "short"),)
 
 
 def inherits(lineage: Lineage | None, tool: str) -> bool:

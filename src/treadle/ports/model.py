@@ -68,7 +68,7 @@ class ModelRequest(Struct, frozen=True):
     filled: bool = False
     """Put a blank where reasoning is missing: the provider has refused the conversation without it."""
     aside: str = ""
-    """Told after the conversation, with this request alone."""
+    """Sent after the conversation, with this request alone: only by requests of older journals."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):

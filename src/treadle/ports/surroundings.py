@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.tools import ToolSpec
 from treadle.ports.skills import Skill
 
 
@@ -27,6 +28,10 @@ class Surroundings(Protocol):
 
     def notes(self, agent: AgentSpec) -> str:
         """What the workspace tells whoever works in it, marked as its words."""
+        ...
+
+    def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:
+        """Return what an agent that has these tools is told: its working folder, and not to invent results."""
         ...
 
     def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:

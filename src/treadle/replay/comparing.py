@@ -19,9 +19,13 @@ CLOSE = 0.005
 LATER = {
     "llm_request": {"input_estimate": ("input_estimate", "cost_estimate", "aside")},
     "llm_error": {"asked_wait": ("asked_wait",)},
+    "run_start": {"result_header": ("guidance", "result_header")},
+    "budget_hint": {"kept": ("kept",)},
     "model_resolved": {"route": ("route",), "profile": ("profile", "context_window")},
 }
 """Type -> a field that is always there since it is on record -> what an older journal without it does not tell."""
+FORMER = {"llm_request": {"aside": ("aside", "preface", "messages", "input_estimate", "cost_estimate")}}
+"""Type -> a field of older journals alone -> what is told in another way since."""
 LONGEST = 400
 """Characters of a text that a difference shows."""
 _MISSING = object()
@@ -29,7 +33,7 @@ _REDACTED = re.compile(r"\[redacted:\w+\]")
 """What stands for a secret, which a replay does not know."""
 _AT = re.compile(r", at [\d-]+ [\d:]+ UTC|the deadline, which comes before ")
 """What older journals do not tell of a wait."""
-_MINUTE = re.compile(r"It is \w+, \d{4}-\d\d-\d\d \d\d:\d\d UTC\.")
+_MINUTE = re.compile(r"\w+, \d{4}-\d\d-\d\d \d\d:\d\d UTC")
 
 
 class Difference(Struct, frozen=True):
@@ -53,6 +57,11 @@ def differences(event: Event, since: Instant, made: Draft) -> tuple[Difference, 
         if told_since not in recorded:
             for name in fields:
                 today.pop(name, None)
+    for told_then, fields in FORMER.get(event.type, {}).items():
+        if told_then in recorded:
+            for name in fields:
+                today.pop(name, None)
+                recorded.pop(name, None)
     slack = CLOSE + abs(event.timestamp - since)
     return tuple(_differences("", recorded, today, slack))
 
@@ -87,7 +96,7 @@ def _same(name: str, recorded: Any, today: Any, slack: float) -> bool:
         return _fits(_REDACTED.split(recorded), today)
     if name == "detail" and isinstance(recorded, str) and isinstance(today, str):
         return _AT.sub("", recorded) == _AT.sub("", today)
-    if name == "aside" and isinstance(recorded, str) and isinstance(today, str) and slack > 1:
+    if name in ("aside", "preface") and isinstance(recorded, str) and isinstance(today, str) and slack > 1:
         return _MINUTE.sub("", recorded) == _MINUTE.sub("", today)
     return False
 

@@ -14,6 +14,7 @@ from treadle.domain.events import RunEnd
 from treadle.domain.handles import handle
 from treadle.domain.identity import AgentId, Instant, Prefix, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryScope
+from treadle.domain.tools import ToolSpec
 from treadle.domain.users import UserId
 from treadle.engine.absent import NoApprovals, NoSessions
 from treadle.ports.approvals import Grant
@@ -280,6 +281,9 @@ class RecordedSurroundings:
 
     def notes(self, agent: AgentSpec) -> str:
         return self._start.notes
+
+    def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:
+        return self._start.guidance
 
     def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:
         raise LookupError("A replay loads no skills.")

@@ -58,7 +58,9 @@ def _claimed(state: RunState, data: e.PhantomAction) -> None:
 
 @on(e.BudgetHint)
 def _hinted(state: RunState, data: e.BudgetHint) -> None:
-    state.hinted_percent = data.percent  # the model is told with that request alone
+    state.hinted_percent = data.percent
+    if data.kept:
+        _note(state, data.note)
 
 
 def _note(state: RunState, text: str) -> None:

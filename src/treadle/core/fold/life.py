@@ -43,6 +43,7 @@ def _started(state: RunState, data: e.RunStart) -> None:
     state.status, state.started_at = "running", state.latest_at
     state.tools = {name: spec for spec in data.tools for name in (spec.name, *spec.aliases)}
     state.sections, state.notes = data.sections, data.notes
+    state.guidance, state.result_header = data.guidance, data.result_header
     set_preamble(state, data.tools, state.recalled)
     limit = state.agent.limits.deadline_seconds
     state.deadline = None if limit is None else state.latest_at + limit

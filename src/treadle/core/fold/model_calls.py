@@ -25,7 +25,7 @@ def _step_started(state: RunState, data: e.StepStart) -> None:
 def _requested(state: RunState, data: e.LlmRequest) -> None:
     state.status, state.waiting = "running", None
     if state.inbox:
-        state.transcript.add(joined(state.inbox))
+        state.transcript.add(joined(state.inbox, data.preface))
         state.inbox = []
         if state.unrecalled:  # somebody has said something, beside the notes of the engine
             state.tasks.append(state.transcript.messages[-1])

@@ -4,7 +4,7 @@ from treadle.core.fold.changes import on
 from treadle.core.state import RunState
 from treadle.domain import events as e
 from treadle.domain.messages import Message, ToolResult
-from treadle.domain.observations import observation
+from treadle.domain.observations import header_line
 
 NOT_RUN = ("denied", "skipped", "too_many", "unknown_tool")
 """Errors of calls that were never made."""
@@ -22,7 +22,7 @@ def _call_started(state: RunState, data: e.ToolCallStart) -> None:
 @on(e.ToolCallEnd)
 def _call_done(state: RunState, data: e.ToolCallEnd) -> None:
     state.suspicion.finish(data.name)
-    content = observation("ok", data.content, data.duration_ms, data.exit_code, data.truncated)
+    content = _observation(state, "ok", data)
     _call_ended(state, ToolResult(data.call_id, content), data.content, data.duration_ms)
 
 
@@ -34,7 +34,7 @@ def _call_failed(state: RunState, data: e.ToolCallError) -> None:
         state.suspicion.finish(data.name)
     if data.kind == "cancelled":
         state.stopped.append(f"{data.name} ({data.call_id})")
-    content = observation(data.kind, data.content, data.duration_ms, data.exit_code, data.truncated)
+    content = _observation(state, data.kind, data)
     result = ToolResult(data.call_id, content, is_error=True)
     if data.kind in ("denied", "too_many"):  # which says nothing about the tool
         _call_refused(state, data.call_id, result, counts=False)
@@ -54,16 +54,21 @@ def _clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
 
 @on(e.ToolCallBlocked)
 def _call_blocked(state: RunState, data: e.ToolCallBlocked) -> None:
-    _call_refused(state, data.call_id, _blocked(data.call_id, data.content))
+    _call_refused(state, data.call_id, _blocked(state, data.call_id, data.content))
 
 
 @on(e.HookBlocked)
 def _call_blocked_by_hook(state: RunState, data: e.HookBlocked) -> None:
-    _call_refused(state, data.call_id, _blocked(data.call_id, data.content))
+    _call_refused(state, data.call_id, _blocked(state, data.call_id, data.content))
 
 
-def _blocked(call_id: str, content: str) -> ToolResult:
-    return ToolResult(call_id, observation("blocked", content, 0), is_error=True)
+def _observation(state: RunState, status: str, data: e.ToolCallEnd | e.ToolCallError) -> str:
+    header = header_line(status, data.duration_ms, data.exit_code, data.truncated, state.result_header)
+    return header + data.content
+
+
+def _blocked(state: RunState, call_id: str, content: str) -> ToolResult:
+    return ToolResult(call_id, header_line("blocked", 0, form=state.result_header) + content, is_error=True)
 
 
 def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:

@@ -17,7 +17,8 @@ def judge(state: RunState, now: Instant) -> Warn | None:
         return None
     for percent in PERCENTS:
         if used * 100 >= limit * percent and state.hinted_percent < percent:
-            return Warn((BudgetHint(percent, f"{used} of {limit} steps are used. Come to a close in time."),))
+            note = f"{used} of {limit} steps are used. Come to a close in time."
+            return Warn((BudgetHint(percent, note, kept=True),))
     return None
 
 

@@ -85,6 +85,8 @@ class BudgetHint(EventData, frozen=True):
 
     percent: int
     note: str
+    kept: bool = False
+    """The note stays in the conversation. In older journals it went with one request alone."""
 
 
 @durable("phantom_action")

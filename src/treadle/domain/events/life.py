@@ -9,6 +9,7 @@ from treadle.domain.identity import Instant, RunId, TokenId
 from treadle.domain.lineage import Lineage
 from treadle.domain.messages import Message
 from treadle.domain.models import UNKNOWN_WINDOW, Profile
+from treadle.domain.observations import ResultHeader
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, OutcomeKind, Status
@@ -63,6 +64,10 @@ class RunStart(EventData, frozen=True):
     """What it has after that: the notes of the workspace, which the session keeps, however they change."""
     workspace: str = ""
     """Whose they are."""
+    guidance: str = ""
+    """What it has right after the persona: the working folder, and not to invent what tools return."""
+    result_header: ResultHeader = "full"
+    """The line that tool results begin with, in this run."""
 
 
 @durable("model_resolved")

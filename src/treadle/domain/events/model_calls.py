@@ -45,7 +45,9 @@ class LlmRequest(EventData, frozen=True):
     cost_estimate: float | None = None
     """Dollars that the call may cost at most: what is sent, and the longest reply. None: no price is known."""
     aside: str = ""
-    """What is told after the conversation, with this request alone."""
+    """In older journals: what was sent after the conversation, with this request alone."""
+    preface: str = ""
+    """Time and place, in front of the user's message that this request adds to the conversation."""
 
 
 @durable("llm_response")

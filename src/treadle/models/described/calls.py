@@ -89,7 +89,7 @@ class _Messages:
         """The wire message, a comma before it; nothing for one that has nothing to say."""
         match message.role:
             case "user":
-                return _encode("user", "".join(map(_told, message.parts)))
+                return _encode("user", "".join(map(_told, message.sent)))
             case "assistant":
                 said = self._said(message)
                 return _encode("assistant", said) if said else b""

@@ -147,7 +147,7 @@ def _encoder_for(target: str) -> Callable[[Message], bytes]:
     provider, _, model = target.partition("/")
 
     def encode_message(message: Message) -> bytes:
-        blocks = [block for part in message.parts if (block := _block(part, provider, model)) is not None]
+        blocks = [block for part in message.sent if (block := _block(part, provider, model)) is not None]
         while blocks and blocks[-1]["type"] in _REASONING:
             blocks.pop()  # reasoning that led to nothing is not taken back
         role = b"assistant" if message.role == "assistant" else b"user"

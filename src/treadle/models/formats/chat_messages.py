@@ -132,9 +132,9 @@ def merge_user_messages(messages: list[bytes]) -> list[bytes]:
 def _user_content(message: Message) -> str | list[dict[str, Any]]:
     """Plain text where that is all there is: every server understands it."""
     if not any(isinstance(part, Image) for part in message.parts):
-        return message.text
+        return "".join([part.text for part in message.sent if isinstance(part, Text)])
     content: list[dict[str, Any]] = []
-    for part in message.parts:
+    for part in message.sent:
         if isinstance(part, Text) and part.text:
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, Image):

@@ -94,9 +94,10 @@ def _encoder_for(target: str) -> Callable[[Message], bytes]:
 def _told(message: Message) -> dict[str, Any] | None:
     """What a user said: plain text where that is all there is."""
     if not any(isinstance(part, Image) for part in message.parts):
-        return {"role": "user", "content": message.text} if message.text else None
+        text = "".join([part.text for part in message.sent if isinstance(part, Text)])
+        return {"role": "user", "content": text} if text else None
     content: list[dict[str, Any]] = []
-    for part in message.parts:
+    for part in message.sent:
         if isinstance(part, Text) and part.text:
             content.append({"type": "input_text", "text": part.text})
         elif isinstance(part, Image):

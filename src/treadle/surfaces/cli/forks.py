@@ -19,7 +19,7 @@ from treadle.surfaces.cli.asking import Asking
 from treadle.surfaces.cli.following import Following
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.reaching import reached
-from treadle.surfaces.cli.run import add_endpoint, printer, prompt_for, read_message
+from treadle.surfaces.cli.run import add_endpoint, asker_of, printer, prompt_for, read_message
 from treadle.surfaces.cli.runs import Going
 from treadle.surfaces.cli.waiting import endpoint_option
 
@@ -52,8 +52,7 @@ async def _fork(run_id: RunId, wanted: Wanted, going: Going) -> int:
             await following.announce(run_id)
             if stop.asked.is_set():
                 return stop.exit_code
-            can_answer = prompt is not None or going.decision is not None
-            asker = "terminal" if can_answer else None
+            asker = asker_of(prompt, going.decision)
             ticket = await service.fork(
                 Fork(run_id, wanted.step, wanted.model, wanted.message, agent, asker=asker, provider=provider)
             )

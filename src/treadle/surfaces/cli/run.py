@@ -16,6 +16,7 @@ from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.domain.events import Decision
 from treadle.domain.identity import SessionId
 from treadle.domain.messages import user
+from treadle.domain.permissions import Asker
 from treadle.home import Home
 from treadle.library import overridden
 from treadle.ports.journal import RunFilter
@@ -69,13 +70,12 @@ async def _run(request: Request, message: str) -> int:
             known = {record.origin.run_id: record.sequence for record in await service.unfinished()}
             if request.session and not await _is_known(service, request.session):
                 out.note(f"a new session {request.session} begins")
-            can_answer = prompt is not None or request.decision is not None
             ticket = await service.submit(
                 Submission(
                     agent if agent.workspace is not None else overridden(agent, {"workspace": Path.cwd()}),
                     user(message),
                     SessionId(request.session) if request.session else None,
-                    asker="terminal" if can_answer else None,
+                    asker=asker_of(prompt, request.decision),
                 )
             )
             run_id = ticket.run_id
@@ -88,6 +88,13 @@ async def _run(request: Request, message: str) -> int:
 
 async def _is_known(service: Service, session: str) -> bool:
     return bool(await service.runs(RunFilter(session_id=SessionId(session)), 1))
+
+
+def asker_of(prompt: Prompt | None, decision: Decision | None) -> Asker | None:
+    """Return who can be asked something back: a person at a terminal, a command that has the answer, or None."""
+    if prompt is not None:
+        return "terminal"
+    return "command" if decision is not None else None
 
 
 def prompt_for(stop: Stop, json: bool) -> Prompt | None:

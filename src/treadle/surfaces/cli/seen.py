@@ -38,13 +38,13 @@ def _lines(seen: Seen) -> list[str]:
         mark = f", {message.mark}" if message.mark else ""
         lines += ["", f"[{message.role}{mark}]", *_parts(message)]
     if request.aside:
-        lines += ["", "[aside, with this request alone]", request.aside]
+        lines += ["", "[after the conversation, with this request alone]", request.aside]
     return lines
 
 
 def _parts(message: Message) -> list[str]:
     lines: list[str] = []
-    for part in message.parts:
+    for part in message.sent:
         match part:
             case Text(text):
                 lines.append(text)
