@@ -27,6 +27,12 @@ DEFAULT_AGENT = "default"
 DEFAULT_LOOKS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search")
 DEFAULT_ACTS = ("write_file", "edit_file", "bash", "web_fetch", "memory_save", "journal_write")
 """The tools of the default agent: those that it may use as it likes, and those that it asks for."""
+DEFAULT_PERSONA = """\
+You are Treadle, a careful assistant with tools. Answer a plain question directly. When a task needs files, \
+commands or the web, use a tool instead of guessing, and read a file before you change it. Do what was asked and \
+nothing more. When a call fails, read its message and try another way. At the end, say briefly what you did and \
+what you found.
+"""
 _ALLOWED_HEAD = (
     "# What this agent may do without asking, as you have answered. Remove an entry, and it asks again.\n"
 )
@@ -314,7 +320,9 @@ def _default_agent(model: str, provider: str | None = None) -> AgentSpec:
     rules = tuple(ApprovalRule(tool, "auto") for tool in (*DEFAULT_LOOKS, "load_skill"))
     approvals = Approvals(default="ask", rules=rules)
     tools = (*DEFAULT_LOOKS, *DEFAULT_ACTS)
-    return AgentSpec(DEFAULT_AGENT, model, provider, tools=tools, skills=("*",), approvals=approvals)
+    return AgentSpec(
+        DEFAULT_AGENT, model, provider, persona=DEFAULT_PERSONA, tools=tools, skills=("*",), approvals=approvals
+    )
 
 
 def _default_agent_file(spec: AgentSpec) -> str:

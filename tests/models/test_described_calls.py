@@ -106,7 +106,7 @@ def test_every_kind_of_parameter_in_words() -> None:
     [_, line, *_] = sent(asked(tools=(plan.spec,)))["messages"][0]["content"].split("\n\n")[1].split("\n")
     assert line == (
         '- plan(place: "here" | "there", spot: {x: integer, near: any[] = []}, days: integer = 3, '
-        'notes?: (string | integer)[] | null, pair: [integer, string] = [1,"a"]): Plan.'
+        'notes?: (string | integer)[], pair: [integer, string] = [1,"a"]): Plan.'
     )
 
 

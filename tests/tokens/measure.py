@@ -79,6 +79,11 @@ class Counter:
         body = _body(msgspec.structs.replace(request, conversation=alone))
         return await self.tokens(body["messages"][-1]["content"]) + 1
 
+    async def beginning(self, request: ModelRequest) -> str:
+        """Return the reply to a request as the model wrote it, up to the request's limit of tokens."""
+        answer = await self._ask("/v1/chat/completions", _body(request) | {"stream": False})
+        return answer["choices"][0]["message"]["content"] or ""
+
     async def reported(self, request: ModelRequest) -> int:
         """What the server reports when the request is sent."""
         answer = await self._ask("/v1/chat/completions", _body(request) | {"stream": False, "max_tokens": 1})

@@ -5,11 +5,22 @@ import statistics
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.embedded import weights
 from tests.tokens.measure import Measured, counter, replay
 from tests.tokens.sessions import CHECK, FIT, KINDS, sessions
+from treadle.core.context import preamble, preamble_tokens
+from treadle.core.tokens import TokenCount, tokens_of
+from treadle.domain.agents import ModelSettings
+from treadle.domain.messages import user
+from treadle.domain.tools import ToolSpec
+from treadle.home import DEFAULT_LOOKS, Home
+from treadle.models.local.models import PROFILE
+from treadle.ports.model import Conversation, ModelRequest
+from treadle.tool_names import known_tools
+from treadle.tools.builtin import SMALL
 
 pytestmark = pytest.mark.slow
 
@@ -73,3 +84,44 @@ def test_the_sessions_are_what_they_should_be(found: list[Measured]) -> None:
     assert max(request.counted + request.replied for request in found) < 8192
     assert sum(bool(turn.asked) for session in every for turn in session.turns) > 1.5 * len(every)
     assert sessions() == every
+
+
+MOST_TOKENS_OF_TOOLS = 1500
+
+
+def default_tools(names: Iterable[str]) -> tuple[ToolSpec, ...]:
+    return tuple([known_tools()[name] for name in sorted(names)])
+
+
+def test_the_default_tools_are_small_and_estimated_within_ten_percent(path: Path, tmp_path: Path) -> None:
+    """As the embedded model is told of them, and as the JSON that other providers are sent."""
+    agent = Home(tmp_path).agent("default", "local/smollm2")
+    sets = (default_tools(agent.tools), default_tools(SMALL), default_tools(DEFAULT_LOOKS))
+
+    async def ask() -> list[tuple[int, int, int]]:
+        async with counter(path) as count:
+            found: list[tuple[int, int, int]] = []
+            for tools in sets:
+                prompt = preamble(agent, tools, ("Your working folder is /home/ada/work.",))
+                conversation = Conversation([user("What is in notes.txt?")])
+                request = ModelRequest("smollm2", prompt, conversation, ModelSettings(), profile=PROFILE)
+                counts = TokenCount(preamble_tokens(prompt))
+                estimate = counts.estimate(tokens_of(conversation.messages[0]))
+                as_json = [{"name": t.name, "description": t.description, "parameters": t.schema} for t in tools]
+                text = msgspec.json.encode(as_json).decode()
+                found.append((await count.prompt(request), estimate, await count.tokens(text)))
+            return found
+
+    measured = asyncio.run(ask())
+    for counted, estimate, _ in measured:
+        assert abs(estimate - counted) < 0.1 * counted
+    counted, _, as_json = measured[0]
+    assert counted < MOST_TOKENS_OF_TOOLS
+    assert as_json < MOST_TOKENS_OF_TOOLS
+    assert measured[1][0] < counted / 1.8, "the small set is small"
+
+
+def test_every_parameter_of_the_default_tools_is_described(tmp_path: Path) -> None:
+    for tool in default_tools(Home(tmp_path).agent("default", "local/smollm2").tools):
+        assert tool.description
+        assert all(schema.get("description") for schema in tool.schema["properties"].values()), tool.name

@@ -16,7 +16,7 @@ def test_the_declaration() -> None:
     spec = made.spec
     assert (spec.name, spec.asks_a_person, spec.interactive, spec.effect) == ("clarify", True, True, "none")
     assert spec.schema["required"] == ["question"]
-    assert "only when you cannot go on" in spec.description
+    assert "Only for a decision that is theirs" in spec.description
 
 
 def test_the_question_and_the_options() -> None:

@@ -60,7 +60,6 @@ def test_the_declaration() -> None:
             "b": {"type": "integer", "description": "The second, which may be left out.", "default": 2},
         },
         "required": ["a"],
-        "additionalProperties": False,
     }
 
 

@@ -155,6 +155,8 @@ def _said(schema: object, depth: int = _DEEPEST) -> Iterator[str]:
         if key in ("properties", "$defs") and isinstance(value, Mapping):
             for name, inner in cast("Mapping[str, Any]", value).items():
                 yield f"{name}:"
+                if _is_described(inner):
+                    yield name  # once more, where it is described
                 yield from _said(inner, depth - 1)
         elif key in ("type", "description", "enum", "const", "default"):
             yield f"{value},"
@@ -163,6 +165,10 @@ def _said(schema: object, depth: int = _DEEPEST) -> Iterator[str]:
                 yield from _said(inner, depth - 1)
         else:
             yield from _said(value, depth - 1)
+
+
+def _is_described(schema: object) -> bool:
+    return isinstance(schema, Mapping) and "description" in schema
 
 
 # ── A conversation ─────────────────────────────────────────────────────────────────────────────────

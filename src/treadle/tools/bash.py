@@ -33,10 +33,8 @@ BETWEEN_SHOWS = 0.1
 """Seconds."""
 
 DESCRIPTION = (
-    "Run a command with `bash -lc` in the workspace and return its output, standard error included. There is no "
-    "terminal and nothing to read from standard input: pass every answer as an argument. Each call is a shell of "
-    "its own: the folder, variables and background processes do not outlive it, /tmp and the home are empty at the "
-    "start, and only files in the workspace stay. Output beyond 64 KB is cut in the middle."
+    "Run a `bash` command line in the working folder and return its output. Each call is a new shell without a "
+    "terminal or input. Only files in the working folder stay."
 )
 _WHAT_TO_DO: Mapping[EndedBy, str] = {
     "timeout": "It ran longer than its timeout of {timeout:g} s. Ask for less, or give a larger `timeout` (at most "
@@ -50,10 +48,10 @@ _WHAT_TO_DO: Mapping[EndedBy, str] = {
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, Meta(description="The command line, as for `bash -c`.")]
+    command: Annotated[str, Meta(description="The command line.")]
     timeout: Annotated[
         float,
-        Meta(gt=0, le=LONGEST_TIMEOUT, description=f"Seconds, {DEFAULT_TIMEOUT} unless given."),
+        Meta(gt=0, le=LONGEST_TIMEOUT, description="Seconds."),
     ] = DEFAULT_TIMEOUT
 
 
@@ -144,7 +142,7 @@ class Bash:
 def _schema() -> dict[str, Any]:
     (_,), components = msgspec.json.schema_components([BashArguments])
     schema = components["BashArguments"]
-    return {key: value for key, value in schema.items() if key != "title"}
+    return {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
 
 
 def _waits_for_terminal(line: str) -> str | None:

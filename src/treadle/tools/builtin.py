@@ -16,10 +16,15 @@ from treadle.tools.toolset import Toolset
 from treadle.tools.vault_get import vault_get
 from treadle.tools.web import web_fetch_tool
 
+SMALL = ("read_file", "write_file", "edit_file", "glob", "bash")
+"""The set `@small`, for models on a machine of one's own: few tools, whose descriptions leave room for the work."""
+
 
 def builtin(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
-    yield files()
-    yield Bash(commands)
+    every, bash = files(), Bash(commands)
+    yield every
+    yield bash
+    yield Toolset("small", [tool for tool in (*every, bash) if tool.spec.name in SMALL])
     yield web_fetch_tool()
     yield recall
     yield memory_search

@@ -16,16 +16,12 @@ _NOT_RUN = "clarify is never run: the engine parks the run, and a person's answe
 def _asked(
     question: Annotated[str, Meta(min_length=1)], options: Annotated[tuple[str, ...], Meta(max_length=10)] = ()
 ) -> None:
-    """Ask the person you work for a question, and wait for the answer.
-
-    Use it only when you cannot go on without a decision that is theirs: what they want is open in a way that leads
-    to different work, or a step cannot be undone and they have not agreed to it. Not for what you can find out with
-    the other tools, and not for leave to go on with what was asked. Ask one thing; say what you found and what you
-    suggest. The answer may take days.
+    """Ask the user a question and wait for the answer. Only for a decision that is theirs, not for what you can
+    find out.
 
     Args:
-        question: The whole question: they may not have the conversation before them.
-        options: Answers to choose from, the one that you suggest first. They may answer otherwise.
+        question: The question, complete in itself.
+        options: Answers to choose from, your suggestion first.
     """
 
 

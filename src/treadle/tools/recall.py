@@ -17,16 +17,12 @@ async def recall(
     start: int = 0,
     length: Annotated[int, Meta(ge=1, le=MOST_CHARACTERS)] = 8000,
 ) -> str:
-    """Read more of an earlier tool result of this session that was cut because it was too long.
-
-    The mark in a cut result names the call_id and where to read on. Positions are characters from 0; a negative
-    start counts from the end. A last line in brackets says how long the whole text is and where to read on. Do not
-    call the tool again just to see the rest.
+    """Read more of an earlier tool result that was cut. The mark in it names the call_id and where to go on.
 
     Args:
-        call_id: The id of the call whose result was cut.
-        start: The first character to read; -2000 reads the last 2000.
-        length: How many characters to read.
+        call_id: Id in the mark.
+        start: First character; a negative one counts from the end.
+        length: Characters to read.
     """
     text = await context.recall(call_id)
     if text is None:

@@ -114,11 +114,24 @@ def _schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str, Any]
     definitions = cast("dict[str, Any]", schema["$defs"])
     top = definitions.pop(schema["$ref"].removeprefix("#/$defs/"))
     del top["title"]
+    top.pop("additionalProperties", None)  # the decoder refuses what is unknown, and says so
     for name, default in defaults.items():
         if default is not inspect.Parameter.empty:
-            with suppress(TypeError):  # a default that JSON has no word for is kept, and not shown
-                top["properties"][name]["default"] = msgspec.to_builtins(default)
+            top["properties"][name] = _optional(top["properties"][name], default)
     return top | ({"$defs": definitions} if definitions else {})
+
+
+def _optional(schema: dict[str, Any], default: Any) -> dict[str, Any]:
+    """Return the schema of a parameter that may be left out, without what a model need not read: that it may be
+    null, and a default that is nothing."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    if default is None and len(choices) == 1:
+        schema = {key: value for key, value in schema.items() if key != "anyOf"} | choices[0]
+    with suppress(TypeError):  # a default that JSON has no word for is kept, and not shown
+        shown = msgspec.to_builtins(default)
+        schema = {key: value for key, value in schema.items() if key != "default"}
+        return schema if shown is None or shown is False or shown in ("", [], {}) else schema | {"default": shown}
+    return schema
 
 
 # ── Words ──────────────────────────────────────────────────────────────────────────────────────────

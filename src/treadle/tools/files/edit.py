@@ -15,18 +15,13 @@ _LISTED = 10
 
 @tool(effect="write", paths=("path",), needs=("workspace",))
 def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = False) -> str:
-    """Change a text file of the workspace: `old` is replaced by `new`.
-
-    `old` must be text of the file exactly as it stands there, spaces and indentation included, without the line
-    numbers of read_file, and it must stand there once: take in a line before or after it to make it so, or set
-    `all` to change every place. An empty `new` deletes. Line ends, byte order mark and permissions stay as they
-    are. The change is shown as a diff. To make a file, or change most of it, use write_file.
+    """Replace text in a file. `old` must match exactly, indentation included, and occur once.
 
     Args:
-        path: The file, relative to the workspace.
-        old: The text to replace, copied from the file.
-        new: What shall stand there instead.
-        all: Replace every place where it stands.
+        path: File, relative to the working folder.
+        old: Text to replace, without line numbers.
+        new: New text.
+        all: Replace every occurrence.
     """
     if not old:
         raise ToolError("`old` is empty. Give the text that is to be replaced; write_file writes a whole file.")

@@ -16,15 +16,11 @@ MOST_RESULTS = 1000
 
 @tool(effect="read", repeatable=True, paths=("path",), needs=("workspace",))
 async def glob(pattern: str, context: ToolContext, path: str = ".") -> str:
-    """List files and folders of the workspace whose paths match a pattern, sorted, folders with a / at the end.
-
-    `*` and `?` match within a name, `**` across folders, `[a-z]` and `{a,b}` as in a shell; hidden names match too.
-    `*` lists what is in a folder, `**/*.py` finds files at any depth. What .gitignore names, .git, node_modules and
-    the like are passed by and named at the end. To look into files, use grep.
+    """List files and folders whose paths match a pattern. Skips what .gitignore names.
 
     Args:
-        pattern: Relative to path: `*.md`, `src/**/*.{ts,tsx}`, `**/test_*`.
-        path: The folder to look in, relative to the workspace.
+        pattern: Such as `*` or `**/*.py`.
+        path: Folder to look in.
     """
     stopped = Event()
     try:

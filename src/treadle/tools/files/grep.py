@@ -57,20 +57,15 @@ async def grep(
     context_lines: Annotated[int, Meta(ge=0, le=20)] = 0,
     files_only: bool = False,
 ) -> str:
-    """Search the text of files in the workspace for a regular expression, line by line.
-
-    The result gives each file, then its lines as `number:text`, and lines around them as `number-text`. The syntax
-    is RE2: as usual, but without look-around and back-references; escape what is meant literally: `foo\\(`. What
-    .gitignore names, .git, node_modules and the like, and binary files are passed by. Results are bounded: narrow
-    the search with path or glob when it says that it was cut.
+    """Search the lines of files for a regular expression (RE2). Skips binary files and what .gitignore names.
 
     Args:
-        pattern: The regular expression.
-        path: The folder or file to search, relative to the workspace.
-        glob: Only files with such names: `*.py` at any depth, or with a slash relative to path, `src/**/*.ts`.
-        ignore_case: Whether upper and lower case count as the same.
-        context_lines: How many lines to show before and after each.
-        files_only: Name the files only, not their lines.
+        pattern: Regular expression.
+        path: File or folder to search.
+        glob: Only files with such names: `*.py`.
+        ignore_case: Ignore case.
+        context_lines: Lines to show around each match.
+        files_only: Return only file names.
     """
     wanted = _wanted(pattern, glob, ignore_case, context_lines, files_only)
     stopped = Event()

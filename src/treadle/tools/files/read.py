@@ -29,17 +29,12 @@ def read_file(
     start_line: Annotated[int, Meta(ge=1)] = 1,
     lines: Annotated[int, Meta(ge=1)] = 2000,
 ) -> str:
-    """Read a text file of the workspace.
-
-    Each line comes as its number, a tab, and the text of the line: the number and the tab are not in the file, so
-    leave them out of what you give to edit_file. A last line in brackets says how many lines there are and how to
-    read on. Lines over 2000 characters are cut and marked. Read a file before you change it. For a few places in a
-    large file, grep is cheaper. Images and other binary files are named, not shown.
+    """Read a text file. Lines come as number, tab, text; the number and tab are not in the file.
 
     Args:
-        path: The file, relative to the workspace.
-        start_line: The first line to read, from 1.
-        lines: How many lines to read.
+        path: File, relative to the working folder.
+        start_line: First line.
+        lines: Number of lines.
     """
     with opened_for(context) as workspace, workspace.place(path) as place:
         descriptor = place.open()

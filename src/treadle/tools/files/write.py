@@ -10,14 +10,11 @@ from treadle.tools.function import tool
 
 @tool(effect="write", repeatable=True, paths=("path",), needs=("workspace",))
 def write_file(path: str, content: str, context: ToolContext) -> str:
-    """Write a text file of the workspace: make it, or replace all that is in it.
-
-    Folders on the way are made. The content is written exactly as it is given, as UTF-8; end it with a newline
-    where the file should. To change part of a file use edit_file: it is safer and shorter.
+    """Create a text file, or replace its whole content. To change part of a file, use edit_file.
 
     Args:
-        path: The file, relative to the workspace.
-        content: All that shall be in the file.
+        path: File, relative to the working folder.
+        content: Whole content.
     """
     if path.endswith("/"):
         raise ToolError(f"{shown(path)} ends in / and so names a folder. Name a file.")
