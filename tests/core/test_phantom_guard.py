@@ -96,6 +96,96 @@ def test_an_answer_that_takes_it_back_is_clean() -> None:
     assert step.outcome.unverified_claim == ""
 
 
+EDIT = """I've updated app.py so that it reads the port from the environment:
+
+app.py
+```python
+<<<<<<< SEARCH
+PORT = 8080
+=======
+PORT = int(os.environ.get("PORT", "8080"))
+>>>>>>> REPLACE
+```
+"""
+PLAN = (
+    "Here is the plan for the offsite: arrive on Monday morning, walk through the quarterly numbers before lunch, "
+    "split into four groups for the roadmap session, then meet again at five o'clock near the fountain. Dinner is "
+    "at eight in the old town; bring comfortable shoes. I have sent the invitations to everyone."
+)
+
+
+@pytest.mark.parametrize("answer", [EDIT, "I have sent the email to Bob.", "I deleted the old branch."])
+@pytest.mark.parametrize("tools", [(), (ToolSpec("clarify", "Ask.", {}, effect="none", asks_a_person=True),)])
+def test_an_agent_without_tools_to_call_is_not_asked(answer: str, tools: tuple[ToolSpec, ...]) -> None:
+    story = Story()
+    story.happens(e.RunStart(tools))  # in place of the tools of every story
+    story.asks()
+    story.replies(text=answer)
+    step = story.decision()
+    assert isinstance(step, Finish)
+    assert (step.outcome.text, step.outcome.unverified_claim) == (answer, "")
+
+
+@pytest.mark.parametrize("first", [EDIT, PLAN])
+@pytest.mark.parametrize(
+    "second",
+    [
+        "I have not changed anything: no tool call was made.",
+        "I apologize. I did not actually do that; you would have to apply it yourself.",
+        "Done.",
+    ],
+)
+def test_work_in_the_first_answer_is_not_lost_to_a_second_that_only_takes_back(first: str, second: str) -> None:
+    story = Story(TOOLS["read_file"])
+    story.asks()
+    story.replies(text=first)
+    step = story.decision()
+    assert isinstance(step, CallModel)
+    [event] = step.events
+    assert isinstance(event, e.PhantomAction)
+    story.asks()
+    story.replies(text=second)
+    step = story.decision()
+    assert isinstance(step, Finish)
+    assert (step.outcome.text, step.outcome.unverified_claim) == (first, event.claim)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("I have sent the email to Bob.", "I have not sent any email."),
+        (EDIT, EDIT.replace("I've updated app.py so that it", "This edit is not applied yet; with it app.py")),
+        (PLAN, PLAN.replace("I have sent the invitations to everyone.", "I have sent nothing.")),
+        (PLAN, f"{PLAN} Or rather, I have not; here is the text of the invitation in full for you to send."),
+    ],
+)
+def test_a_second_answer_that_keeps_the_work_or_replaces_a_bare_claim_is_delivered(first: str, second: str) -> None:
+    story = Story(TOOLS["read_file"])
+    story.asks()
+    story.replies(text=first)
+    step = story.decision()
+    assert isinstance(step, CallModel)
+    story.asks()
+    story.replies(text=second)
+    step = story.decision()
+    assert isinstance(step, Finish)
+    assert step.outcome.text == second
+
+
+def test_an_answer_after_the_work_was_done_is_delivered_however_short() -> None:
+    story = Story(TOOLS["edit_file"])
+    story.asks()
+    story.replies(text=EDIT)
+    step = story.decision()
+    assert isinstance(step, CallModel)
+    story.turn(use("edit_file", "c1"))
+    story.asks()
+    story.replies(text="I updated app.py.")
+    step = story.decision()
+    assert isinstance(step, Finish)
+    assert (step.outcome.text, step.outcome.unverified_claim) == ("I updated app.py.", "")
+
+
 def test_a_call_that_failed_bears_nothing_out() -> None:
     story = Story(TOOLS["send_email"])
     story.asks()

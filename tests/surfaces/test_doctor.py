@@ -115,7 +115,7 @@ def test_only_the_guard_of_the_deadline_is_tried_with_a_deadline() -> None:
             },
         ),
         (never("treadle.core.guards.stuck.judge_call"), {"stuck: a tool is refused for a turn"}),
-        (without("ANSWER", phantom.judge), {"phantom action"}),
+        (without("ANSWER", phantom.judge), {"phantom action (answers in English)"}),
         (without("ANSWER", empty.judge), {"empty turn", "empty: the run ends"}),
         (without("ANSWER", continuation.judge), {"continuation", "truncated: the run ends"}),
         (

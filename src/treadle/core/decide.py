@@ -225,8 +225,10 @@ def marked_final(state: RunState) -> bool:
 def completed(state: RunState) -> Outcome:
     if state.answer.strip() in SILENT_TEXTS:
         return Outcome("silent", "", reason="The agent had nothing to say.")
-    claim = phantom.unverified(state) if state.phantom_claims or marked_final(state) else None
-    return Outcome("completed", state.answer, unverified_claim="" if claim is None else claim.sentence)
+    if not state.phantom_claims and not marked_final(state):
+        return Outcome("completed", state.answer)
+    answer, claim = phantom.delivered(state)
+    return Outcome("completed", answer, unverified_claim=claim)
 
 
 def _after_failure(state: RunState, failure: LlmError) -> Trim | Compact | FallBack | Finish:

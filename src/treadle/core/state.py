@@ -234,6 +234,8 @@ class RunState:
     phantom_claims: int = 0
     claimed: tuple[str, str] | None = None
     """An answer that claims what no call has done, and the claim: it goes out if no better one comes."""
+    actions_at_claim: int = 0
+    """Tool calls that were started before that answer."""
     hinted_percent: int = 0
     suspicion: Suspicion = field(default_factory=Suspicion)
     """The deaths of its workers since it last made progress."""

@@ -28,6 +28,11 @@ def was_cut(observed: str) -> bool:
     return _CUT in parted(observed)[0]
 
 
+def has_exit_code(observed: str) -> bool:
+    """Whether it says with which status a command ended by itself."""
+    return ',"exit_code":' in parted(observed)[0]
+
+
 def marked_cut(head: str) -> str:
     """The line that says how the call ended, and that not all of what it told follows."""
     if _WHOLE in head:

@@ -30,6 +30,7 @@ def _count_on(state: RunState, counted: e.Counters) -> None:
     state.empty_turns, state.rejected_outputs = counted.empty_turns, counted.rejected_outputs
     state.phantom_claims = counted.claims
     state.claimed = (state.answer, counted.claim) if counted.claim else None
+    state.actions_at_claim = state.tally.actions
     recovery = state.recovery
     recovery.quiet_steps, recovery.stage, recovery.detected_at = (
         counted.quiet_steps, counted.stage, counted.detected_at,

@@ -53,6 +53,7 @@ def _rejected(state: RunState, data: e.OutputRejected) -> None:
 @on(e.PhantomAction)
 def _claimed(state: RunState, data: e.PhantomAction) -> None:
     state.phantom_claims, state.claimed = data.count, (state.answer, data.claim)
+    state.actions_at_claim = state.tally.actions
     _note(state, data.note)
 
 

@@ -1,6 +1,8 @@
 """An answer that claims what no call has done. The model is asked once; then the answer goes out, with the claim on
-it as unverified."""
+it as unverified. An agent that has no tools is not asked: all that it can do stands in its answer. Claims are found
+in English alone."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +13,7 @@ from treadle.core.state import RunState, said_something
 from treadle.domain.events import PhantomAction
 from treadle.domain.identity import Instant
 from treadle.domain.messages import ToolResult
+from treadle.domain.observations import has_exit_code
 from treadle.domain.tools import ToolSpec
 
 _SIGNS: Final[dict[Act, str]] = {
@@ -31,6 +34,13 @@ _GENERAL: Final = "bash shell command exec python code terminal"
 """What the name of a tool has in it that can do anything."""
 
 
+_WORD: Final = re.compile(r"\w{2,}")
+_WORK_WORDS: Final = 25
+"""Different words beside its claims that make an answer more than a claim."""
+_KEPT_SHARE: Final = 0.5
+"""Of these words, so many must stand in the second answer for it to take the place of the first."""
+
+
 def judge(state: RunState, now: Instant) -> Warn | None:
     if state.phantom_claims or state.reply is None or state.reply.stop == "interrupted":
         return None
@@ -44,7 +54,9 @@ def judge(state: RunState, now: Instant) -> Warn | None:
 
 
 def unverified(state: RunState) -> Claim | None:
-    """The first claim of the answer that nothing bears out."""
+    """The first claim of the answer that nothing bears out; None for an agent that has no tools to call."""
+    if all(spec.asks_a_person for spec in state.tools.values()):
+        return None
     claims = claims_of(state.answer, '{["' if state.agent.output is not None else "{[")
     if not claims:
         return None
@@ -52,12 +64,49 @@ def unverified(state: RunState) -> Claim | None:
     return next((claim for claim in claims if not any(_bears_out(spec, claim) for spec in done)), None)
 
 
+def delivered(state: RunState) -> tuple[str, str]:
+    """Return the answer to deliver, and what it claims that nothing bears out.
+
+    It is the second answer, unless the first holds work that the second has lost, and nothing was done between
+    them: then the second only takes back a claim, and the first is worth more."""
+    if state.claimed is not None and state.tally.actions == state.actions_at_claim:
+        first, claim = state.claimed
+        if _loses_work(first, state.answer):
+            return first, claim
+    found = unverified(state)
+    return state.answer, "" if found is None else found.sentence
+
+
+def _loses_work(first: str, second: str) -> bool:
+    """Whether the first answer has content beside its claims that the shorter second one does not have."""
+    if len(second) >= len(first):
+        return False
+    work = _words(first)
+    for claim in claims_of(first):
+        work -= _words(claim.sentence)
+    is_work = len(work) >= _WORK_WORDS or _has_block(first)
+    return is_work and len(work & _words(second)) < _KEPT_SHARE * len(work)
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower()))
+
+
+def _has_block(text: str) -> bool:
+    return "```" in text or "~~~" in text or "<<<<<<<" in text
+
+
 def _done(state: RunState) -> Iterator[ToolSpec]:
-    """The tools whose calls have succeeded, in this run or before it in its session."""
+    """The tools whose calls have succeeded, in this run or before it in its session. A command that failed has run
+    all the same, and may have done a part of its work."""
     names = {use.call_id: use.name for message in state.transcript.messages for use in message.calls}
     for message in state.transcript.messages:
         for part in message.parts:
-            if isinstance(part, ToolResult) and not part.is_error and part.call_id in names:
+            if (
+                isinstance(part, ToolResult)
+                and part.call_id in names
+                and (not part.is_error or has_exit_code(part.content))
+            ):
                 name = names[part.call_id]
                 yield state.tools.get(name) or ToolSpec(name, "", {})
 

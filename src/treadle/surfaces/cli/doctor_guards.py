@@ -180,7 +180,7 @@ TRIALS: tuple[Trial, ...] = (
         {"limits": {"stuck_steps": 2}},
     ),
     Trial(
-        {"phantom action": _has(e.PhantomAction, "sent")},
+        {"phantom action (answers in English)": _has(e.PhantomAction, "sent")},
         [_says("I have sent the email to Bob."), _says("No, I have not.")],
     ),
     Trial(
