@@ -97,7 +97,32 @@ def test_what_the_rules_look_at(commands: ShellCommands) -> None:
 
 def test_output_code_and_secrets(commands: ShellCommands, tmp_path: Path) -> None:
     observed = call(Bash(commands), Around(tmp_path), "echo $TOKEN; pwd; exit 3")
-    assert observed == Observation(f"s3cret-value\n{tmp_path}\n", 3)
+    ending = "[The command failed with exit status 3.]"
+    assert observed == Observation(f"s3cret-value\n{tmp_path}\n{ending}", 3, is_error=True)
+
+
+def test_a_command_that_fails_is_an_error_and_one_that_says_no_is_not(
+    commands: ShellCommands, tmp_path: Path
+) -> None:
+    (tmp_path / "notes").write_text("one\n")
+    for line in (
+        "grep two notes",
+        "test -f missing",
+        "echo two | diff - notes > /dev/null",
+        "cd . && grep -c x notes",
+    ):
+        observed = call(Bash(commands), Around(tmp_path), line)
+        assert (observed.exit_code, observed.is_error) == (1, False), line
+    for line, status in (
+        ("false", 1),
+        ("no-such-program", 127),
+        ("grep", 2),
+        ("kill -9 $$", 137),
+        ("sh -c 'exit 7'", 7),
+    ):
+        observed = call(Bash(commands), Around(tmp_path), line)
+        assert (observed.exit_code, observed.is_error) == (status, True), line
+        assert observed.content.endswith(f"[The command failed with exit status {status}.]")
 
 
 def test_progress_comes_in_few_pieces(commands: ShellCommands, tmp_path: Path) -> None:

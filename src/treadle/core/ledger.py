@@ -61,6 +61,8 @@ class Ledger:
     """Key -> digest of its latest result, and how many times in a row that came back."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Tool -> failures in a row."""
+    failed_in_a_row: int = 0
+    """Calls that failed since one succeeded, whatever their tools and arguments."""
     recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECENT))
     signature: tuple[str, int] = ("", 0)
     cycle_blocks: int = 0
@@ -99,7 +101,9 @@ class Ledger:
         self.outcomes[call.key] = (told, times + 1 if told == latest else 1)
         if is_error:
             self.failures[call.name] = self.failures.get(call.name, 0) + 1
+            self.failed_in_a_row += 1
         else:
+            self.failed_in_a_row = 0
             self.failures.pop(call.name, None)
             if writes:
                 self._world_changed(call.key)
@@ -115,6 +119,7 @@ class Ledger:
     def _refused(self, call: Call, counts: bool) -> None:
         if counts:
             self.failures[call.name] = self.failures.get(call.name, 0) + 1
+            self.failed_in_a_row += 1
         self.cycle_blocks += call.in_cycle
 
     def reuse(self, turn: Sequence[ReusedCall]) -> None:

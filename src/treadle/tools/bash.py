@@ -136,7 +136,7 @@ class Bash:
             context.report(_on_record(finished, finished.ended_by, arguments, context))
         if finished.ended_by == "cancelled":
             raise asyncio.CancelledError
-        return _observed(finished, arguments.timeout)
+        return _observed(finished, arguments)
 
 
 def _schema() -> dict[str, Any]:
@@ -163,14 +163,25 @@ def _on_record(finished: Finished, why: EndedBy, arguments: BashArguments, conte
     return ProcessKilled(context.call_id, arguments.command, why, finished.killed_processes)
 
 
-def _observed(finished: Finished, timeout: float) -> Observation:
-    break_before = "\n" if finished.output and not finished.output.endswith("\n") else ""
-    if finished.ended_by is None:
-        advice = f"{break_before}[{finished.advice}]" if finished.advice else ""
-        return Observation(finished.output + advice, finished.exit_code)
-    told = _WHAT_TO_DO[finished.ended_by].format(timeout=timeout, length=finished.output_length)
-    content = f"{finished.output}{break_before}[The command was ended. {told}]"
-    return Observation(content, finished.exit_code, is_error=True)
+def _observed(finished: Finished, arguments: BashArguments) -> Observation:
+    endings = [f"[{finished.advice}]"] if finished.advice else []
+    if finished.ended_by is not None:
+        told = _WHAT_TO_DO[finished.ended_by].format(timeout=arguments.timeout, length=finished.output_length)
+        endings = [f"[The command was ended. {told}]"]
+    failed = finished.ended_by is None and _is_failure(arguments.command, finished.exit_code)
+    if failed:
+        endings.append(f"[The command failed with exit status {finished.exit_code}.]")
+    break_before = "\n" if endings and finished.output and not finished.output.endswith("\n") else ""
+    content = finished.output + break_before + "\n".join(endings)
+    return Observation(content, finished.exit_code, is_error=failed or finished.ended_by is not None)
+
+
+def _is_failure(line: str, status: int | None) -> bool:
+    if not status:  # nearly always: the grammar need not be loaded
+        return False
+    from treadle.tools.shell.exit_status import is_failure
+
+    return is_failure(line, status)
 
 
 class _Shown:

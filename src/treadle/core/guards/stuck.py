@@ -13,6 +13,8 @@ from treadle.domain.runs import Outcome
 
 FAILURES_STOP = 8
 FAILURES_BETWEEN_STAGES = 2
+FAILURES_OF_ALL_STOP = 16
+"""Failed calls in a row, of whatever tools."""
 STAGES: tuple[RecoveryStage, ...] = ("note", "refuse_tool", "report")
 CALLED_INSTEAD = (
     "Your calls were refused: no tool can be called now. Answer in text: what you found and what is missing."
@@ -40,6 +42,8 @@ def judge(state: RunState, now: Instant) -> Warn | Stop | None:
         if state.recovery.stage == "report":
             return Warn((RecoveryAction("report_again", CALLED_INSTEAD),))
         return _stop(state, "the model called tools instead of reporting, twice")
+    if (failed := state.ledger.failed_in_a_row) >= FAILURES_OF_ALL_STOP:
+        return _stop(state, f"{failed} calls failed in a row")
     tool, failures = state.ledger.worst_failure()
     if failures >= FAILURES_WARN:
         if failures >= FAILURES_STOP:

@@ -28,7 +28,7 @@ MOST_SYNTAX = 1000
 their number, and it cannot be stopped. A count, unlike a time, gives the same answer on a busy machine."""
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"})
 _LOOKING = LOOKING | {"sed", "gsed", "awk", "gawk", "mawk", "find", "[", "xargs"}
-_SYNTAX = b"`$(){}[]<>|&;!"
+SYNTAX = b"`$(){}[]<>|&;!"
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Characters that do something else than they show."""
 _JOINED = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
@@ -85,6 +85,12 @@ def _grammar() -> Language:
     return Language(tree_sitter_bash.language())
 
 
+def syntax_tree(source: bytes) -> Node:
+    """Return the root of the line's syntax. What is longer than `MOST_BYTES`, or has more than `MOST_SYNTAX`
+    characters of syntax, may take very long."""
+    return Parser(_grammar()).parse(source).root_node
+
+
 class _Reader:
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -120,11 +126,11 @@ class _Reader:
             self.note("the line is nested too deep to be understood")
             return
         source = text.encode("utf-8", "surrogatepass")
-        self._syntax_left -= len(source) - len(source.translate(None, _SYNTAX))
+        self._syntax_left -= len(source) - len(source.translate(None, SYNTAX))
         if len(source) > MOST_BYTES or self._syntax_left < 0:
             self.note("the line takes too long to be understood")
             return
-        root = Parser(_grammar()).parse(source).root_node
+        root = syntax_tree(source)
         if root.has_error or root.start_byte > _blank(source) or _unfinished_text(root):
             self.note("the shell's syntax is not understood")
         self._visit(root, context)

@@ -1,0 +1,130 @@
+"""What the exit status of a command line means: a failure, or an answer such as "no line matches".
+
+Decided by the command that gave the status, as the shell's grammar has it. Where that cannot be told, a status
+other than 0 is a failure."""
+
+import posixpath
+import re
+from typing import Final
+
+from tree_sitter import Node
+
+from treadle.tools.shell.parsing import MOST_BYTES, MOST_SYNTAX, SYNTAX, syntax_tree
+
+ANSWER_STATUS: Final = 1
+"""The status by which these programs say no."""
+_ASKS: Final = frozenset(
+    {
+        "grep", "egrep", "fgrep", "rgrep", "zgrep", "bzgrep", "xzgrep", "pgrep", "pidof", "rg", "ag", "ack",
+        "ugrep", "diff", "diff3", "sdiff", "colordiff", "zdiff", "cmp", "zcmp", "test", "[", "expr", "which",
+        "type", "hash", "command", "let",
+    }
+)  # fmt: skip
+_GIT_ASKS: Final = frozenset(
+    {
+        "grep", "diff", "merge-base", "show-ref", "check-ignore", "config", "rev-parse", "ls-files",
+    }
+)  # fmt: skip
+_WRAPPERS: Final = frozenset(
+    {
+        "builtin", "command", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "sudo", "time",
+        "timeout",
+    }
+)  # fmt: skip
+_GIT_TAKES_A_WORD: Final = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
+_NEVER_FAILS: Final = frozenset(
+    {
+        "echo", "printf", "true", ":",
+    }
+)  # fmt: skip
+_ASSIGNMENT_OR_AMOUNT: Final = re.compile(r"[A-Za-z_]\w*=.*|[0-9.]+[a-z]?", re.DOTALL)
+_DEEPEST: Final = 40
+_LAST_COUNTS: Final = frozenset(
+    {
+        "program", "list", "pipeline", "compound_statement", "subshell", "do_group", "if_statement",
+        "elif_clause", "else_clause", "case_statement", "case_item", "while_statement", "for_statement",
+    }
+)  # fmt: skip
+
+
+def is_failure(line: str, status: int | None) -> bool:
+    """Return whether the status says that the line failed. A `grep` without matches, a `diff` that differs and a
+    `test` that is false have not failed; a program that was not found, or was killed, has."""
+    if not status:
+        return False
+    if status != ANSWER_STATUS:
+        return True
+    source = line.encode("utf-8", "surrogatepass")
+    if len(source) > MOST_BYTES or len(source) - len(source.translate(None, SYNTAX)) > MOST_SYNTAX:
+        return True
+    root = syntax_tree(source)
+    return root.has_error or not _asks(root, _DEEPEST)
+
+
+def _asks(node: Node, depth: int) -> bool:
+    """Whether the status 1 of this part of a line is an answer."""
+    if depth < 0:
+        return False
+    match node.type:
+        case "command":
+            return _command_asks(_words(node))
+        case "negated_command" | "test_command":
+            return True
+        case "redirected_statement":
+            body = node.child_by_field_name("body")
+            return body is not None and _asks(body, depth - 1)
+        case kind if kind in _LAST_COUNTS:
+            return _last_asks(node, depth)
+        case _:
+            return False
+
+
+def _last_asks(node: Node, depth: int) -> bool:
+    parts = [child for child in node.children if child.is_named and child.type != "comment"]
+    if not parts:
+        return False
+    if _asks(parts[-1], depth - 1):
+        return True
+    after_and = len(parts) > 1 and any(child.type == "&&" for child in node.children)
+    return after_and and _never_fails(parts[-1]) and _asks(parts[-2], depth - 1)
+
+
+def _never_fails(node: Node) -> bool:
+    if node.type == "redirected_statement":
+        return any(_never_fails(child) for child in node.children)
+    return node.type == "command" and _words(node)[:1] != [] and _words(node)[0] in _NEVER_FAILS
+
+
+def _command_asks(words: list[str]) -> bool:
+    """Whether a simple command says no with its status, itself or as the one that a wrapper runs."""
+    while words:
+        program, *arguments = words
+        if program == "git":
+            return _git_subcommand(arguments) in _GIT_ASKS
+        if program == "command" and arguments and not arguments[0].startswith(("-v", "-V")):
+            words = arguments
+        elif program in _ASKS:
+            return True
+        elif program in _WRAPPERS:
+            while arguments and (arguments[0].startswith("-") or _ASSIGNMENT_OR_AMOUNT.fullmatch(arguments[0])):
+                arguments = arguments[1:]
+            words = [posixpath.basename(arguments[0]), *arguments[1:]] if arguments else []
+        else:
+            return False
+    return False
+
+
+def _git_subcommand(arguments: list[str]) -> str:
+    while arguments and arguments[0].startswith("-"):
+        arguments = arguments[2 if arguments[0] in _GIT_TAKES_A_WORD else 1 :]
+    return arguments[0] if arguments else ""
+
+
+def _words(command: Node) -> list[str]:
+    """Return the words of a simple command as they are written, without plain quotes; its program by its name."""
+    words: list[str] = []
+    for child in command.children:
+        if child.is_named and child.type not in ("variable_assignment", "file_redirect", "herestring_redirect"):
+            text = (child.text or b"").decode("utf-8", "replace")
+            words.append(text.strip("\"'").removeprefix("\\"))
+    return [posixpath.basename(words[0]), *words[1:]] if words else []

@@ -1,0 +1,41 @@
+"""Which exit statuses of command lines are failures, and which are answers."""
+
+import pytest
+
+from treadle.tools.shell.exit_status import is_failure
+
+ANSWERS = [
+    "grep x file", "grep -rn 'a b' src | grep -v test", "cat a | grep x", "cd src && grep -q x y.py", "rg TODO",
+    "diff a b", "git diff --quiet", "git -C repo diff --exit-code", "git grep foo", "cmp a b > /dev/null",
+    "test -f x", "[ -f x ]", "[[ -n $A ]]", "test -f x && echo yes", "make; grep x log", "! true",
+    "(cd a; diff x y)",
+    "timeout 5 grep x y", "env A=1 grep x y", "/usr/bin/grep x y", "A=1 grep x y", "pgrep python", "which node",
+    "command -v node", "command grep x y", "for f in *; do grep x $f; done", "grep x <<< text", "{ diff a b; }",
+]  # fmt: skip
+FAILURES = [
+    "pytest", "pytest -q | tail -5", "python -c 'import x'", "make test", "false", "grep x y; make",
+    "grep x y | make", "cat missing", "ls missing && grep x y; pytest", "grep x y || make", "exit 1",
+    "npm test", "git commit -m x",
+    "git status", "mypy . # grep", "echo $(grep x y) | pytest", "command pytest", "timeout 5 pytest", "cd grep",
+    "if true; then pytest; fi", "'unfinished", "", "f() { grep x; }; f2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ANSWERS)
+def test_a_program_that_says_no_has_not_failed(line: str) -> None:
+    assert not is_failure(line, 1)
+    assert not is_failure(line, 0)
+    for status in (2, 124, 126, 127, 130, 137, 139, 143):
+        assert is_failure(line, status)
+
+
+@pytest.mark.parametrize("line", FAILURES)
+def test_every_other_status_is_a_failure(line: str) -> None:
+    assert is_failure(line, 1)
+    assert not is_failure(line, 0)
+    assert not is_failure(line, None)
+
+
+def test_a_line_that_takes_too_long_to_understand_is_not_looked_at() -> None:
+    assert is_failure("grep x " + "$(" * 2000, 1)
+    assert is_failure("grep " + "x" * 200_000, 1)
