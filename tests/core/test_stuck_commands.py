@@ -28,10 +28,9 @@ def every_call_fails(call: Call) -> str:
 
 
 def test_fifty_failing_commands_with_different_arguments_do_not_pass() -> None:
-    story = Story(*TOOLS, limits={"max_steps": 200})
-    for number in range(50):
-        if isinstance(story.decision(), Finish):
-            break
+    story, number = Story(*TOOLS, limits={"max_steps": 200}), 0
+    while number < 50 and not isinstance(story.decision(), Finish):
+        number += 1
         story.turn(use("bash", command=f"try {number}"), answer=every_call_fails)
     step = story.decision()
     assert isinstance(step, Finish)
