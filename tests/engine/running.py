@@ -7,11 +7,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+import pytest
+
 import treadle
 from tests.patience import HANG_SECONDS
 from treadle.domain.envelope import Event
 from treadle.home import Home
+from treadle.memory import local
 from treadle.ports.clock import Clock, Ids
+from treadle.ports.memory import EmbeddingFailed
 from treadle.ports.model import Model
 from treadle.testing.simulation.loop import SimulatedLoop
 from treadle.testing.simulation.world import adopting_factory
@@ -36,8 +40,14 @@ async def in_virtual_time(model: Model) -> AsyncGenerator[treadle.Engine, None]:
     """An engine over a database in memory, whose hours pass at once. For `virtually`."""
     engine = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=LoopClock())
     engine.add_model("scripted", model)
-    async with asyncio.timeout(HANG_SECONDS * 1000), engine:
-        yield engine
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "_made", _without_embedder)  # its thread works in real time
+        async with asyncio.timeout(HANG_SECONDS * 1000), engine:
+            yield engine
+
+
+def _without_embedder() -> Any:
+    raise EmbeddingFailed("there is no embedder in virtual time")
 
 
 def virtually(work: Coroutine[Any, Any, Answer], seed: int = 1) -> Answer:

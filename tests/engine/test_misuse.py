@@ -403,7 +403,8 @@ def test_an_answer_that_was_asked_about_goes_out_where_no_better_one_comes(tmp_p
 
     async def story() -> treadle.Result:
         async with opened(tmp_path, model) as engine:
-            return await engine.run(agent(limits={"max_steps": 1 if then == "no steps left" else 9}), "go")
+            hero = agent(tools=[post], limits={"max_steps": 1 if then == "no steps left" else 9})
+            return await engine.run(hero, "go")
 
     result = asyncio.run(story())
     assert (result.outcome, result.text) == ("completed", "I have sent the email to Bob.")

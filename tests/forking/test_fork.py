@@ -160,7 +160,8 @@ def test_another_model_or_agent_answers(tmp_path: Path) -> None:
             assert record.agent == "sage"
         one, two = other.requests
         assert (one.model, two.model) == ("y", "z")
-        assert (one.preamble.system, two.preamble.system) == ("Be brave.", "Be wise.")
+        assert one.preamble.system.startswith("Be brave.")
+        assert two.preamble.system.startswith("Be wise.")
         assert said(one) == said(two) == said(model.requests[1])
         assert two.preamble.tools == ()
 

@@ -245,7 +245,12 @@ def test_agents_are_listed_and_shown(shell: Shell) -> None:
         assert listed.code == 2
         assert listed.out.splitlines()[1].split() == ["default", "fake/m"]
         assert listed.err.endswith("agents/broken/config.yaml: model: found the number 1; accepted: text\n")
-        assert shown.json[0]["retry"] == {"attempts": 0, "base_ms": 1000, "schedule": "exponential"}
+        assert shown.json[0]["retry"] == {
+            "attempts": 0,
+            "base_ms": 1000,
+            "schedule": "exponential",
+            "longest_wait": "1h",
+        }
         assert (await shell("agents", "show", "default")).out.startswith("name: default\nmodel: fake/m\n")
 
     asyncio.run(ask())

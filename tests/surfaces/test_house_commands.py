@@ -193,7 +193,7 @@ def test_an_agent_is_made_from_a_file(shell: Shell, tmp_path: Path) -> None:
         )
         for name in ("../carl", "", "a/b", ".hidden", "x" * 65):
             assert (await shell("agents", "create", name, "--model", "fake/m")).code == 2
-        assert "Say which model" in (await shell("agents", "create", "carl")).complaint
+        assert "no model is set. Add --model" in (await shell("agents", "create", "carl")).complaint
         assert "cannot be read" in (await shell("agents", "create", "carl", "--from", "/no/file")).complaint
         assert sorted(entry.name for entry in (shell.home / "agents").iterdir()) == ["bob", "eve"]
 

@@ -85,8 +85,10 @@ class Retry(Struct, frozen=True, omit_defaults=True):
     hands it to a fallback."""
 
     def __post_init__(self) -> None:
-        if self.attempts < 0 or self.base_ms < 0 or self.longest_wait_seconds < 0:
-            raise ValueError("attempts, base_ms and longest_wait must be 0 or more")
+        if self.attempts < 0 or self.base_ms < 0:
+            raise ValueError("attempts and base_ms must be 0 or more")
+        if self.longest_wait_seconds < 0:
+            raise ValueError("longest_wait must be 0 or more")
 
     @property
     def longest_wait_seconds(self) -> float:

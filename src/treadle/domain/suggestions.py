@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
-CLOSE_ENOUGH = 0.75
-"""Below this likeness (from 0 to 1) a suggestion misleads more often than it helps."""
+CLOSE_ENOUGH, CLOSE_ENOUGH_IF_SHORT = 0.75, 0.66
+"""Below this likeness (from 0 to 1) a suggestion misleads more often than it helps. One letter of a short name is a
+larger part of it."""
+SHORT = 4
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -11,5 +13,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches  # needed for errors only
 
     spelt = {other.casefold(): other for other in known}
-    near = get_close_matches(name.casefold()[:200], spelt, n=1, cutoff=CLOSE_ENOUGH)
+    near = get_close_matches(
+        name.casefold()[:200], spelt, n=1, cutoff=CLOSE_ENOUGH_IF_SHORT if len(name) <= SHORT else CLOSE_ENOUGH
+    )
     return spelt[near[0]] if near else None

@@ -57,7 +57,8 @@ class Refusal(Exception):
         self.kind = kind
 
 
-_TOO_LONG = re.compile("Expected `str` of length <= ([0-9]+)")
+_TOO_LONG = re.compile("Expected `str` of length <= ([0-9]{4,})")
+"""A text of a length that counts; a name that is too long is a wrong name."""
 STATUS: tuple[tuple[type[e.TreadleError], int], ...] = (
     (e.Unknown, 404),
     (e.InvalidState, 409),
