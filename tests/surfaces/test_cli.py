@@ -229,7 +229,11 @@ def test_runs_are_listed_shown_and_told(shell: Shell) -> None:
         assert re.fullmatch(rf"{run_id}  [-0-9]+ [:0-9]+  completed  completed  default  What is 2\+3\?", row)
         shown = await shell("runs", "show", run_id)
         assert "used         1 steps, 1 model calls, 0 tool calls, 10 tokens in, 5 out" in shown.out
+        assert "cost         unknown, 0.00 credits" in shown.out
         assert shown.out.endswith(f"\n{ANSWER}\n")
+        [told] = (await shell("runs", "show", run_id, "--json")).json
+        assert {"cost", "credits", "actions"} < set(told["result"]["metrics"])
+        assert {"score", "diagnosis"} < set(told["result"])
         events = (await shell("runs", "events", run_id, "--after", "6")).out.splitlines()
         assert [line.split()[:2] for line in events] == [
             ["7", "llm_response"], ["8", "step_end"], ["9", "memory_saved"], ["10", "run_end"],

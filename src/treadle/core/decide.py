@@ -252,4 +252,4 @@ def _next_after(state: RunState, failure: LlmError) -> str:
             "If the conversation is too long for the model, send /compact to have it summarised or /reset to go on "
             "with an empty one; otherwise fix the cause, then send its session a message to continue."
         )
-    return "Mend that, then send its session a message to go on from here."
+    return "Fix that, then send a message to its session to continue."

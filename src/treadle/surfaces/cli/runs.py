@@ -89,7 +89,10 @@ async def show_run(run_id: str, json: bool) -> int:
         end = None if record.outcome is None else (await service.wait(record.origin.run_id))[1]
         waits = await explained(service, record, Home.from_environment(os.environ))
     if json:
-        _print_json(msgspec.to_builtins(view) | {"waits": waits, "result": msgspec.to_builtins(end)})
+        result = (
+            None if end is None else {"score": end.score, "diagnosis": end.diagnosis, **msgspec.to_builtins(end)}
+        )
+        _print_json(msgspec.to_builtins(view) | {"waits": waits, "result": result})
     else:
         _print_run(view, waits, end)
     return 0
