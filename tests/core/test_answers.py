@@ -168,6 +168,11 @@ def test_the_final_marker_ends_the_run_and_skips_the_calls_beside_it() -> None:
         ("Nothing is UNDONE here. DONE", "Nothing is UNDONE here."),
         ("a\n  indented\n\nDONE\n\nb", "a\n  indented\n\nb"),
         ("DONE", ""),
+        ("DONE: the answer", "the answer"),
+        ("**DONE:** the answer", "the answer"),
+        ("# DONE\nanswer", "answer"),
+        ("answer\n> DONE", "answer"),
+        ("answer\n\n- DONE", "answer"),
     ],
 )
 def test_the_final_marker_leaves_no_trace(text: str, left: str) -> None:

@@ -119,7 +119,8 @@ def test_a_worker_that_is_killed_takes_its_commands_along_and_they_are_not_run_a
     assert worker.stdout is not None
     run_id = worker.stdout.readline().strip()
     give_up = time.monotonic() + patience.HANG_SECONDS
-    while not (workspace / "ran.txt").exists() and time.monotonic() < give_up:
+    while not (ran := workspace / "ran.txt").exists() or not ran.read_text():
+        assert time.monotonic() < give_up
         time.sleep(0.02)
     os.kill(worker.pid, signal.SIGKILL)
     worker.wait()

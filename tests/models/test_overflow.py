@@ -73,6 +73,12 @@ This request would exceed your organization's rate limit of 30,000 input tokens 
 Rate limit reached on tokens per min (TPM): Limit 30000, Used 25000, Requested 10000. Please try again in 10s.
 You have used your daily token limit
 the current token is expired
+Rate limit exceeded. Please reduce your request frequency.
+Too many requests: rate limit hit, please reduce your requests
+The request took too long to process
+upstream request timeout: response took too long
+Maximum number of queued requests exceeded, request queue size 1000
+Request header fields too large
 Provider returned error
 """.strip().splitlines()
 
@@ -165,7 +171,14 @@ def test_no_error_breaks_the_judge(message: str, status: int | None, size: Reque
         json.dumps({"error": {"message": "max_tokens input tokens " + " ".join(map(str, range(1000, 9000)))}}),
         json.dumps({"error": {"message": f"tpm: limit {'9' * 9000}, requested {'9' * 9000}"}}),
         json.dumps({"error": {"message": "{" * 30_000 + "}" * 30_000}}),
+        "try again" + " " * 16_000 + "x",
+        "1s" * 8_000,
+        "9" * 16_000,
+        "req-" * 4_000,
     ],
 )
 def test_no_body_takes_long_to_judge(body: str) -> None:
-    assert cpu_seconds(lambda: decide(400, body, LARGE), times=2) < 60 * processor_seconds()
+    def judge_whole() -> None:
+        asked_wait({}, decide(400, body, LARGE).told.facts)
+
+    assert cpu_seconds(judge_whole, times=2) < 60 * processor_seconds()

@@ -35,6 +35,7 @@ LATER = NOW + timedelta(seconds=60)
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "soon"}, None),
         ({"x-ratelimit-reset-tokens": "1s", "x-ratelimit-reset-requests": "1h"}, None),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}, 1),
+        ({"retry-after": "30s"}, 30),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
     ],
@@ -72,6 +73,14 @@ def test_of_two_exhausted_limits_the_later_counts_and_others_do_not() -> None:
         ("try again later", None),
         ("Please try again in your next billing cycle", None),
         ("limit of 3 requests per 60 seconds", None),
+        ("Please retry after 60", 60),
+        ("Request timed out after waiting 600 seconds", None),
+        ("the request waited 120s in the queue", None),
+        ("Rate limit resets every 24 hours", None),
+        ("Try again later (limit: 100 requests per 1 hour, resets in 42s)", 42),
+        ("Please wait: max 5 requests in 10 minutes. Try again in 30s", 30),
+        ("Connection reset by peer after 15 s", None),
+        ("wait 5 minutes and 30 seconds", 330),
     ],
 )
 def test_words(words: str, seconds: float | None) -> None:

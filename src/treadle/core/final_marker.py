@@ -6,6 +6,7 @@ from functools import lru_cache
 _PAIRS = {"*": "*", "_": "_", "`": "`", "~": "~", '"': '"', "'": "'", "(": ")", "[": "]", "<": ">", "{": "}"}
 """What models put around a marker to make it stand out."""
 _SENTENCE_ENDS = ".!?:;"
+_DECORATIONS = "#>*- \t"
 
 
 def has_marker(text: str, marker: str) -> bool:
@@ -16,13 +17,20 @@ def remove_marker(text: str, marker: str) -> str:
     """Return the text without the marker, what wraps it, and the line that it leaves empty."""
     while (found := _word(marker).search(text)) is not None:
         start, end = _unwrapped(text, *found.span())
+        if end == found.end() and _opens_line(text, start) and text[end : end + 1] in (":", ".", "!"):
+            start, end = _unwrapped(text, start, end + 1)  # a label: `FINAL: the answer`
         before, after = text[:start].rstrip(" \t"), text[end:]
         if before.endswith(("\n", *_SENTENCE_ENDS)) or not before:
-            after = (
-                after.lstrip(".!") if after.strip(".! \t").startswith("\n") or not after.strip(".! \t") else after
-            )
-        text = _joined(before, after)
+            after = after.lstrip(".!") if not after.partition("\n")[0].strip(".! \t") else after
+        line = before.rpartition("\n")[2]
+        if line.strip() and not line.strip(_DECORATIONS) and not after.partition("\n")[0].strip():
+            before = before.removesuffix(line)  # a heading, a quote or an item of a list with nothing else in it
+        text = _joined(before, after.lstrip(" \t") if _opens_line(text, start) else after)
     return text.strip()
+
+
+def _opens_line(text: str, start: int) -> bool:
+    return not text[:start].rpartition("\n")[2].strip(_DECORATIONS + "_`")
 
 
 def _unwrapped(text: str, start: int, end: int) -> tuple[int, int]:

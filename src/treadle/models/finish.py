@@ -48,7 +48,7 @@ _WORDS: Final[dict[End, str]] = {
         function_call_filter""",
     "failed": """error abort aborted cancel cancelled canceled failed failure insufficient_system_resource
         network_error server_error internal_error timeout timed_out interrupted disconnected error_limit
-        overloaded unavailable run_abort preempted""",
+        overloaded unavailable run_abort preempted deadline_exceeded""",
 }
 _SIGNS: Final[tuple[tuple[End, str], ...]] = (
     ("malformed", "malform invalid unexpected unpars"),
@@ -61,7 +61,7 @@ _SIGNS: Final[tuple[tuple[End, str], ...]] = (
         "filtered",
         "filter safety block refus prohibit polic moderat guardrail sensitiv recit toxi violat unsafe harm",
     ),
-    ("cut", "length token limit trunc context incomplete unfinish exceed budget max cut"),
+    ("cut", "length token limit trunc context incomplete unfinish exceed budget max"),
     ("tools", "tool function"),
     ("ended", "stop eos complete finish done success endturn endof"),
 )
@@ -81,6 +81,8 @@ def end_of(word: str) -> End:
     found = _TABLE.get(squashed)
     if found is not None:
         return found
+    if squashed.startswith(("eos", "stoptoken", "endtoken", "stopsequence")):
+        return "ended"
     for end, signs in _SIGNS:
         if any(sign in squashed for sign in signs.split()):
             return end

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treadle.domain.private_places import private_place
+from treadle.domain.private_places import PROJECT_NAMES, private_place
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEM_FOLDERS = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/store", "/run/current-system")))
@@ -42,7 +42,22 @@ CACHES: Mapping[str, str] = {
 """Variables that keep the caches of a toolchain in the private home, out of the folders that are read-only."""
 ENVIRONMENTS = (".venv", "venv")
 """Where a project usually has its own virtual environment."""
-SHARED = ("/opt", "/srv", "/var", "/mnt", "/media", "/tmp", "/etc", "/home")
+SHARED = (
+    "/opt",
+    "/srv",
+    "/var",
+    "/mnt",
+    "/media",
+    "/tmp",
+    "/etc",
+    "/home",
+    "/Users",
+    "/root",
+    "/run",
+    "/dev",
+    "/proc",
+)
+RUNNING = tuple(map(Path, ("/run", "/dev", "/proc", "/sys", "/var/lib", "/var/run")))
 MOST_FOLDERS = 64
 MOST_PROGRAMS = 2000
 """How many programs of one folder are looked at for links to elsewhere."""
@@ -125,7 +140,10 @@ def _candidates(
     for place in places:
         yield from _holding(place, broad)
         for program in _links(place):
-            yield from _holding(program.parent, broad)
+            if program.parent.name in BINARY_FOLDERS:
+                yield from _holding(program.parent, broad)
+            elif program.parent not in broad and not _is_project(program.parent):
+                yield program.parent
     for name in ENVIRONMENTS:
         python = Path(os.path.realpath(workspace / name / "bin" / "python"))
         if _is_python(python):
@@ -134,10 +152,22 @@ def _candidates(
 
 def _holding(folder: Path, broad: frozenset[Path]) -> Iterator[Path]:
     """Yield the folder to show for a folder of programs: its parent, where that is a toolchain of its own."""
-    if folder.name in BINARY_FOLDERS and folder.parent not in broad:
+    if folder.name in BINARY_FOLDERS and not _holds_more(folder.parent, broad):
         yield folder.parent
-    elif folder not in broad and folder.is_dir():
+    elif not _holds_more(folder, broad) and folder.is_dir():
         yield folder
+
+
+def _holds_more(folder: Path, broad: frozenset[Path]) -> bool:
+    """Whether a folder holds more than programs: a home, a place for everything, or what the system runs with."""
+    is_home = folder.parent in (Path("/home"), Path("/Users"))
+    is_running = any(folder.is_relative_to(place) for place in RUNNING)
+    return folder in broad or is_home or is_running
+
+
+def _is_project(folder: Path) -> bool:
+    """Whether a folder is kept under version control or holds settings with secrets: more than a program."""
+    return any((folder / name).exists() for name in (".git", *PROJECT_NAMES))
 
 
 def _links(folder: Path) -> Iterator[Path]:

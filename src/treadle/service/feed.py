@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
-from treadle.domain.events import RunEnd, Token
+from treadle.domain.events import LlmError, LlmResponse, RunEnd, Token
 from treadle.domain.identity import RunId
 from treadle.domain.users import UserId
 from treadle.engine.hub import Hub
@@ -107,6 +107,8 @@ class LiveEvents:
         """Listen to the runs that a page tells of, up to their end."""
         for placed in page:
             event = placed.event
+            if isinstance(event.data, LlmResponse | LlmError):  # what is held was written before it
+                self._events = [held for held in self._events if held.run_id != event.run_id]
             if isinstance(event.data, RunEnd):
                 self._leave(event.run_id)
             else:

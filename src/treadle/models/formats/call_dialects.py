@@ -55,7 +55,7 @@ def read_calls(text: str, dialect: CallDialect, offered: Container[str]) -> tupl
         rest = rest.removesuffix(end).rstrip()
     try:
         calls = [_use(name, arguments, offered) for name, arguments in _READERS[dialect](rest)]
-    except ValueError:  # also of JSON that is not whole
+    except (ValueError, RecursionError):  # also of JSON that is not whole, or nested without end
         return None
     return (before.strip(), calls) if calls else None
 
@@ -114,7 +114,7 @@ def _xml(text: str) -> Iterator[tuple[Any, Any]]:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -38,7 +38,7 @@ _WAIT_FIELD = re.compile(r"(?:retry|reset|wait)(?:delay|after|in|time|at)?(?:ms|
 _HTML = re.compile(r"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 _DIGITS = r"(?:\d{1,3}(?:[,_\u00a0\u202f]\d{3})+|\d+(?:\.\d+)?[kK]?)"
 _NUMBER = re.compile(rf"(?<![A-Za-z0-9_.-])-?{_DIGITS}(?:(?=[ -]?tokens?)|(?![A-Za-z0-9_-]))")
-_ADDRESS = re.compile(r"https?://\S+|\b[\w-]+\.(?:com|ai|io|cn|dev|net|org)\b\S*", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://\S+|\b[\w-]{1,80}\.(?:com|ai|io|cn|dev|net|org)\b\S*", re.IGNORECASE)
 _COUNTED = re.compile(r"\b(input|prompt|total|message)_")
 _IDENTIFIER = re.compile(
     r"\b(?:req|org|run|msg|call|chatcmpl|resp)[-_][\w-]{6,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-\w+"

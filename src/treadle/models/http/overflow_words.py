@@ -53,7 +53,8 @@ BOUND = any_of(
 
 REPLY = any_of(
     r"""
-    \bmax_(?:\w+_)?tokens?(?:_to_sample)?\b  \bmax(?:imum)?[ -](?:completion|output|new)[ -]tokens?\b
+    \bmax_(?:\w+_)?tokens?(?:_to_sample)?\b  \bmax tokens\b(?=:| must| value| should| exceeds| is )
+    \bmax(?:imum)?[ -](?:completion|output|new)[ -]tokens?\b
     \b(?:completion|output) tokens?\b  \bnum_predict\b  in the (?:completion|output)  completion length
     最大输出  输出长度  输出 ?token  maximum tokens you requested
     """
@@ -90,6 +91,7 @@ TOOLS = any_of(r"\b(?:tools?|functions?|enums?|properties|schemas?|grammar)\b  \
 ELSEWHERE = any_of(
     r"""
     \b(?:monthly|daily|weekly|hourly)\b  budget_tokens  thinking.{0,20}budget
+    took too long  time[sd]?[ -]?out  deadline  processing time  \bqueued?\b  \bheaders?\b  \bwaf\b
     \bquota\b  \bcredits?\b  \bbalance\b  \brate[ _]?limit
     \bper (?:minute|min|second|hour|day|month)\b  \b(?:tpm|rpm|tpd|rpd|qps)\b  concurren  too many requests
     \btop_?k\b  temperature  \bstop\b sequences?  \bn\b must be  额度  余额  频率  并发
@@ -114,8 +116,9 @@ RATE = any_of(
 
 THIS_REQUEST = any_of(
     r"""
-    \brequest (?:is )?too large\b  request_?too_?large  single request  request (?:itself|alone)
-    must be reduced in order to run  reduce your (?:message|prompt|request|input)  larger than the (?:rate )?limit
+    \brequest (?:is )?too large\b  request_?too_?large  single request.{0,40}(?:exceed|larger|too)
+    request (?:itself|alone)
+    must be reduced in order to run  larger than the (?:rate )?limit
     request.{0,40}(?:larger|more tokens) than.{0,40}(?:limit|allowed|per)  单次请求.{0,20}(?:超过|超出|过大)
     """
 )

@@ -17,14 +17,28 @@ _UNIT = (
     r"(?:milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|"
     r"毫秒|秒|分钟|分|小时|天)"
 )
-_AMOUNT = rf"\d+(?:\.\d+)?\s*{_UNIT}(?![a-z])"
-_SPAN = re.compile(rf"(\d+(?:\.\d+)?)\s*({_UNIT})(?![a-z])", re.IGNORECASE)
-_ASKS = r"(?:try|trying|retry\w*|again|wait\w*|resets?|reset at|available|back|resume\w*|重试|再试|等待|重置|恢复)"
-_SPANS = rf"((?:{_AMOUNT}[\s,]*(?:and\s+)?)+)"
-_AFTER = re.compile(
-    rf"{_ASKS}\b[^.\n]{{0,40}}?(?:\b(?:in|after|for|within|at least|about)\b|:|)\s*~?\s*{_SPANS}", re.I
+_AMOUNT = rf"(?<!\d)\d{{1,12}}(?:\.\d{{1,12}})?\s{{0,4}}{_UNIT}(?![a-z])"
+_SPAN = re.compile(rf"(?<!\d)(\d{{1,12}}(?:\.\d{{1,12}})?)\s{{0,4}}({_UNIT})(?![a-z])", re.IGNORECASE)
+_ASKS = (
+    r"(?:try|trying|retry\w{0,12}|again|wait(?!ing|ed)\w{0,12}|resets?(?! by)|available|back|resume\w{0,12}"
+    r"|重试|再试|等待|重置|恢复)"
 )
-_BEFORE = re.compile(rf"((?:{_AMOUNT}\s*)+)(?:后|之后|以后|内)?[^.\n]{{0,8}}?(?:重试|再试|重置|恢复)", re.I)
+_SPANS = rf"((?:{_AMOUNT}[\s,]{{0,4}}(?:and\s{{1,4}})?){{1,6}})"
+_IN = r"\s{1,4}(?:in|after|for)\s{1,4}(?:about\s{1,4}|at least\s{1,4}|~\s{0,4})?"
+_PLAIN = re.compile(
+    rf"\b(?:again|retry|retrying|wait|resets?|available){_IN}(?:{_SPANS}|(\d{{1,6}})(?![\w.:-]))", re.I
+)
+"""A request to wait in its usual form, which counts before any other time in a message."""
+_AFTER = re.compile(
+    rf"{_ASKS}\b(?:(?!\b(?:per|every|max|limit|peer)\b)[^.\n]){{0,40}}?"
+    rf"(?:\b(?:in|after|for|within|at least|about)\b|:|)\s{{0,4}}~?\s{{0,4}}{_SPANS}",
+    re.I,
+)
+_BEFORE = re.compile(
+    rf"((?:{_AMOUNT}\s{{0,4}}){{1,6}})(?:后|之后|以后|内)?[^.\n]{{0,8}}?(?:重试|再试|重置|恢复)", re.I
+)
+MOST_WORDS = 8_000
+"""How much of a message is searched for a wait."""
 _DATE = r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\s?UTC|[+-]\d\d:?\d\d)?)"
 _MOMENT = re.compile(rf"{_ASKS}[^.\n]{{0,40}}?{_DATE}", re.I)
 _SECONDS: Mapping[str, float] = {
@@ -57,6 +71,8 @@ def _header(headers: Mapping[str, str], now: datetime) -> float | None:
     if stated is None:
         return None
     number = _number(stated)
+    if number is None and (spelt := duration(stated)) is not None:
+        return spelt
     seconds = _until(stated, now) if number is None else _moment_or_seconds(number, now)
     return None if seconds is None else max(0.0, seconds)
 
@@ -84,6 +100,11 @@ def _seconds(number: str, unit: str) -> float:
 
 
 def _in_words(text: str, now: datetime) -> float | None:
+    text = text[:MOST_WORDS]
+    if (plain := _PLAIN.search(text)) is not None:
+        spans = _SPAN.findall(plain[1] or f"{plain[2]}s")
+        if (wait := _sound(sum(_seconds(number, unit) for number, unit in spans))) is not None:
+            return wait
     found = [match for pattern in (_AFTER, _BEFORE) for match in [pattern.search(text)] if match is not None]
     for match in found:
         seconds = sum(_seconds(number, unit) for number, unit in _SPAN.findall(match[1]))
