@@ -50,7 +50,7 @@ class FirstCall(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Prompts(Struct, frozen=True):
-    """What is sent beside a message."""
+    """What is sent with a message."""
 
     name: str
     preamble: Preamble

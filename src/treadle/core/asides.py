@@ -1,4 +1,4 @@
-"""What the engine tells the model beside what the user typed: time and place in front of the user's message, and
+"""What the engine tells the model apart from the user's words: time and place in front of the user's message, and
 notes of the guards. All of it becomes part of the conversation, so that the prompt prefix only grows."""
 
 from collections.abc import Mapping

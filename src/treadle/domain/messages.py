@@ -31,7 +31,7 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defau
     item_id: str | None = None
     """The provider's name for it, where it must be given back."""
     field: str | None = None
-    """Where it came in a reply of the `chat_completions` format, and goes back: the name of a field beside the
+    """Where it came in a reply of the `chat_completions` format, and goes back: the name of a field next to the
     content, or the tag that opened it inside the content, such as `<think>`."""
     details: str | None = None
     """The JSON text of the `reasoning_details` that came with it, which go back as they came."""

@@ -17,7 +17,7 @@ ReasoningBack = Literal["never", "tool_loop", "always"]
 """`tool_loop`: with the calls that it led to and with what the model made of their results, for as long as these
 are part of the conversation. `always`: with every reply. Never to another provider or model than it came from."""
 CallDialect = Literal["hermes", "deepseek", "kimi", "llama", "mistral"]
-"""How a model writes a call where nobody reads it for the wire format: Qwen and others as `hermes`."""
+"""How a model writes a call as text instead of in the wire format: Qwen and others as `hermes`."""
 
 
 def _check_prices(prices: "LongPrices | Prices") -> None:

@@ -29,7 +29,7 @@ def was_cut(observed: str) -> bool:
 
 
 def has_exit_code(observed: str) -> bool:
-    """Whether it says with which status a command ended by itself."""
+    """Whether it carries the exit status of a command that was not stopped."""
     return ',"exit_code":' in parted(observed)[0]
 
 

@@ -39,7 +39,8 @@ CREDENTIALS = (
     # password stores and key rings
     ".password-store", ".local/share/gopass", ".config/gopass", ".local/share/keyrings", ".local/share/kwalletd",
     ".kde/share/apps/kwallet", ".config/keepassxc", ".config/Bitwarden", ".config/Bitwarden CLI",
-    ".config/1Password", ".1password", ".electrum", ".bitcoin", ".ethereum/keystore", "Library/Keychains",
+    ".config/1Password", ".1password", ".electrum", ".bitcoin", ".ethereum/keystore",
+    ".foundry/keystores", "Library/Keychains",
     # browsers
     ".mozilla", ".config/google-chrome", ".config/google-chrome-beta", ".config/chromium", ".config/BraveSoftware",
     ".config/microsoft-edge", ".config/vivaldi", ".config/opera", ".librewolf", ".waterfox", ".zen",

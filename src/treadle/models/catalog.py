@@ -118,7 +118,7 @@ def _known(provider: str, model: str, config: ProviderConfig) -> Profile:
     if config.local:
         return msgspec.structs.replace(ways, local=True)
     if is_loopback(config):
-        return ways  # whoever runs it knows what it costs; nobody else does
+        return ways  # its price is not public
     from treadle.models.prices import facts
 
     found = facts(provider, config.base_url, model)

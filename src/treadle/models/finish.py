@@ -65,7 +65,7 @@ _SIGNS: Final[tuple[tuple[End, str], ...]] = (
     ("tools", "tool function"),
     ("ended", "stop eos complete finish done success endturn endof"),
 )
-"""What words that nobody has listed contain. The most cautious reading comes first."""
+"""What unlisted words contain. The most cautious reading comes first."""
 
 
 def _squash(word: str) -> str:

@@ -174,7 +174,7 @@ class Resolved(Struct, frozen=True):
     breaker: Breaker
     profile: Profile = Profile()
     ask_window: Callable[[], Awaitable[int | None]] | None = None
-    """Ask the server for the context window, where the profile does not know it; None: there is nobody to ask."""
+    """Ask the server for the context window, where the profile does not know it; None: no server to ask."""
 
 
 class Models(Protocol):

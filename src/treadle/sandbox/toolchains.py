@@ -11,9 +11,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.domain.private_places import PROJECT_NAMES, private_place
+from treadle.sandbox.bubblewrap import SYSTEM
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-SYSTEM_FOLDERS = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/store", "/run/current-system")))
+SYSTEM_FOLDERS = tuple(map(Path, SYSTEM))
 """What a sandbox shows in any case."""
 BINARY_FOLDERS = ("bin", "sbin", "shims")
 """Folders of programs whose parent holds the rest of them: libraries, other versions."""
@@ -69,7 +70,7 @@ class Toolchains(Struct, frozen=True):
     outside: str
     """The path without what lies in the workspace: for programs that the engine itself runs there."""
     folders: tuple[Path, ...] = ()
-    """Beside the system's own and the workspace."""
+    """In addition to the system's own and the workspace."""
     variables: dict[str, str] = {}
 
 

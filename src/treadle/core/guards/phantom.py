@@ -36,7 +36,7 @@ _GENERAL: Final = "bash shell command exec python code terminal"
 
 _WORD: Final = re.compile(r"\w{2,}")
 _WORK_WORDS: Final = 25
-"""Different words beside its claims that make an answer more than a claim."""
+"""How many different words outside its claims make an answer more than a claim."""
 _KEPT_SHARE: Final = 0.5
 """Of these words, so many must stand in the second answer for it to take the place of the first."""
 
@@ -78,7 +78,7 @@ def delivered(state: RunState) -> tuple[str, str]:
 
 
 def _loses_work(first: str, second: str) -> bool:
-    """Whether the first answer has content beside its claims that the shorter second one does not have."""
+    """Whether the first answer has content apart from its claims that the shorter second one does not have."""
     if len(second) >= len(first):
         return False
     work = _words(first)

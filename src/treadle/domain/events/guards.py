@@ -71,7 +71,7 @@ class OutputRejected(EventData, frozen=True):
 
 @durable("call_written")
 class CallWritten(EventData, frozen=True):
-    """The reply holds a tool call written as text, which nobody can run. `note` is for the model."""
+    """The reply holds a tool call written as text, which cannot be run. `note` is for the model."""
 
     count: int
     received: str

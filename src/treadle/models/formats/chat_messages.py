@@ -39,7 +39,7 @@ class ChatMessages:
 
     @property
     def key(self) -> str:
-        """What the bytes of a message depend on beside the message."""
+        """What the bytes of a message depend on apart from the message."""
         how = "plain" if self._plain else "filled" if self._filled else self._back
         return how if self._plain else f"{how}:{self._provider}/{self._model}"
 

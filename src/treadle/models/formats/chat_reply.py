@@ -37,7 +37,7 @@ class ChatReply:
         self._calls = ChatCalls(self._offered)
         self._dialect: CallDialect | None = request.profile.call_dialect if self._offered else None
         self._others: list[Choice] = []
-        """What came of the first other choice: read at the end, if there is none with the index 0."""
+        """The pieces of the first other choice: read at the end if there is none with the index 0."""
         self._text_shown = 0
         self._characters_shown = 0
         self._reasoning_shown = 0
@@ -80,7 +80,7 @@ class ChatReply:
         return None
 
     def _first(self, choices: list[Choice]) -> Choice | None:
-        """Return the choice with the index 0, which the reply is made of; keep what came of another one."""
+        """Return the choice with the index 0, which the reply is made of; keep the pieces of another one."""
         for choice in choices:
             if not choice.index:
                 return choice
@@ -200,7 +200,7 @@ class ChatReply:
         """The whole reply. Raises Unusable if it is not whole.
 
         Calls are part of it only if the provider says that it ended well. A reply that never says how it ended is
-        not whole, whatever else came: nobody can tell whether its last call is."""
+        not whole, whatever else came: its last call may be incomplete."""
         ending = self.ending
         if self._others and ending.end is None and not self._text and not len(self._calls):
             self._take_others()

@@ -19,9 +19,9 @@ NEARLY_FULL = 0.75
 LEAST_REPLY = 256
 """A bound of the reply below this is not worth a retry."""
 MOST = 1e15
-"""A larger number is no count of tokens."""
+"""A larger number is not a count of tokens."""
 _LEAST_LIMIT = 1000
-"""A smaller number is no limit of a conversation: names, ids and lists have such limits."""
+"""A smaller number is not the limit of a conversation: names, ids and lists have such limits."""
 
 
 class Blame(Enum):

@@ -68,7 +68,7 @@ INPUT_SHARE = any_of(
     \binputs?\b  \bprompt\b  in (?:the|your) (?:messages?|prompt)  \bmessages\b  text input  输入
     """
 )
-"""What is sent, beside a bound of the reply."""
+"""What is sent, apart from a bound of the reply."""
 
 TOO_LARGE = any_of(
     r"""

@@ -28,7 +28,7 @@ def explain_refusal(failed: Failed, request: ModelRequest) -> Failed:
 
 
 def _carries_reasoning(request: ModelRequest) -> bool:
-    """Whether anything goes back to the model beside words and calls."""
+    """Whether anything goes back to the model apart from words and calls."""
     if request.filled:
         return True
     provider, model = request.provider, request.model

@@ -53,7 +53,7 @@ def check_end(ending: Ending, has_calls: bool) -> None:
 
 
 def count(said: Any) -> int | None:
-    """Return a count of tokens, which some servers send as text or as a float. None for what is no count."""
+    """Return a count of tokens, which some servers send as text or as a float. None if it is not a count."""
     if isinstance(said, str):
         try:
             said = float(said)

@@ -28,7 +28,7 @@ _MOST_BYTES = 1_000_000_000
 _PLAIN_PATTERN = 200
 """Instructions of a compiled pattern. A pattern with n times as many may search an n-th of the bytes."""
 _LINE_BYTES = 100
-"""What looking at one line costs beside its bytes, as a number of bytes."""
+"""What looking at one line costs in addition to its bytes, as a number of bytes."""
 
 
 class Wanted(Struct, frozen=True):

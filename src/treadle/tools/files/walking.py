@@ -33,7 +33,7 @@ class Walk:
     """One search through the workspace. What it left out, and why, can be asked when it is over."""
 
     def __init__(self, stopped: Event) -> None:
-        """`stopped`: set when nobody waits for the result any more. What bounds the search otherwise is a count,
+        """`stopped`: set when the caller stopped waiting. What bounds the search otherwise is a count,
         never a time, so that a busy machine finds the same."""
         self._stopped = stopped
         self._seen = 0
