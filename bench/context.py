@@ -18,12 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import treadle
-from treadle.core.compaction import INSTRUCTIONS
-from treadle.core.repair import repair
+from treadle.config.home import Home
+from treadle.core.context.compaction import INSTRUCTIONS
+from treadle.core.context.transcript import repair
 from treadle.domain.events import ContextCompacted
 from treadle.domain.messages import Message, Text, ToolResult, ToolUse
 from treadle.domain.runs import Usage
-from treadle.home import Home
 from treadle.models.local.weights import index_url, pull
 from treadle.ports.model import Completed, Failed, ModelRequest, Show, TextDelta
 from treadle.ports.tool import Tool

@@ -19,16 +19,16 @@ import yaml
 from msgspec import Struct
 from tests.tokens.measure import Counter, counter
 
-from treadle.core.context import preamble
+from treadle.bootstrap.agent_context import HomeSurroundings
+from treadle.bootstrap.tool_names import known_tools
+from treadle.config.home import DEFAULT_AGENT, Home
+from treadle.core.context.projection import preamble
 from treadle.domain.agents import AgentSpec, ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.tools import ToolSpec
-from treadle.home import DEFAULT_AGENT, Home
 from treadle.models.local.models import PROFILE, PROVIDER
 from treadle.models.local.weights import index_url, pull
 from treadle.ports.model import Conversation, ModelRequest, Preamble
-from treadle.surroundings import HomeSurroundings
-from treadle.tool_names import known_tools
 from treadle.tools.builtin import SMALL
 
 FOLDER = Path(__file__).parents[1] / ".demo" / "models"

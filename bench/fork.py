@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import treadle
-from treadle.domain.identity import RunId
-from treadle.home import Home
+from treadle.config.home import Home
+from treadle.domain.ids import RunId
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 from treadle.testing.models import ask, call, perform, say
 

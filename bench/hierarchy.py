@@ -15,10 +15,10 @@ from itertools import count
 from pathlib import Path
 
 import treadle
+from treadle.config.home import Home
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import BudgetReserved, LlmError, LlmResponse
 from treadle.domain.runs import Usage
-from treadle.home import Home
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import Failure, FunctionModel, ScriptStep, ask, call
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import treadle
-from treadle.assembly import observe
-from treadle.home import Home
+from treadle.bootstrap.engine import observe
+from treadle.config.home import Home
 from treadle.ports.journal import RunRecord
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say

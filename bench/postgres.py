@@ -23,14 +23,14 @@ from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Draft, Origin, draft
 from treadle.domain.events import RunQueued, StepStart, ToolCallEnd, UserMessage
-from treadle.domain.identity import AgentId, EventId, RunId, SessionId
+from treadle.domain.ids import AgentId, EventId, RunId, SessionId
 from treadle.domain.messages import user
 from treadle.ports.journal import Advance, Release
-from treadle.stores.postgres.batching import Writer
 from treadle.stores.postgres.connection import connect
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
-from treadle.stores.postgres.migrating import load_functions
+from treadle.stores.postgres.schema import load_functions
+from treadle.stores.postgres.writer import Writer
 from treadle.testing.conformance.store import END, Recorder
 
 RUNS = (1, 10, 100)

@@ -25,10 +25,10 @@ from msgspec import Struct
 from bench.contestants.treadle import tool
 from bench.pgserver import cpu_seconds, database, server_cpu
 from bench.service import ROOT, endpoint, make_home
-from treadle.app import Engine
-from treadle.home import Home
+from treadle.api.engine import Engine
+from treadle.bootstrap.stores import Share
+from treadle.config.home import Home
 from treadle.stores.postgres.connection import connect
-from treadle.stores_assembly import Share
 
 Commits = list[list[tuple[Any, ...]]]
 """Rows that are committed together."""

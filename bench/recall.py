@@ -21,19 +21,19 @@ import yaml
 
 from bench.recall_corpus import memories as corpus
 from bench.recall_cost import cost
-from treadle.domain.identity import AgentId
+from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
-from treadle.memory.local import DIMENSIONS, NAME, LocalEmbedder
-from treadle.memory.memories import HybridMemories
+from treadle.memory.local_embedder import DIMENSIONS, NAME, LocalEmbedder
 from treadle.memory.queries import asked
+from treadle.memory.search import HybridMemories
 from treadle.ports.memory import Vector
 from treadle.ports.memory_index import Hit, MemoryView
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import ThreadWriter
-from treadle.system import SystemClock
+from treadle.system.clock import SystemClock
 
 AGENT = AgentId("agt_bench")
 OWN = MemoryScope(AGENT, LOCAL_USER)

@@ -9,8 +9,8 @@ from typing import Any
 
 import treadle
 from bench.recall_corpus import memories as corpus
+from treadle.config.home import Home
 from treadle.domain.memories import Memory
-from treadle.home import Home
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter

@@ -20,12 +20,12 @@ from bench.pgserver import database, server_cpu
 from bench.postgres_throughput import tool, worked, workers
 from bench.scale_simulation import simulate
 from bench.service import ROOT, endpoint, make_home
-from treadle.app import Engine
-from treadle.home import Home
-from treadle.keeping.past import PastFile
-from treadle.keeping_assembly import archiving_house, own_house
+from treadle.api.engine import Engine
+from treadle.backup.event_export import PastFile
+from treadle.bootstrap.backup import archiving_house, own_house
+from treadle.bootstrap.stores import Share
+from treadle.config.home import Home
 from treadle.stores.postgres.connection import connect
-from treadle.stores_assembly import Share
 
 PROCESSES, RUNS, LISTENERS = (1, 2, 4), (1, 10, 100), (0, 10, 40, 80)
 COPIES = """

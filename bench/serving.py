@@ -11,13 +11,13 @@ lookup = treadle.tool(effect="read", repeatable=True)(bare)
 SERVER = """
 import asyncio, json, os, sys, time
 import uvloop
-from treadle.app import Engine
+from treadle.api.engine import Engine
 from treadle.domain.access import SCOPES
-from treadle.home import Home
-from treadle.service.access import NewToken
+from treadle.config.home import Home
+from treadle.operations.tokens import NewToken
 from treadle.surfaces.http.server import bound
-from treadle.surfaces.http.serving import application, to_anyone
-from treadle.telemetry_assembly import Telemetry
+from treadle.surfaces.http.engine_server import application, to_anyone
+from treadle.bootstrap.telemetry import Telemetry
 
 async def main():
     home = Home.from_environment(os.environ)

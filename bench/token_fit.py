@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from tests.tokens.measure import Counter
 from tests.tokens.sessions import FIT, sessions
 
-from treadle.core.tokens import A_RUN, A_WORD, BEFORE_A_NUMBER, CLASSES, SIGNS, counts
+from treadle.core.context.tokens import A_RUN, A_WORD, BEFORE_A_NUMBER, CLASSES, SIGNS, counts
 from treadle.domain.messages import Text, ToolUse
 
 ROUNDS = 400

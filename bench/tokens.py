@@ -20,7 +20,7 @@ from tests.tokens.measure import Counter, Measured, counter, replay
 from tests.tokens.sessions import CHECK, FIT, sessions, texts
 
 from bench.token_fit import fit
-from treadle.core.tokens import tokens_in, tokens_of
+from treadle.core.context.tokens import tokens_in, tokens_of
 from treadle.domain.messages import Message, Text, ToolResult, ToolUse, user
 from treadle.models.local.weights import index_url, pull
 from treadle.ports.model import Preamble

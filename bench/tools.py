@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import treadle
+from treadle.config.home import Home
 from treadle.domain.messages import ToolUse
-from treadle.home import Home
 from treadle.testing.models import ScriptedModel, ScriptStep, ask, call, say
 from treadle.vault.store import Grant, VaultStore
 

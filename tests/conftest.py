@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.surfaces.shell import commands
-from treadle.memory import local
+from treadle.memory import local_embedder
 
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
@@ -27,7 +27,7 @@ def _one_encoder() -> Iterator[None]:
     """Load the encoder of the local embedder once for each process of the suite, not for each engine: it takes a
     second or two. Every engine still has an embedder of its own, with its own thread."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "_made", cache(local._made))  # pyright: ignore[reportPrivateUsage] -- what loads it
+        patch.setattr(local_embedder, "_made", cache(local_embedder._made))  # pyright: ignore[reportPrivateUsage] -- what loads it
         yield
 
 

@@ -1,4 +1,4 @@
-"""The direction of the arrows: domain <- ports <- core <- engine <- service <- surfaces; app.py wires.
+"""The direction of the arrows: domain <- ports <- core <- engine <- operations <- surfaces; `bootstrap` wires.
 
 Imports are read from the source, also those inside functions; what is imported for type checkers alone counts."""
 
@@ -12,97 +12,46 @@ FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 
 MAY_IMPORT: dict[str, set[str]] = {
     "domain": set(),
+    "system": {"domain"},
     "ports": {"domain"},
     "core": {"domain", "ports"},
-    "engine": {"domain", "ports", "core", "timers"},
-    "replay": {"domain", "ports", "core", "engine", "timers"},
-    "service": {"domain", "ports", "core", "engine", "replay"},
-    "models": {"domain", "ports", "timers", "helper_process", "daemon_thread"},
+    "engine": {"domain", "ports", "core", "system"},
+    "replay": {"domain", "ports", "core", "engine", "system"},
+    "operations": {"domain", "ports", "core", "engine", "replay"},
+    "models": {"domain", "ports", "system"},
     "tools": {"domain", "ports"},
     "stores": {"domain", "ports"},
-    "sandbox": {"domain", "ports", "helper_process"},
+    "sandbox": {"domain", "ports", "system"},
     "vault": {"domain", "ports"},
     "memory": {"domain", "ports"},
     "skills": {"domain", "ports"},
     "dispatch": {"domain", "ports"},
-    "keeping": {"domain", "ports"},
-    "remote": {"domain", "ports", "service"},
+    "backup": {"domain", "ports"},
+    "remote": {"domain", "ports", "operations"},
     "telemetry": {"domain", "ports"},
-    "automation": {"domain", "ports", "service"},
-    "system": {"domain"},
-    "settings": {"domain"},
-    "database_url": {"domain"},
-    "timers": set(),
-    "helper_process": set(),
-    "daemon_thread": set(),
-    "process_privacy": set(),
-    "yaml_files": {"domain", "settings"},
-    "home": {"domain", "yaml_files"},
-    "system_agents": {"domain"},
-    "known_agents": {"domain", "home", "system_agents"},
-    "library": {"domain", "ports", "settings", "tools"},
+    "automation": {"domain", "ports", "operations"},
+    "config": {"domain"},
     "surfaces": {
-        "",
-        "app",
-        "assembly",
-        "stores_assembly",
-        "memory_assembly",
-        "keeping_assembly",
-        "doctor",
-        "doctor_assembly",
-        "telemetry_assembly",
-        "automation_assembly",
-        "moving_assembly",
-        "replay_assembly",
-        "tool_names",
-        "database_url",
-        "helper_process",
-        "process_privacy",
-        "remote",
-        "service",
-        "domain",
-        "ports",
-        "library",
-        "home",
-        "known_agents",
-        "vault",
-        "skills",
+        "", "api", "backup", "bootstrap", "config", "doctor", "domain", "operations", "ports", "remote", "skills",
+        "system", "vault",
     },
-    "": {"app", "domain", "library", "ports", "tools"},
-}
-"""Room -> the other rooms that it may look into; `` is the package itself, what programs import.
+    "": {"api", "domain", "ports", "tools"},
+}  # fmt: skip
+"""Package -> the other packages that it may import; `` is `treadle` itself, which programs import.
 
-`library` turns functions into tools, so it knows the decorator. A surface opens an engine (`app`) or
-only shows and keeps what is in the home, its vault included; of the ports it knows the values that the service
-answers with."""
-WIRES = {
-    "app",
-    "assembly",
-    "stores_assembly",
-    "sqlite_assembly",
-    "postgres_assembly",
-    "memory_assembly",
-    "keeping_assembly",
-    "doctor",
-    "doctor_assembly",
-    "telemetry_assembly",
-    "automation_assembly",
-    "moving_assembly",
-    "replay_assembly",
-    "surroundings",
-    "testing",
-    "tool_names",
-}
-"""The composition root in its parts, and the doubles that are wired like it."""
+A surface opens an engine (`api`, `bootstrap`), or only reads and edits the files of a home, its vault included. Of the
+ports it knows the values that operations return."""
+WIRES = {"api", "bootstrap", "doctor", "testing"}
+"""The composition root, what programs open with it, and the test doubles that are wired like it."""
 DEMO = Path("surfaces/demo.py")
 """Shows a run on the scripted model, and says so."""
-ADAPTERS = {"models", "tools", "stores", "sandbox", "vault", "memory", "skills", "dispatch", "keeping", "telemetry"}
+ADAPTERS = {"models", "tools", "stores", "sandbox", "vault", "memory", "skills", "dispatch", "backup", "telemetry"}
 IMPURE = {
     "asyncio", "asyncpg", "aiohttp", "apsw", "typer", "time", "os", "random", "logging", "socket", "ssl", "sqlite3",
     "subprocess", "threading", "pathlib", "secrets", "datetime", "tempfile", "shutil", "signal", "sys", "urllib",
     "http",
 }  # fmt: skip
-KNOW_THE_CALENDAR = {Path("domain/envelope.py"), Path("domain/calendar.py"), Path("domain/schedules.py")}
+KNOW_THE_CALENDAR = {Path("domain/envelope.py"), Path("domain/time_format.py"), Path("domain/schedules.py")}
 """They put a moment that they are given into words; none of them asks what time it is."""
 NEEDS_A_NETWORK = {"aiohttp", "typer", "apsw", "asyncpg", "yaml"}
 
@@ -176,7 +125,7 @@ def test_the_pure_parts_touch_nothing_outside() -> None:
 
 
 def test_the_engine_names_no_network_database_or_terminal_library() -> None:
-    paths = of("engine", "service", "ports", "dispatch")
+    paths = of("engine", "operations", "ports", "dispatch")
     assert faulty(paths, lambda path: third_party(path) & NEEDS_A_NETWORK) == {}
 
 

@@ -1,4 +1,4 @@
-"""No module starts a process in a way of its own: helpers are started by `treadle.helper_process`, isolated.
+"""No module starts a process in a way of its own: helpers are started by `treadle.system.helper_process`, isolated.
 
 The source is read, not run. A module that has a reason to start a process itself is listed with it."""
 
@@ -11,11 +11,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "treadle"
 FILES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
 
 ALLOWED = {
-    "helper_process.py": "starts every Python helper: isolated, fixed path, an environment from scratch",
-    "sandbox/keeper.py": "forks a supervisor for each command; it is a helper itself",
+    "system/helper_process.py": "starts every Python helper: isolated, fixed path, an environment from scratch",
+    "sandbox/broker.py": "forks a supervisor for each command; it is a helper itself",
     "sandbox/supervisor.py": "forks and becomes the command of an agent, in the environment that was built for it",
-    "sandbox/keeping.py": "names the type of the process that `helper_process` has started",
-    "models/local/servers.py": "names the type of the process that `helper_process` has started",
+    "sandbox/broker_client.py": "names the type of the process that `helper_process` has started",
+    "models/local/server_processes.py": "names the type of the process that `helper_process` has started",
     "testing/simulation/__main__.py": "a developer's command: spreads its own simulations over the processors",
     "sandbox/git_settings.py": "asks git for the names of settings, which runs nothing that a repository names",
     "surfaces/cli/agents.py": "opens the editor that the user has chosen, at the user's own terminal",
@@ -82,12 +82,12 @@ def test_only_the_listed_modules_start_processes() -> None:
     idle = [path for path in ALLOWED if path not in found]
     assert not idle, "these start nothing any more; take them off the list"
     others = {path: starts for path, starts in found.items() if path not in ALLOWED}
-    assert not others, "these start a process themselves; use treadle.helper_process"
+    assert not others, "these start a process themselves; use treadle.system.helper_process"
 
 
 def test_every_python_of_our_own_is_started_by_one_module() -> None:
     naming = [path for path in FILES if "sys.executable" in (SOURCE / path).read_text()]
-    assert naming == ["helper_process.py"]
+    assert naming == ["system/helper_process.py"]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from treadle.config.home import DEFAULT_ACTS, DEFAULT_LOOKS, Home
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.permissions import SandboxPolicy
-from treadle.home import DEFAULT_ACTS, DEFAULT_LOOKS, Home
 
 
 @pytest.fixture

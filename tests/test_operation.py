@@ -11,7 +11,7 @@ import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from treadle.home import ServerSettings
+from treadle.config.home import ServerSettings
 from treadle.surfaces.cli.app import app
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -11,9 +11,9 @@ from typing import Any
 import treadle
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, fragment, says
 from tests.patience import HANG_SECONDS
+from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
-from treadle.domain.identity import RunId, SessionId
-from treadle.home import Home
+from treadle.domain.ids import RunId, SessionId
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

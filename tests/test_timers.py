@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.engine.running import virtually
-from treadle.timers import Timers
+from treadle.system.timers import Timers
 
 
 class Bell:

@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from treadle.app import Engine
+    from treadle.api.agent import Agent, Callbacks, Result
+    from treadle.api.engine import Engine
     from treadle.domain.envelope import Event
     from treadle.domain.errors import TreadleError
     from treadle.domain.messages import Image
-    from treadle.library import Agent, Callbacks, Result
     from treadle.ports.hooks import Hook
     from treadle.ports.tool import Observation, ToolContext, ToolError
     from treadle.tools.function import tool
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "Agent": "treadle.library",
-    "Callbacks": "treadle.library",
-    "Engine": "treadle.app",
+    "Agent": "treadle.api.agent",
+    "Callbacks": "treadle.api.agent",
+    "Engine": "treadle.api.engine",
     "Event": "treadle.domain.envelope",
     "Hook": "treadle.ports.hooks",
     "Image": "treadle.domain.messages",
-    "Result": "treadle.library",
+    "Result": "treadle.api.agent",
     "Observation": "treadle.ports.tool",
     "ToolContext": "treadle.ports.tool",
     "ToolError": "treadle.ports.tool",

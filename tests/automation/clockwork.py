@@ -10,15 +10,15 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, draft
 from treadle.domain.errors import StoreError
 from treadle.domain.events import HeartbeatFired, RunEnd, ScheduleSkipped
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.domain.runs import Metrics
 from treadle.domain.schedules import Schedule, ScheduleId
-from treadle.engine.absent import NoVault
-from treadle.engine.hub import Hub
+from treadle.engine.event_hub import Hub
+from treadle.engine.null_ports import NoVault
 from treadle.models.registry import ModelRegistry
+from treadle.operations import LocalService
 from treadle.ports.automation import Fired
 from treadle.ports.journal import Advance, Release
-from treadle.service import LocalService
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.automation import SqliteSchedules

@@ -12,19 +12,19 @@ from tests.engine.running import agent, opened
 from tests.patience import HANG_SECONDS, until
 from treadle.automation.sender import Sender
 from treadle.automation.webhooks import WebhookBook
-from treadle.automation_assembly import VaultSecrets
+from treadle.bootstrap.automation import VaultSecrets
+from treadle.config.home import Home
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData
 from treadle.domain.webhooks import DeadLetter, Webhook
-from treadle.engine.hub import Hub
-from treadle.home import Home
-from treadle.service.automating import NewWebhook, NewWebhookView
+from treadle.engine.event_hub import Hub
+from treadle.operations.automation import NewWebhook, NewWebhookView
 from treadle.stores.sqlite.automation import SqliteWebhooks
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import InlineWriter
-from treadle.system import TimeOrderedIds
+from treadle.system.clock import TimeOrderedIds
 from treadle.testing.models import FunctionModel, say
 from treadle.testing.time import FakeClock
 from treadle.vault.vault import HomeVault

@@ -13,13 +13,13 @@ from standardwebhooks import Webhook
 
 import treadle
 from tests.engine.running import opened
+from treadle.config.home import Home
 from treadle.domain.access import SCOPES, Scope
-from treadle.home import Home
+from treadle.operations.tokens import NewToken
 from treadle.ports.clock import Clock
 from treadle.ports.model import Model
-from treadle.service.access import NewToken
+from treadle.surfaces.http.engine_server import application, to_anyone
 from treadle.surfaces.http.server import bound
-from treadle.surfaces.http.serving import application, to_anyone
 
 AGENT = "name: hero\nmodel: scripted/x\nmemory: {recall: 0, remember: false}\n"
 

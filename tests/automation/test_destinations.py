@@ -8,8 +8,8 @@ import pytest
 from tests.automation.receiver import receiver
 from tests.automation.sending import sending
 from treadle.automation.destinations import LocalDestination, VettedResolver, local_address, local_host
+from treadle.config.home import Home
 from treadle.domain.errors import UsageError
-from treadle.home import Home
 
 LOCAL = (
     "127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "169.254.169.254", "169.254.0.1", "::1", "::", "fe80::1",

@@ -9,12 +9,12 @@ from typing import Any
 import treadle
 from tests.engine.running import journal, opened
 from treadle.automation.scheduler import Scheduler
-from treadle.automation_assembly import HomeAgents
+from treadle.bootstrap.automation import HomeAgents
+from treadle.config.home import Home
 from treadle.domain.events import HeartbeatFired, RunEnd, UserMessage
-from treadle.domain.identity import RunId
-from treadle.home import Home
+from treadle.domain.ids import RunId
+from treadle.operations.retention import Deleted
 from treadle.ports.journal import ALL_RUNS
-from treadle.service.keeping import Deleted
 from treadle.stores.sqlite.automation import SqliteSchedules
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.writer import InlineWriter

@@ -14,7 +14,7 @@ from tests.automation.served import Served, served, signed
 from treadle.automation.signing import is_genuine, new_secret
 from treadle.automation.signing import signed as sign
 from treadle.domain.events import RunQueued, UserMessage, WebhookReceived
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.webhooks import Hook, HookId, filled, hook_session, refuse_wrong_template
 from treadle.testing.models import FunctionModel, ScriptedModel, say
 from treadle.testing.time import FakeClock

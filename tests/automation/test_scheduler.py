@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.automation.clockwork import DEATHS, Clockwork, Died
 from treadle.domain.errors import UnknownSchedule, UsageError
 from treadle.domain.events import HeartbeatFired, RunQueued, UserMessage
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
 from treadle.domain.schedules import ScheduleId
-from treadle.ports.keeping import Tombstone
-from treadle.service.automating import NewSchedule
-from treadle.stores.sqlite.deleting import SqliteDeletions
+from treadle.operations.automation import NewSchedule
+from treadle.ports.deletion import Tombstone
+from treadle.stores.sqlite.deletion import SqliteDeletions
 
 EVERY = 600.0
 

@@ -7,14 +7,14 @@ import msgspec
 
 from treadle.core.decide import decide
 from treadle.core.fold import fold
-from treadle.core.ledger import Call
 from treadle.core.state import RunState, fresh
 from treadle.core.steps import CallModel, Finish, RunTools, Step, Wait
+from treadle.core.tools.ledger import Call
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Origin
 from treadle.domain.events import EventData, StopReason
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.messages import Part, Text, ToolUse, user
 from treadle.domain.runs import Usage
 from treadle.domain.tools import Effect, ToolSpec

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.core.story import READ, START, Story, noted, outcome, spec, use, waits
-from treadle.core.context import preamble
+from treadle.core.context.projection import preamble
 from treadle.core.steps import CallModel, Finish, Step
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Loop

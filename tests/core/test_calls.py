@@ -2,8 +2,8 @@
 
 from tests.core.story import AGAIN, OTHER_READ, READ, WRITE, Story, fails, spec, use
 from tests.observed import all_told
-from treadle.core.planning import OUTCOME_UNKNOWN
 from treadle.core.steps import Finish, RunTools
+from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain import events as e
 from treadle.domain.messages import ToolResult, ToolUse
 

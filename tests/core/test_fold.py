@@ -15,7 +15,7 @@ from treadle.core.steps import CallModel, Finish
 from treadle.domain import events as e
 from treadle.domain.envelope import Event, draft
 from treadle.domain.events import EventData
-from treadle.domain.identity import ApprovalId, EventId
+from treadle.domain.ids import ApprovalId, EventId
 from treadle.domain.messages import Message, Text, ToolUse, user
 from treadle.domain.runs import Metrics, Usage
 

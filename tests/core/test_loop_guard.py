@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 
 from tests.core.story import POLL, READ, WRITE, Story, fails, noted, outcome, same, use
-from treadle.core.ledger import Call, call_key
 from treadle.core.steps import CallModel, Finish
+from treadle.core.tools.ledger import Call, call_key
 from treadle.domain.agents import Loop
 from treadle.domain.events import LoopWarning, ToolCallBlocked
 from treadle.domain.messages import ToolResult, ToolUse

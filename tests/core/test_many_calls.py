@@ -5,8 +5,8 @@ from time import process_time
 import pytest
 
 from tests.core.story import READ, Story, spec, use
-from treadle.core.planning import plan_calls
 from treadle.core.steps import CallModel, RunTools
+from treadle.core.tools.plan import plan_calls
 from treadle.domain import events as e
 from treadle.domain.tools import ToolSpec
 

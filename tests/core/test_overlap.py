@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.overlap import Asked, Batch
+from treadle.core.tools.conflicts import Asked, Batch
 from treadle.domain.tools import ToolSpec
 
 

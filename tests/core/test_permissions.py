@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.core.permissions import rule_on
+from treadle.core.tools.permissions import rule_on
 from treadle.domain.permissions import ApprovalRule, Approvals, Verdict
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.core.story import Story, use
 from tests.patience import cpu_seconds, processor_seconds
 from treadle.core.guards import phantom
-from treadle.core.sentences import claims_of
+from treadle.core.guards.sentences import claims_of
 from treadle.core.steps import CallModel, Finish
 from treadle.domain import events as e
 from treadle.domain.tools import Effect, ToolSpec

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.repair import LOST_RESULT, Transcript, repair, unique_call_ids
+from treadle.core.context.transcript import LOST_RESULT, Transcript, repair, unique_call_ids
 from treadle.domain.messages import Image, Message, Part, Role, Text, Thinking, ToolResult, ToolUse, user
 
 ids = st.sampled_from(["", "a", "b", "a_2", "a_3", "call", "call_2", "a_2_2", "\ud800"])

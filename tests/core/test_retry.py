@@ -3,7 +3,7 @@
 import pytest
 
 from tests.core.story import START, Story, outcome, waits
-from treadle.core.context import project
+from treadle.core.context.projection import project
 from treadle.core.retry import LONGEST_MS, retry_after
 from treadle.core.steps import CallModel, Finish
 from treadle.domain.agents import ModelSettings, Retry

@@ -8,6 +8,7 @@ import pytest
 
 from tests.core.story import ORIGIN, READ, START, WRITE
 from tests.engine.running import agent, journal, opened
+from treadle.config.home import Home
 from treadle.core.fold import fold
 from treadle.core.routing import route, score
 from treadle.core.state import RunState, fresh
@@ -15,7 +16,6 @@ from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Routing, Tier
 from treadle.domain.errors import ConfigError
 from treadle.domain.messages import user
-from treadle.home import Home
 from treadle.testing.models import ScriptedModel, say
 
 TIERS = Routing((Tier("small/s", 10), Tier("middle/m", 40), Tier("large/l")))

@@ -4,8 +4,8 @@ import pytest
 
 from tests.core.story import Story, use
 from treadle.core.guards import stuck
-from treadle.core.ledger import Call
 from treadle.core.steps import CallModel, Finish
+from treadle.core.tools.ledger import Call
 from treadle.domain.tools import Effect, ToolSpec
 
 

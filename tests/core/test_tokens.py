@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.tokens import CLASSES, TokenCount, tokens_in, tokens_of, tokens_of_tool
+from treadle.core.context.tokens import CLASSES, TokenCount, tokens_in, tokens_of, tokens_of_tool
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.observations import header_line
 from treadle.domain.tools import ToolSpec

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import msgspec
 
 from tests.stores.corpus.make import tables_of
-from treadle.stores.postgres import migrating
+from treadle.stores.postgres import schema
 from treadle.stores.postgres.driver import connected
 from treadle.stores.sqlite.connection import connect
 
@@ -91,9 +91,9 @@ async def dump_postgres(url: str) -> list[str]:
 async def load_postgres(url: str, lines: Sequence[str] | None = None) -> None:
     """Fill an empty PostgreSQL database with the corpus, or with other lines, in the format of their version."""
     first, *rest = [msgspec.json.decode(line) for line in lines or lines_of(database_of("postgres"))]
-    earlier = migrating.load_migrations()[: first["version"]]
-    with patch.multiple(migrating, load_migrations=lambda: earlier, load_functions=lambda: ""):
-        await migrating.migrate(url)
+    earlier = schema.load_migrations()[: first["version"]]
+    with patch.multiple(schema, load_migrations=lambda: earlier, load_functions=lambda: ""):
+        await schema.migrate(url)
     rows: dict[str, list[Any]] = {}
     for line in rest:
         rows.setdefault(line["table"], []).append(line["row"])

@@ -5,15 +5,15 @@ from typing import Any, get_args
 
 import msgspec
 
-from treadle.assembly import as_sent
-from treadle.core.context import project as project_request
+from treadle.bootstrap.engine import as_sent
+from treadle.core.context.projection import project as project_request
 from treadle.core.fold import fold
 from treadle.core.state import RunState
 from treadle.domain.events import LlmRequest
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Metrics
-from treadle.engine.replaying import replayed
-from treadle.service import LocalService
+from treadle.engine.run_history import replayed
+from treadle.operations import LocalService
 
 MODES = get_args(ApiMode)
 AsRecorded = msgspec.defstruct(

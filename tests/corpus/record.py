@@ -20,8 +20,8 @@ from tests.corpus.databases import (
 from tests.corpus.projection import project
 from tests.corpus.stories import PRICES, begin, open_engine, tell
 from tests.stores.postgres.servers import shared
-from treadle.home import Home
-from treadle.system import SystemClock
+from treadle.config.home import Home
+from treadle.system.clock import SystemClock
 from treadle.testing.time import CountingIds, FakeClock
 
 EPOCH = 1_700_000_000.0

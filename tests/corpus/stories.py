@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import treadle
-from treadle.core.compaction import INSTRUCTIONS
+from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.runs import Usage
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import Failure, FunctionModel, Reply, ScriptStep, Silence, ask, call, say

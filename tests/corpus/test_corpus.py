@@ -16,15 +16,15 @@ from tests.corpus.databases import STORES, lines_of, load_postgres, load_sqlite,
 from tests.corpus.projection import project
 from tests.corpus.stories import PRICES, TIMEOUT_SECONDS, open_engine
 from tests.stores.postgres.servers import shared
-from treadle.assembly import observe
-from treadle.core.planning import OUTCOME_UNKNOWN
+from treadle.bootstrap.engine import observe
+from treadle.config.home import Home
+from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.envelope import Event
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, ToolCallError
-from treadle.domain.events.life import WaitReason
-from treadle.domain.identity import RunId
-from treadle.home import Home
-from treadle.service import LocalService
-from treadle.stores.postgres.migrating import migrate
+from treadle.domain.events.run import WaitReason
+from treadle.domain.ids import RunId
+from treadle.operations import LocalService
+from treadle.stores.postgres.schema import migrate
 from treadle.stores.sqlite.connection import open_database
 from treadle.testing.time import FakeClock
 

@@ -10,7 +10,7 @@ from bench.chaos.checks import Found, Happened, judge
 from bench.chaos.clients import Seen
 from bench.chaos.cluster import Blow, unforeseen
 
-from treadle.engine.absent import NoVault
+from treadle.engine.null_ports import NoVault
 from treadle.telemetry.logs import JsonLines, RunLog
 
 RUN, CALL = "run_1", "call_1"

@@ -9,12 +9,12 @@ from tests.domain.test_envelope import ORIGIN
 from tests.engine.running import in_a_world, types, virtually
 from treadle.core.state import fresh
 from treadle.domain.agents import AgentSpec
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.messages import user
 from treadle.domain.runs import OutcomeKind
 from treadle.engine.isolation import ISOLATION_SECONDS, Isolation
+from treadle.operations import Submission
 from treadle.ports.model import ModelRequest
-from treadle.service import Submission
 from treadle.testing.models import ScriptStep, ask, call, say
 from treadle.testing.simulation.world import PROCESS, Process, World
 

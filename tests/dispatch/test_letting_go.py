@@ -9,11 +9,11 @@ from tests.testing.harnesses import InMemory, simulated
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import StoreLost
 from treadle.domain.events import ToolCallEnd
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
 from treadle.engine.deps import Deps
-from treadle.engine.hub import Hub
-from treadle.engine.ownership import Log, own
+from treadle.engine.event_hub import Hub
+from treadle.engine.owned_run import Log, own
 from treadle.models.registry import ModelRegistry
 from treadle.ports.journal import Advance, Advanced, Claim, Release
 from treadle.testing.conformance.store import END, OPENING, Process, Store, one_process, step

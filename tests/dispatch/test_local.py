@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tests.testing.harnesses import simulated
 from treadle.dispatch.local import LocalDispatcher
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.testing.conformance.dispatcher import PATIENCE, Labour, ListedWakes
 from treadle.testing.time import FakeClock, LoopClock
 

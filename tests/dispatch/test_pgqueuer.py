@@ -21,7 +21,7 @@ from tests.testing.test_conformance import named
 from treadle.dispatch import local, pgqueuer
 from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.errors import NotClaimable
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.ports.journal import LEASE_SECONDS, Release, Wakes
 from treadle.stores.postgres.connection import connect
 from treadle.stores.postgres.driver import connected

@@ -9,7 +9,7 @@ from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import VERSION, Event, Origin, decode_data, draft, from_json, to_json
 from treadle.domain.events import VOCABULARY, EventData, Unknown
-from treadle.domain.identity import AgentId, ApprovalId, EventId, RunId, SegmentId, SessionId
+from treadle.domain.ids import AgentId, ApprovalId, EventId, RunId, SegmentId, SessionId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse, user
 from treadle.domain.runs import Metrics, Outcome, Usage
 from treadle.domain.tools import ToolSpec

@@ -13,18 +13,18 @@ from tests.automation.clockwork import Clockwork
 from tests.automation.receiver import receiver
 from tests.automation.served import served, signed
 from tests.engine.running import agent, in_a_world, in_virtual_time, opened, until, virtually
-from treadle.core.compaction import INSTRUCTIONS
+from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import NAMES, VOCABULARY, ApprovalRequested, ClarifyRequested, RunWaiting
 from treadle.domain.messages import user
 from treadle.domain.runs import Usage
 from treadle.models.breaker import LEAST_CALLS
+from treadle.operations import Submission
+from treadle.operations.automation import NewSchedule
 from treadle.ports.hooks import Block, HookedCall
 from treadle.ports.model import ModelRequest
 from treadle.sandbox.commands import ShellCommands
-from treadle.service import Submission
-from treadle.service.automating import NewSchedule
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.simulation.world import Process, World

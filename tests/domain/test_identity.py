@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from treadle.ports.clock import Ids
-from treadle.system import TimeOrderedIds, worker_name
+from treadle.system.clock import TimeOrderedIds, worker_name
 from treadle.testing.time import CountingIds
 
 

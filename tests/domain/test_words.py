@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.domain.words import folded, normalised
+from treadle.domain.text import folded, normalised
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 
 import treadle
 from tests.patience import HANG_SECONDS
+from treadle.config.home import Home
 from treadle.domain.envelope import Event
-from treadle.home import Home
-from treadle.memory import local
+from treadle.memory import local_embedder
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.memory import EmbeddingFailed
 from treadle.ports.model import Model
@@ -41,7 +41,7 @@ async def in_virtual_time(model: Model) -> AsyncGenerator[treadle.Engine, None]:
     engine = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=LoopClock())
     engine.add_model("scripted", model)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "_made", _without_embedder)  # its thread works in real time
+        patch.setattr(local_embedder, "_made", _without_embedder)  # its thread works in real time
         async with asyncio.timeout(HANG_SECONDS * 1000), engine:
             yield engine
 

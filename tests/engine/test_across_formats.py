@@ -12,10 +12,10 @@ import treadle
 from tests import anthropic_wire, responses_wire
 from tests.engine.running import agent, journal
 from tests.fake_endpoint import Answer, FakeEndpoint, calls, fragment, refuses, says
+from treadle.config.home import Home
 from treadle.domain.events import LlmFallback, LlmRequest, LlmResponse
 from treadle.domain.messages import Thinking
 from treadle.domain.providers import ApiMode
-from treadle.home import Home
 
 DOWN = refuses(529, anthropic_wire.error("overloaded_error", "Overloaded"), x_should_retry="false")
 ODD_ID = "call:odd/1"  # legal in one format, not in another

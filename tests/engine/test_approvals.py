@@ -13,7 +13,7 @@ from tests.patience import HANG_SECONDS
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import ApprovalDecided, ApprovalRequested, RunWaiting, ToolCallStart
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 ASKS: dict[str, Any] = {"approvals": {"default": "ask"}}

@@ -8,7 +8,7 @@ import treadle
 from tests.engine.running import agent, in_virtual_time, journal, types, virtually
 from tests.engine.test_children import children_of, first_said, look, of, results
 from treadle.domain.events import AgentAnswered, AgentEnd, AgentWaiting, RunWaiting, ToolCallError
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
 

@@ -19,7 +19,7 @@ from treadle.domain.events import (
     ToolCallEnd,
     ToolCallError,
 )
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
 from treadle.ports.journal import RunFilter
 from treadle.ports.model import ModelRequest

@@ -10,10 +10,10 @@ import treadle
 from tests.core.story import Story
 from tests.engine.running import agent, journal, virtually
 from tests.patience import HANG_SECONDS
+from treadle.config.home import Home
 from treadle.core.steps import CallModel, Wait
 from treadle.domain import events as e
-from treadle.home import Home
-from treadle.system import SteadyClock, SystemClock
+from treadle.system.clock import SteadyClock, SystemClock
 from treadle.testing.models import Failure, ScriptedModel, Silence, say
 
 HOURS = 3 * 3600.0

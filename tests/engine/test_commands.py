@@ -93,7 +93,7 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 import treadle
-from treadle.home import Home
+from treadle.config.home import Home
 from treadle.testing.models import ScriptedModel, ask, call
 
 async def main(folder):

@@ -8,8 +8,8 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, journal, opened
-from treadle.core.compaction import INSTRUCTIONS
-from treadle.core.repair import repair
+from treadle.core.context.compaction import INSTRUCTIONS
+from treadle.core.context.transcript import repair
 from treadle.domain import events as e
 from treadle.domain.agents import Limits
 from treadle.domain.errors import UsageError

@@ -17,10 +17,10 @@ from tests.models.chat import HELLO
 from tests.models.test_calls_in_pieces import WRITTEN
 from tests.models.test_finish import WORDS
 from tests.patience import HANG_SECONDS
+from treadle.config.home import Home
 from treadle.domain.events import CallWritten, Continuation, LlmError, LlmResponse, ToolCallStart
 from treadle.domain.messages import ToolUse
 from treadle.domain.providers import ApiMode
-from treadle.home import Home
 from treadle.models.formats import format_of
 from treadle.models.http.sse import Payloads
 from treadle.models.http.wire import Unusable
@@ -270,7 +270,7 @@ def test_thinking_alone_is_not_an_answer(tmp_path: Path) -> None:
 
 def test_the_last_check_does_not_depend_on_the_adapter() -> None:
     from treadle.domain.runs import Usage
-    from treadle.engine.adapters import _runnable  # pyright: ignore[reportPrivateUsage]
+    from treadle.engine.guarded_model import _runnable  # pyright: ignore[reportPrivateUsage]
 
     use = ToolUse("c", "strike", json.dumps({"at": "a"}))
     for stop in ("max_tokens", "refusal", "interrupted"):

@@ -7,6 +7,7 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
+from treadle.config.home import Home
 from treadle.core.retry import MOST_KEYS
 from treadle.domain.errors import UsageError
 from treadle.domain.events import (
@@ -19,7 +20,6 @@ from treadle.domain.events import (
     RunEnd,
     RunWaiting,
 )
-from treadle.home import Home
 from treadle.models.breaker import LEAST_CALLS
 from treadle.ports.model import Model
 from treadle.testing.models import Failure, FunctionModel, ScriptedModel, Silence, ask, call, say

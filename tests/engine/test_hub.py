@@ -9,9 +9,9 @@ from tests.engine.running import virtually
 from tests.patience import HANG_SECONDS
 from treadle.domain.envelope import Event, Origin
 from treadle.domain.events import EventData, RunEnd, StepStart, Token
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics
-from treadle.engine.hub import Hub
+from treadle.engine.event_hub import Hub
 from treadle.engine.subscription import LONGEST_PAUSE, MEMORY_SECONDS, WORK_SECONDS, Pace, Subscription
 from treadle.testing.time import CountingIds, FakeClock
 

@@ -10,11 +10,11 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
 from treadle.domain.agents import AgentSpec
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.messages import user
 from treadle.domain.runs import OutcomeKind, Status, exit_code_of, status_of
+from treadle.operations import Submission
 from treadle.ports.model import Completed, Model, ModelRequest, Show, TextDelta
-from treadle.service import Submission
 from treadle.testing.faults import Fault, Operation, Plan
 from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.simulation.world import World

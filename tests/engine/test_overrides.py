@@ -10,9 +10,9 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, in_virtual_time, opened, virtually
+from treadle.api.agent import Options
 from treadle.domain.agents import Limits
 from treadle.domain.errors import ConfigError, UsageError
-from treadle.library import Options
 from treadle.testing.models import ScriptedModel, Silence, ask, call, say
 
 

@@ -11,10 +11,10 @@ from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import Fenced
 from treadle.domain.events import StepStart
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.messages import user
-from treadle.engine.ownership import Log
-from treadle.service import Submission
+from treadle.engine.owned_run import Log
+from treadle.operations import Submission
 from treadle.testing.models import say
 from treadle.testing.simulation.world import Process, World
 

@@ -13,11 +13,11 @@ from tests import anthropic_wire, responses_wire
 from tests.engine.running import agent, journal, opened
 from tests.fake_endpoint import Answer, FakeEndpoint, calls, fragment, says
 from tests.skills.written import approve, of_home, of_workspace, skill
-from treadle.assembly import as_sent
+from treadle.bootstrap.engine import as_sent
+from treadle.config.home import Home
 from treadle.domain.agents import Limits
 from treadle.domain.events import LlmRequest, RunStart, UserMessage
 from treadle.domain.providers import ApiMode
-from treadle.home import Home
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import ScriptedModel, ask, call, say
 

@@ -30,13 +30,13 @@ from treadle.domain.events import (
     RunWaiting,
 )
 from treadle.domain.events import QuotaExceeded as Exceeded
-from treadle.domain.identity import AgentId, RunId, SessionId, TokenId
+from treadle.domain.ids import AgentId, RunId, SessionId, TokenId
 from treadle.domain.messages import user
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Usage
+from treadle.operations import Submission
 from treadle.ports.accounts import Balance, Short
 from treadle.ports.model import ModelRequest
-from treadle.service import Submission
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import Failure, FunctionModel, Reply, ScriptedModel, ScriptStep, ask, call, say
 from treadle.testing.simulation.world import Process, World

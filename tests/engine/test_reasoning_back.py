@@ -24,11 +24,11 @@ from tests.fake_endpoint import (
     usage,
 )
 from tests.models.chat import HELLO
+from treadle.config.home import Home
 from treadle.domain.events import LlmError, LlmRetry
 from treadle.domain.messages import CallExtra, Message, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import ModelFacts, Profile
 from treadle.domain.providers import ProviderConfig
-from treadle.home import Home
 from treadle.models.catalog import Catalog
 from treadle.models.formats.chat_completions import encode_request
 from treadle.models.formats.chat_messages import BLANK

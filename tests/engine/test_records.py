@@ -14,7 +14,7 @@ from tests.engine.test_costs import priced
 from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd
 from treadle.domain.runs import Metrics, Usage
-from treadle.service.records import CallRecord, records_of, steps_of, totals
+from treadle.operations.run_records import CallRecord, records_of, steps_of, totals
 from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
 
 

@@ -10,13 +10,13 @@ import pytest
 import treadle
 from tests.engine.running import Gate, agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
 from tests.observed import all_told
-from treadle.core.planning import OUTCOME_UNKNOWN
+from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import LlmRequest, LlmRetry, RunWaiting, ToolCallStart
 from treadle.domain.messages import ToolResult, user
+from treadle.operations import Submission
 from treadle.ports.model import ModelRequest
-from treadle.service import Submission
-from treadle.system import SteadyClock
+from treadle.system.clock import SteadyClock
 from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.simulation.world import World
 

@@ -8,13 +8,13 @@ import pytest
 import treadle
 from tests.engine.running import agent, journal, opened
 from tests.observed import all_told
-from treadle.core.context import LEAST_RESULT, MOST_RESULT, room_for_a_result
+from treadle.core.context.projection import LEAST_RESULT, MOST_RESULT, room_for_a_result
+from treadle.core.context.tokens import TokenCount
 from treadle.core.state import fresh
-from treadle.core.tokens import TokenCount
 from treadle.domain.envelope import Origin
 from treadle.domain.events import ModelResolved, ResultTruncated, ToolCallEnd
-from treadle.domain.identity import AgentId, RunId, SessionId
-from treadle.engine.finishing import cut
+from treadle.domain.ids import AgentId, RunId, SessionId
+from treadle.engine.tool_results import cut
 from treadle.ports.tool import Observation, ToolError
 from treadle.testing.models import ScriptedModel, ask, call, say
 

@@ -12,7 +12,7 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, virtually
 from tests.engine.test_children import children_of, first_said, look, of, results
-from treadle.core.judging import LONGEST
+from treadle.core.evaluation import LONGEST
 from treadle.domain.events import (
     AgentEnd,
     AgentSpawn,
@@ -25,8 +25,8 @@ from treadle.domain.events import (
     ToolCallError,
 )
 from treadle.domain.messages import MESSAGE_LIMIT
+from treadle.operations.run_records import records_of
 from treadle.ports.model import ModelRequest
-from treadle.service.records import records_of
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
 from treadle.vault.store import Grant, VaultStore
 

@@ -10,12 +10,12 @@ from tests.engine.running import opened, until
 from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import SizeLimitExceeded, UsageError
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
 from treadle.domain.messages import Message, Text, user
-from treadle.engine.resolving import ASKED_BESIDE
+from treadle.engine.model_resolution import ASKED_BESIDE
+from treadle.operations import LocalService, Submission, Ticket
+from treadle.operations.submissions import MESSAGE_LIMIT
 from treadle.ports.model import ModelRequest
-from treadle.service import LocalService, Submission, Ticket
-from treadle.service.submissions import MESSAGE_LIMIT
 from treadle.testing.models import FunctionModel, Reply, ScriptedModel, Silence, say
 from treadle.vault.store import Grant, VaultStore
 

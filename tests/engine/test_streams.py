@@ -10,12 +10,12 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
 from tests.patience import HANG_SECONDS
+from treadle.config.home import Home
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
 from treadle.domain.events import StreamReset, ThinkingDelta, Token, ToolCallDelta, ToolCallProgress
 from treadle.domain.messages import Text
 from treadle.domain.runs import Usage
-from treadle.home import Home
 from treadle.ports.model import CallDelta, Completed, Delta, ModelRequest, ReasoningDelta, Show, TextDelta
 from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
 

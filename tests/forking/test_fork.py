@@ -11,7 +11,7 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, until, virtually
 from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
-from treadle.assembly import as_sent
+from treadle.bootstrap.engine import as_sent
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, QuotaExceeded, UnknownModel, UnknownRun, UsageError
@@ -25,7 +25,7 @@ from treadle.domain.events import (
     ToolCallBlocked,
     ToolCallStart,
 )
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.messages import Image, Message, Thinking
 from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, Failed, ModelRequest, Show

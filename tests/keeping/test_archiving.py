@@ -14,24 +14,24 @@ import pytest
 import treadle
 from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
+from treadle.backup.event_export import PastFile
+from treadle.bootstrap.backup import archiving_house, look_at_house
+from treadle.bootstrap.stores import look_at_stores
+from treadle.config.home import Home
 from treadle.domain.envelope import from_json, to_json
 from treadle.domain.errors import UsageError
-from treadle.home import Home
-from treadle.keeping.past import PastFile
-from treadle.keeping_assembly import archiving_house, look_at_house
-from treadle.service.keeping import Pruned
-from treadle.stores_assembly import look_at_stores
+from treadle.operations.retention import Pruned
 from treadle.testing.models import ScriptedModel, say
 
 KILLED_BETWEEN = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from treadle.home import Home
-from treadle.keeping.past import PastFile
-from treadle.service.archiving import Archiving
-from treadle.service.keeping import Housekeeping
-from treadle.stores_assembly import own_stores
-from treadle.system import SystemClock
+from treadle.config.home import Home
+from treadle.backup.event_export import PastFile
+from treadle.operations.archive import Archiving
+from treadle.operations.retention import Housekeeping
+from treadle.bootstrap.stores import own_stores
+from treadle.system.clock import SystemClock
 
 async def main():
     async with own_stores(Home.from_environment(os.environ), "Nothing was deleted.") as stores:

@@ -17,11 +17,11 @@ import pytest
 
 import treadle
 from tests.engine.running import agent
+from treadle.backup import archive as archives
+from treadle.backup.restore import Moves
+from treadle.bootstrap.backup import back_up, restore
+from treadle.config.home import Home
 from treadle.domain.errors import StoreDamaged, StoreError, StoreNewer, StoreOwned, UsageError
-from treadle.home import Home
-from treadle.keeping import archive as archives
-from treadle.keeping.placing import Moves
-from treadle.keeping_assembly import back_up, restore
 from treadle.ports.vault import VaultError
 from treadle.stores.sqlite.backup import copy_database, facts_of
 from treadle.stores.sqlite.connection import load_migrations, open_database

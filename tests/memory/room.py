@@ -6,11 +6,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tests.patience import HANG_SECONDS
-from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.ids import AgentId, SessionId
 from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
-from treadle.memory.memories import PATIENCE_SECONDS, HybridMemories
+from treadle.memory.search import PATIENCE_SECONDS, HybridMemories
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
 from treadle.ports.memory_index import Glance
 from treadle.stores.sqlite.connection import Database, open_database

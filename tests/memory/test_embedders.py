@@ -10,10 +10,10 @@ import pytest
 
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Raw, Request, Silence, refuses
 from treadle.domain.errors import MissingKey, UsageError
-from treadle.memory.asking import embedded
 from treadle.memory.embedders import Embedders
-from treadle.memory.local import DIMENSIONS, LocalEmbedder, is_installed
-from treadle.memory.remote import Address, RemoteEmbedder
+from treadle.memory.embedding_call import embedded
+from treadle.memory.local_embedder import DIMENSIONS, LocalEmbedder, is_installed
+from treadle.memory.remote_embedder import Address, RemoteEmbedder
 from treadle.ports.memory import EmbeddingFailed, Vector
 
 JSON = {"Content-Type": "application/json"}

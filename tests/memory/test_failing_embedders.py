@@ -12,8 +12,8 @@ from tests.memory.room import OWN, One, Room, Topics, run
 from tests.memory.test_embedders import answer
 from tests.patience import HANG_SECONDS
 from treadle.memory.embedders import Embedders
-from treadle.memory.memories import LEFT_ALONE_SECONDS, HybridMemories
-from treadle.memory.remote import Address
+from treadle.memory.remote_embedder import Address
+from treadle.memory.search import LEFT_ALONE_SECONDS, HybridMemories
 from treadle.ports.memory import Vector
 from treadle.stores.sqlite.connection import open_database
 
@@ -271,7 +271,7 @@ class Loaded(Topics):
 
 
 def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.memory.memories.LOADING_SECONDS", 0.01)
+    monkeypatch.setattr("treadle.memory.search.LOADING_SECONDS", 0.01)
 
     async def whole() -> None:
         topics = Loaded()
@@ -330,7 +330,7 @@ def test_closing_does_not_wait_for_a_pause() -> None:
 
 
 def test_closing_does_not_wait_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.memory.indexing.GRACE_SECONDS", 0.05)
+    monkeypatch.setattr("treadle.memory.indexer.GRACE_SECONDS", 0.05)
 
     class Hanging(Topics):
         async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:

@@ -9,13 +9,13 @@ import pytest
 
 from tests.memory.room import AGENT, OWN, Room, run
 from tests.memory.test_embedders import needs_local
-from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.ids import AgentId, SessionId
 from treadle.domain.memories import Memory
 from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
-from treadle.memory.indexing import BATCH
-from treadle.memory.local import NAME, PACKAGE
-from treadle.memory.memories import AT_ONCE
+from treadle.memory.indexer import BATCH
+from treadle.memory.local_embedder import NAME, PACKAGE
+from treadle.memory.search import AT_ONCE
 from treadle.ports.memory import Vector, Without
 from treadle.ports.memory_index import Term
 

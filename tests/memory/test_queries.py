@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from treadle.domain.words import folded
+from treadle.domain.text import folded
 from treadle.memory.queries import MOST_KEYS, MOST_WORDS, Asked, asked, stem
 from treadle.ports.memory_index import Term
 from treadle.stores.sqlite.connection import connect

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.domain.identity import AgentId
+from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory
-from treadle.domain.words import folded
+from treadle.domain.text import folded
 from treadle.memory.queries import asked
 from treadle.memory.ranking import HALF_LIFE, NEVER_BELOW, fade, rank
 from treadle.ports.memory_index import Hit

@@ -12,7 +12,7 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Message, Text, ToolUse, user
 from treadle.domain.models import Profile, ToolStyle
 from treadle.domain.tools import ToolSpec
-from treadle.models.described.calls import reply_to
+from treadle.models.emulated_tools.wire_format import reply_to
 from treadle.ports.model import (
     CallDelta,
     Completed,

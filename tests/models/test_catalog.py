@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, MissingKey
 from treadle.domain.models import UNKNOWN_WINDOW, LongPrices, ModelFacts, Prices, Profile
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.runs import Usage
-from treadle.home import Home
 from treadle.models.breaker import LEAST_CALLS
 from treadle.models.catalog import ALIASES, Catalog
 from treadle.models.registry import ModelRegistry

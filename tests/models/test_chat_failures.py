@@ -31,7 +31,8 @@ from tests.patience import HANG_SECONDS
 from treadle.domain.providers import NO_TIMEOUTS, Timeouts
 from treadle.domain.runs import Usage
 from treadle.models.formats.chat_completions import FORMAT
-from treadle.models.http import failures, transport
+from treadle.models.http import failure as failures
+from treadle.models.http import transport
 from treadle.models.http.client import Client
 from treadle.models.http.transport import Connections
 from treadle.ports.model import (

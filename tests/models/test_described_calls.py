@@ -15,7 +15,7 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import ToolStyle
 from treadle.domain.tools import ToolSpec
-from treadle.models.described.calls import encode_request
+from treadle.models.emulated_tools.wire_format import encode_request
 from treadle.ports.model import ModelRequest, ToolChoice
 
 

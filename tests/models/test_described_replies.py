@@ -10,9 +10,9 @@ from tests.models.described import ADDED, CALL, Read, asked
 from treadle.domain.messages import Text, Thinking
 from treadle.domain.models import ToolStyle
 from treadle.domain.runs import Usage
-from treadle.models.described.calls import encode_request, reply_to
-from treadle.models.described.fenced_reading import FencedReading
-from treadle.models.described.schema_reading import SchemaReading
+from treadle.models.emulated_tools.fenced_parser import FencedReading
+from treadle.models.emulated_tools.schema_parser import SchemaReading
+from treadle.models.emulated_tools.wire_format import encode_request, reply_to
 from treadle.models.http.client import Client, Format
 from treadle.models.http.transport import Connections
 from treadle.models.http.wire import Unusable

@@ -12,10 +12,10 @@ import pytest
 
 import treadle
 from tests.embedded import weights
+from treadle.config.home import Home
 from treadle.domain.agents import ModelSettings
 from treadle.domain.errors import UsageError
 from treadle.domain.messages import Text, user
-from treadle.home import Home
 from treadle.models.local import models as local
 from treadle.models.local.models import PROFILE, LocalModels
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, TextDelta

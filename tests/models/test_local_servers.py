@@ -15,7 +15,7 @@ from tests.fake_endpoint import FakeEndpoint, Silence, says
 from tests.models.test_local import hello
 from tests.patience import HANG_SECONDS
 from treadle.domain.agents import ModelSettings
-from treadle.models.local import servers
+from treadle.models.local import server_processes
 from treadle.models.local.models import LONGEST_REPLY, LocalModels
 from treadle.ports.model import Completed, Failed
 
@@ -133,7 +133,7 @@ def test_it_can_be_asked_again_after_it_was_closed(tmp_path: Path, monkeypatch: 
 def test_a_server_that_does_not_say_how_it_is_gets_its_connection_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "_ANSWERS_WITHIN", 0.05)
+    monkeypatch.setattr(server_processes, "_ANSWERS_WITHIN", 0.05)
 
     async def run() -> None:
         models = LocalModels(tmp_path)
@@ -158,7 +158,7 @@ def test_a_server_that_does_not_say_how_it_is_gets_its_connection_back(
 def test_a_server_that_cannot_be_reached_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
-        monkeypatch.setattr(servers, "_STOPS_WITHIN", 0.05)  # it does not end by itself
+        monkeypatch.setattr(server_processes, "_STOPS_WITHIN", 0.05)  # it does not end by itself
         async with asyncio.timeout(HANG_SECONDS):
             end = await ask(models, tmp_path / "m.gguf")
         assert isinstance(end, Failed)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.patience import cpu_seconds, processor_seconds
 from treadle.models.http.error_facts import read_error
+from treadle.models.http.error_rules import decide
 from treadle.models.http.overflow import Blame, judge
 from treadle.models.http.request_size import RequestSize, size_of
-from treadle.models.http.rules import decide
-from treadle.models.http.waits import asked_wait
+from treadle.models.http.retry_after import asked_wait
 
 SMALL = RequestSize(400)
 LARGE = RequestSize(560_000)

@@ -7,8 +7,8 @@ import pytest
 from tests.fake_endpoint import DONE, Answer, FakeEndpoint, Request, delta
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import Key, Keys
-from treadle.models.http.posting import MOST_AT_ONCE, Poster
-from treadle.models.http.receiving import Answer as HttpAnswer
+from treadle.models.http.request_sender import MOST_AT_ONCE, Poster
+from treadle.models.http.response_reader import Answer as HttpAnswer
 from treadle.models.http.transport import Call, CallFailed, Connections, Post
 
 SMALL, LARGE = b"x" * MOST_AT_ONCE, b"x" * (MOST_AT_ONCE + 1)

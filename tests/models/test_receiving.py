@@ -10,9 +10,9 @@ import pytest
 import uvloop
 
 from tests.patience import HANG_SECONDS
-from treadle.models.http import posting
+from treadle.models.http import request_sender
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.receiving import Other, Receiver, Stream
+from treadle.models.http.response_reader import Other, Receiver, Stream
 from treadle.models.http.transport import Call, CallFailed, Connections, Post
 
 Script = Sequence[Sequence[bytes]]
@@ -126,7 +126,7 @@ def test_a_reply_is_the_same_wherever_it_is_cut(talk: Ask) -> None:
 
 def test_a_reply_is_the_same_as_aiohttp_reads_it(talk: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = talk([(GOOD,), (HEAD, CHUNKS)])
-    monkeypatch.setattr(posting, "TRIED", ())
+    monkeypatch.setattr(request_sender, "TRIED", ())
     theirs = talk([(GOOD,), (HEAD, CHUNKS)])
     assert (ours.answers, theirs.answers) == ([Stream] * 2, [Other] * 2)
     assert ours.bodies == theirs.bodies == [BODY] * 2
@@ -195,6 +195,6 @@ def test_a_connection_on_which_the_request_is_still_going_out_is_not_used_again(
         connection_made(self, transport)
 
     monkeypatch.setattr(Receiver, "connection_made", narrow)
-    talked = talk([(GOOD,), (GOOD,)], body=b"x" * posting.MOST_AT_ONCE, reads=1000)
+    talked = talk([(GOOD,), (GOOD,)], body=b"x" * request_sender.MOST_AT_ONCE, reads=1000)
     assert talked.bodies == [BODY, BODY]
     assert talked.connections == 2

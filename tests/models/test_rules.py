@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from treadle.models.http.error_facts import read_error
-from treadle.models.http.rules import RULES, Example, Rule, rule_for
-from treadle.models.http.statuses import effective_status
+from treadle.models.http.error_rules import RULES, Example, Rule, rule_for
+from treadle.models.http.error_status import effective_status
 
 CASES = [(rule, example) for rule in RULES for example in rule.examples]
 

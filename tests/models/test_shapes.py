@@ -20,10 +20,10 @@ from tests import anthropic_wire, responses_wire
 from tests.engine.running import journal, until
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Raw, Request, says
 from tests.patience import HANG_SECONDS
+from treadle.config.home import Home
 from treadle.domain.events import LlmError, LlmResponse, RunEnd, RunWaiting
 from treadle.domain.messages import ToolUse
 from treadle.domain.providers import ApiMode
-from treadle.home import Home
 
 FOLDER = Path(__file__).parent / "shapes"
 LEAST = 250

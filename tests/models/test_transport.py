@@ -12,10 +12,10 @@ from tests.models.chat import HELLO
 from tests.patience import HANG_SECONDS
 from treadle.domain.providers import Timeouts
 from treadle.models.formats.chat_completions import FORMAT
-from treadle.models.http import posting
+from treadle.models.http import request_sender
 from treadle.models.http.client import Client
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.receiving import Receiver, Stream
+from treadle.models.http.response_reader import Receiver, Stream
 from treadle.models.http.transport import Call, Connections, Post
 from treadle.ports.model import Completed
 
@@ -45,7 +45,7 @@ async def no_pause() -> None:
 def taken_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where replies are: as always, and as with a version of aiohttp that was not tried."""
     if request.param == "by aiohttp":
-        monkeypatch.setattr(posting, "TRIED", ())
+        monkeypatch.setattr(request_sender, "TRIED", ())
 
 
 @pytest.mark.usefixtures("taken_apart")
@@ -79,7 +79,7 @@ def test_a_slow_reader_gets_every_byte(slow: bool, monkeypatch: pytest.MonkeyPat
 
 def test_pieces_that_were_read_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """aiohttp runs its parser over nothing for each piece that is read; see `Receiver`."""
-    monkeypatch.setattr(posting, "TRIED", ())
+    monkeypatch.setattr(request_sender, "TRIED", ())
     empty = 0
     data_received = Receiver.data_received
 

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from treadle.models.http.error_facts import ErrorFacts, read_error
-from treadle.models.http.waits import asked_wait, duration
+from treadle.models.http.retry_after import asked_wait, duration
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=60)

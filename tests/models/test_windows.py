@@ -11,10 +11,10 @@ import pytest
 import treadle
 from tests.engine.running import journal
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request, Silence, says
+from treadle.config.home import Home
 from treadle.domain.events import ModelResolved
 from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.providers import ProviderConfig
-from treadle.home import Home
 from treadle.models import windows
 from treadle.models.windows import Window, ask_window, tells_its_window
 

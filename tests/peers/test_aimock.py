@@ -13,9 +13,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 import treadle
+from treadle.config.home import Home
 from treadle.domain.events import ToolCallEnd
 from treadle.domain.providers import ApiMode
-from treadle.home import Home
 
 COMMAND = Path(__file__).parents[2] / ".peers" / "node_modules" / ".bin" / "llmock"
 MODES: tuple[ApiMode, ...] = ("anthropic_messages", "chat_completions", "responses")

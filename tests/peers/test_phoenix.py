@@ -21,9 +21,9 @@ import pytest
 import treadle
 from tests.engine.running import agent
 from tests.telemetry.watched import look, watched
-from treadle.domain.identity import RunId
+from treadle.bootstrap.telemetry import Telemetry
+from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
-from treadle.telemetry_assembly import Telemetry
 from treadle.testing.models import Failure, ScriptedModel, ask, call, say
 
 OWN = Path(__file__).parents[2] / ".phoenix" / "bin" / "phoenix"

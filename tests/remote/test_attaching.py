@@ -13,7 +13,7 @@ from tests.surfaces.http.process import Serving
 from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import Process, Shell, finish, until_token
 from treadle.surfaces.http import server
-from treadle.surfaces.http.doorway import attachable, socket_path
+from treadle.surfaces.http.unix_socket import attachable, socket_path
 
 LIVE = ("token", "thinking", "tool_call_delta", "tool_call_progress", "attempt_reset")
 

@@ -14,22 +14,22 @@ from tests.domain.test_envelope import ORIGIN
 from tests.engine.running import agent, in_virtual_time, journal, opened, until, virtually
 from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
 from tests.stores.corpus import make
-from treadle.assembly import observe
-from treadle.core.fold.changes import CHANGES
+from treadle.bootstrap.engine import observe
+from treadle.core.fold.registry import CHANGES
 from treadle.core.guards import loop as loop_guard
 from treadle.domain import events as e
 from treadle.domain.envelope import VERSION, Event, draft
 from treadle.domain.errors import UnknownRun
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
-from treadle.engine import finishing
+from treadle.engine import tool_results
+from treadle.operations.replays import recorded, with_earlier
 from treadle.ports.hooks import Block, HookedCall, Rewrite
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Observation, Subjects
-from treadle.replay.comparing import differences
-from treadle.replay.recorded import Recorded
+from treadle.replay.comparison import differences
+from treadle.replay.recording import Recorded
 from treadle.replay.replay import Replayed, replay
-from treadle.service.replaying import recorded, with_earlier
 from treadle.stores.sqlite.connection import connect, open_database
 from treadle.testing.models import (
     Failure,
@@ -390,9 +390,9 @@ def test_code_that_breaks_is_a_divergence_and_not_a_crash(monkeypatch: pytest.Mo
     def broken(*about: Any) -> Any:
         raise KeyError("not there")
 
-    monkeypatch.setattr(finishing, "room_for_a_result", broken)
+    monkeypatch.setattr(tool_results, "room_for_a_result", broken)
     assert replay(record, tools).is_same, "which no result of it needs"
-    monkeypatch.setattr("treadle.engine.tooling.finish", broken)
+    monkeypatch.setattr("treadle.engine.tool_execution.finish", broken)
     found = replay(record, tools).divergence
     assert found is not None
     assert found.sequence == first_of(record, e.ToolCallEnd).sequence
@@ -412,7 +412,7 @@ def test_a_retry_that_is_not_made_any_more_is_found(monkeypatch: pytest.MonkeyPa
     def never(*about: Any) -> None:
         return None
 
-    monkeypatch.setattr("treadle.engine.calling.retry_after", never)
+    monkeypatch.setattr("treadle.engine.model_call.retry_after", never)
     found = replay(record, ToolRegistry()).divergence
     assert found is not None
     assert (found.type, found.today_type) == ("llm_retry", "run_end")
@@ -457,7 +457,7 @@ def test_a_call_that_has_more_time_today_is_found(monkeypatch: pytest.MonkeyPatc
     def longer(*about: Any) -> float:
         return 1000.0
 
-    monkeypatch.setattr("treadle.engine.tooling._timeout", longer)
+    monkeypatch.setattr("treadle.engine.tool_execution._timeout", longer)
     found = replay(record, ToolRegistry()).divergence
     assert found is not None
     assert found.sequence == late.sequence

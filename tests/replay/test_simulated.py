@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from treadle.core.fold import fold, fold_all
-from treadle.core.forking import standing
+from treadle.core.fork import standing
 from treadle.core.state import RunState, fresh
 from treadle.domain.events import LlmRequest, RunQueued
+from treadle.operations.replays import recorded
 from treadle.ports.tool import Toolbox
-from treadle.replay.recorded import Recorded
+from treadle.replay.recording import Recorded
 from treadle.replay.replay import replay
-from treadle.service.replaying import recorded
 from treadle.testing.simulation import scenario
 from treadle.testing.simulation.__main__ import schedule_of
 from treadle.testing.simulation.scenario import simulate

@@ -16,8 +16,8 @@ from tests.sandbox.hostile import POLICIES, processes_called, tree
 from tests.sandbox.survivors import WAYS, a_mark, survivors
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError, Finished, SandboxMissing
+from treadle.sandbox.broker_client import KEEPER
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.keeping import KEEPER
 from treadle.sandbox.limits import Limits
 
 OFF = SandboxPolicy("off")

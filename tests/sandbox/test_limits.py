@@ -10,9 +10,9 @@ from tests.sandbox.hostile import processes_called
 from tests.sandbox.survivors import a_mark
 from tests.sandbox.test_commands import one
 from treadle.domain.permissions import SandboxMode
-from treadle.process_privacy import undumpable
 from treadle.sandbox.limits import MIB, Limits
 from treadle.sandbox.output import Output
+from treadle.system.process_privacy import undumpable
 
 BOMB = """
 grow() {{ if [ $1 -gt 0 ]; then grow $(($1 - 1)) & grow $(($1 - 1)) & fi; bash -c 'sleep 1000; : {mark}'; }}

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from treadle.domain.permissions import SandboxPolicy
-from treadle.helper_process import ENVIRONMENT, FOLDER, run_helper
-from treadle.models.local.servers import Server
+from treadle.models.local.server_processes import Server
 from treadle.ports.sandbox import Command
+from treadle.sandbox.broker_client import KEEPER
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.keeping import KEEPER
+from treadle.system.helper_process import ENVIRONMENT, FOLDER, run_helper
 
 CANARY = "canary-0123456789-secret"
 SHADOWED = (

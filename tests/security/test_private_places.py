@@ -13,7 +13,7 @@ from tests.replay.test_replay import same
 from tests.sandbox.conftest import needs_bubblewrap
 from treadle.domain.events import ApprovalRequested, ToolCallEnd, ToolCallError
 from treadle.domain.permissions import SandboxPolicy
-from treadle.domain.private_places import CREDENTIALS, SYSTEM, private_name, private_place
+from treadle.domain.private_paths import CREDENTIALS, SYSTEM, private_name, private_place
 from treadle.ports.sandbox import Command
 from treadle.sandbox.commands import ShellCommands
 from treadle.testing.models import ScriptedModel, ask, call, say

@@ -33,7 +33,7 @@ perform(command)
 """
 WITHOUT_RIGHTS = """
 os.setgid(65534); os.setuid(65534)
-from treadle.process_privacy import undumpable
+from treadle.system.process_privacy import undumpable
 undumpable()
 assert os.read(os.open(f"/proc/{os.getppid()}/stat", os.O_RDONLY), 100)
 if os.fork() == 0:

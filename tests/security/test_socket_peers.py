@@ -11,13 +11,13 @@ import pytest
 
 import treadle
 from tests.surfaces.http.test_access import in_time
+from treadle.config.home import Home
 from treadle.domain.permissions import SandboxPolicy
-from treadle.home import Home
 from treadle.ports.sandbox import Command, CommandError
 from treadle.sandbox.commands import ShellCommands
 from treadle.surfaces.http import peers
-from treadle.surfaces.http.doorway import attachable, socket_path
 from treadle.surfaces.http.peers import why_refused
+from treadle.surfaces.http.unix_socket import attachable, socket_path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who is at the other end")
 
@@ -29,7 +29,7 @@ def end_of(pid):
     return os.pidfd_open(pid)
 way, place, answers = sys.argv[1:4]
 supervisor = os.getppid()
-while b"treadle.sandbox.keeper" not in open(f"/proc/{supervisor}/cmdline", "rb").read() and supervisor > 1:
+while b"treadle.sandbox.broker" not in open(f"/proc/{supervisor}/cmdline", "rb").read() and supervisor > 1:
     supervisor = parent(supervisor)
 if way in ("double fork", "orphan"):
     alive, living = os.pipe()

@@ -11,9 +11,9 @@ import yaml
 import treadle
 from tests.engine.running import agent, journal, opened
 from tests.replay.test_replay import same
+from treadle.config.home import Home
 from treadle.domain.events import ApprovalRequested, ToolCallEnd, ToolCallError
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
-from treadle.home import Home
 from treadle.ports.sandbox import Command
 from treadle.sandbox import commands as sandbox_commands
 from treadle.sandbox.commands import ShellCommands

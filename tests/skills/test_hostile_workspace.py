@@ -10,8 +10,8 @@ import pytest
 
 from tests.skills.written import approve, looked_at, of_home, of_workspace, skill
 from treadle.domain.errors import UsageError
-from treadle.skills.folders import FolderSkills
-from treadle.skills.shelf import MOST, Shelf
+from treadle.skills.inventory import MOST, Shelf
+from treadle.skills.run_skills import FolderSkills
 
 SECRET = "canary-5b1f-in-a-coal-mine"
 FRONT = "---\nname: one\ndescription: x\n---\n"

@@ -14,8 +14,8 @@ import pytest
 from tests.skills.written import BODY, approve, looked_at, of_home, of_workspace, skill
 from treadle.domain.errors import ConfigError
 from treadle.ports.skills import Skill, Skills
-from treadle.skills.folders import FolderSkills
-from treadle.skills.shelf import Shelf
+from treadle.skills.inventory import Shelf
+from treadle.skills.run_skills import FolderSkills
 
 
 def names(skills: Skills, workspace: Path, *wanted: str) -> list[str]:

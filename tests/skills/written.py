@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from treadle.skills.places import IN_A_WORKSPACE
-from treadle.skills.shelf import Found, Shelf
+from treadle.skills.inventory import Found, Shelf
+from treadle.skills.locations import IN_A_WORKSPACE
 
 BODY = "# How to\n\nDo this, then that."
 

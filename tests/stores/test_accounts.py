@@ -29,18 +29,18 @@ from treadle.domain.events import (
     ToolCallStart,
     UserMessage,
 )
-from treadle.domain.identity import AgentId, EventId, TokenId
+from treadle.domain.ids import AgentId, EventId, TokenId
 from treadle.domain.messages import Text, user
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, Usage
+from treadle.operations.usage import UsageQuery, summed_up, usage
 from treadle.ports.accounts import Accounts, AgentStates, Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance, Claim, Release
-from treadle.service.usage import UsageQuery, summed_up, usage
-from treadle.stores.counting import LONGEST
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import InlineWriter
+from treadle.stores.usage_counts import LONGEST
 from treadle.testing.conformance.store import Process, Recorder, refused
 from treadle.testing.time import CountingIds, FakeClock
 

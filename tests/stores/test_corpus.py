@@ -9,11 +9,11 @@ from tests.patience import HANG_SECONDS
 from tests.stores.corpus import make
 from tests.testing.harnesses import opened
 from treadle import Engine
+from treadle.config.home import Home
 from treadle.core.fold import fold_all
-from treadle.core.planning import OUTCOME_UNKNOWN
 from treadle.core.state import fresh
+from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.events import ToolCallError, Unknown
-from treadle.home import Home
 from treadle.ports.model import ModelRequest
 from treadle.stores.sqlite.connection import connect, load_migrations
 from treadle.testing.conformance.store import Recorder

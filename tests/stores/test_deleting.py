@@ -10,16 +10,16 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, opened, until
+from treadle.bootstrap.backup import own_house
+from treadle.config.home import Home
 from treadle.domain.errors import InvalidState, RunDeleted, SessionDeleted, StoreLocked, UnknownSession
-from treadle.domain.identity import RunId, SessionId
-from treadle.home import Home
-from treadle.keeping_assembly import own_house
-from treadle.service import keeping
-from treadle.service.keeping import Housekeeping
+from treadle.domain.ids import RunId, SessionId
+from treadle.operations import retention
+from treadle.operations.retention import Housekeeping
 from treadle.stores.sqlite.connection import open_database, open_reader
-from treadle.stores.sqlite.deleting import SqliteDeletions
+from treadle.stores.sqlite.deletion import SqliteDeletions
 from treadle.stores.sqlite.writer import ThreadWriter
-from treadle.system import SystemClock
+from treadle.system.clock import SystemClock
 from treadle.testing.models import ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.time import FakeClock
 
@@ -73,7 +73,7 @@ def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
         return db.execute(sql).fetchall()
 
 
-async def delete(folder: Path, session: str) -> keeping.Deleted:
+async def delete(folder: Path, session: str) -> retention.Deleted:
     async with own_house(home_of(folder)) as house:
         return await house.delete_session(SessionId(session), BY)
 
@@ -253,7 +253,7 @@ def test_the_log_is_emptied_while_the_owner_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_keeps_old_pages_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.stores.sqlite.deleting.BUSY_MS", 50)
+    monkeypatch.setattr("treadle.stores.sqlite.deletion.BUSY_MS", 50)
 
     async def story() -> None:
         await talk(tmp_path, ("ses_1", CANARY), ("ses_2", "walrus"))
@@ -276,7 +276,7 @@ def test_a_reader_that_keeps_old_pages_is_told_of(tmp_path: Path, monkeypatch: p
 
 
 def test_only_what_is_old_and_ended_is_pruned_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "SESSIONS_AT_ONCE", 2)
+    monkeypatch.setattr(retention, "SESSIONS_AT_ONCE", 2)
     day = 86_400.0
 
     async def story() -> None:
@@ -300,7 +300,7 @@ def test_only_what_is_old_and_ended_is_pruned_in_parts(tmp_path: Path, monkeypat
             assert (done.sessions, done.runs, done.requests) == (3, 3, 1)
             assert told == [(0, 3), (2, 3)]
             assert (await house.prune(90 * day, None, BY)).sessions == 1
-            assert (await house.prune(90 * day, None, BY)) == keeping.Pruned()
+            assert (await house.prune(90 * day, None, BY)) == retention.Pruned()
         left = [session for (session,) in rows(tmp_path, "SELECT DISTINCT session_id FROM runs")]
         assert len(left) == 11
         assert "ses_100_0" in left, "it was used today"

@@ -12,8 +12,8 @@ from tests.patience import HANG_SECONDS
 from tests.stores.faulty_disk import FaultyDisk, faulty_disk
 from tests.stores.processes import HOLD_THE_WRITE_LOCK, holder, let_go
 from treadle import Agent, Engine
+from treadle.config.home import Home
 from treadle.domain.errors import StoreError, StoreFull, StoreLost
-from treadle.home import Home
 from treadle.stores.sqlite import writer as writing
 from treadle.stores.sqlite.connection import Database, open_database, open_reader
 from treadle.stores.sqlite.journal import SqliteJournal

@@ -10,7 +10,7 @@ from tests.patience import HANG_SECONDS
 from tests.stores.faulty_disk import faulty_disk
 from tests.stores.test_faults import process_on
 from treadle.domain.events import StepStart
-from treadle.engine.hub import Hub
+from treadle.engine.event_hub import Hub
 from treadle.stores.sqlite import writer as writing
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.journal import SqliteJournal

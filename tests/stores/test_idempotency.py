@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.patience import HANG_SECONDS
 from treadle import Agent, Engine
-from treadle.domain.identity import RunId
-from treadle.home import Home
+from treadle.config.home import Home
+from treadle.domain.ids import RunId
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, Silence, say
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.stores.processes import OWN_AN_ENGINE, holder, let_go
 from treadle import Engine
+from treadle.config.home import Home
 from treadle.domain.errors import StoreError, StoreOwned
-from treadle.home import Home
 from treadle.stores.sqlite.lock import DatabaseLock
 
 

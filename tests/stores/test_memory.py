@@ -17,9 +17,9 @@ from treadle.stores.sqlite import memory as storing
 from treadle.stores.sqlite.connection import SQL, open_database, open_reader
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
-from treadle.testing.conformance.beside import OWN
 from treadle.testing.conformance.memories import Shelf, memory, unit
 from treadle.testing.conformance.store import Recorder
+from treadle.testing.conformance.store_harness import OWN
 
 
 @asynccontextmanager

@@ -8,9 +8,9 @@ import pytest
 
 from tests.stores.corpus import make
 from treadle import Agent, Engine
+from treadle.config.home import Home
 from treadle.domain.errors import UnknownSession, UsageError
-from treadle.domain.identity import RunId
-from treadle.home import Home
+from treadle.domain.ids import RunId
 from treadle.stores.sqlite.connection import SQL, connect, open_database
 from treadle.testing.models import FunctionModel, say
 

@@ -16,7 +16,7 @@ import typer
 
 from tests.patience import HANG_SECONDS
 from tests.surfaces import forked
-from treadle.home import Home
+from treadle.config.home import Home
 from treadle.surfaces.cli.app import app
 
 Process = Popen[bytes] | forked.Forked

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from treadle.surfaces.cli.calls import in_words, readable_json, shown
+from treadle.surfaces.cli.call_view import in_words, readable_json, shown
 from treadle.surfaces.cli.terminal import pieces, revealed, unseen
 
 WIDE = 200

@@ -52,7 +52,7 @@ def test_a_command_that_asks_no_model_loads_no_client(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", COMMAND, "runs", "list"]
     done = subprocess.run(command, env=home, capture_output=True, check=True)
     loaded = {line.rsplit(b"|", 1)[-1].strip() for line in done.stderr.splitlines()}
-    assert b"treadle.app" in loaded
+    assert b"treadle.api.engine" in loaded
     assert not loaded & {b"aiohttp", b"litestar", b"asyncpg", b"numpy", b"opentelemetry"}
 
 

@@ -14,6 +14,8 @@ import pytest
 from tests.fake_endpoint import PAUSE, Answer, Behaviour, FakeEndpoint, Silence, refuses
 from tests.surfaces.shell import Shell
 from tests.surfaces.terminal import Terminal
+from treadle.bootstrap.doctor import examine
+from treadle.config.home import Home
 from treadle.core import guards
 from treadle.core.guards import (
     budget_hint,
@@ -30,9 +32,7 @@ from treadle.core.guards import (
     written_call,
 )
 from treadle.doctor.findings import Finding
-from treadle.doctor_assembly import examine
-from treadle.home import Home
-from treadle.surfaces.cli.doctor_guards import QUARANTINE, TRIALS, Check, fire_all
+from treadle.surfaces.cli.guard_self_test import QUARANTINE, TRIALS, Check, fire_all
 
 ALL = {*(guard for trial in TRIALS for guard in trial.marks), QUARANTINE}
 
@@ -134,7 +134,7 @@ def test_only_the_guard_of_the_deadline_is_tried_with_a_deadline() -> None:
 def test_a_guard_that_is_taken_away_is_missed(
     patch: Patch, missed: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.surfaces.cli.doctor_guards.PATIENCE", 0.7)
+    monkeypatch.setattr("treadle.surfaces.cli.guard_self_test.PATIENCE", 0.7)
     patch(monkeypatch)
     assert missed <= asleep()
 
@@ -144,7 +144,7 @@ def test_accounts_that_are_not_kept_are_missed(guard: str, monkeypatch: pytest.M
     where = "for_calls" if guard == "quota: tool calls" else "for_a_model_call"
     for module in list_of_users(where):
         monkeypatch.setattr(module, where, nothing)
-    monkeypatch.setattr("treadle.surfaces.cli.doctor_guards.PATIENCE", 0.7)
+    monkeypatch.setattr("treadle.surfaces.cli.guard_self_test.PATIENCE", 0.7)
     assert guard in asleep()
 
 

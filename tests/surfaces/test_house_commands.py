@@ -8,7 +8,7 @@ from tests.fake_endpoint import DONE, Answer, FakeEndpoint, delta, says
 from tests.surfaces.shell import Shell, finish, until_token
 from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal
 from tests.surfaces.test_cli import against
-from treadle.home import Home
+from treadle.config.home import Home
 
 CANARY = "zanzibarquokka"
 HANGS = Answer([delta(content="So far, so")], ending="hang")

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from tests.surfaces.shell import Shell
+from treadle.config.home import Home
 from treadle.domain.errors import ConfigError
-from treadle.home import Home
 from treadle.ports.tool import ToolError
 from treadle.surfaces.cli.terminal import inert_json
 from treadle.surfaces.cli.vault import what_tools_could_do
 from treadle.tools.files.workspace import opened
 from treadle.tools.web.fetch import MOST_HTML_BYTES, _presented, _text  # pyright: ignore[reportPrivateUsage] -- without a network
-from treadle.tools.web.fetching import Fetched
+from treadle.tools.web.http_fetch import Fetched
 
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\n"
 

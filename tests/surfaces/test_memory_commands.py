@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.surfaces.shell import Done, Shell
-from treadle.memory.local import is_installed
+from treadle.memory.local_embedder import is_installed
 from treadle.stores.sqlite.lock import DatabaseLock
 
 FACT = "The children go to bed at eight."

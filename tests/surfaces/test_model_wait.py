@@ -2,7 +2,7 @@
 
 from treadle.domain.envelope import Event, Origin, draft
 from treadle.domain.events import EventData, LlmRequest, Token
-from treadle.domain.identity import AgentId, EventId, RunId, SessionId
+from treadle.domain.ids import AgentId, EventId, RunId, SessionId
 from treadle.surfaces.cli.model_wait import ModelWait
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))

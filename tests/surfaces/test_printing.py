@@ -6,10 +6,10 @@ import pytest
 
 from treadle.domain import events as e
 from treadle.domain.envelope import Event, Origin
-from treadle.domain.identity import AgentId, ApprovalId, EventId, RunId, SessionId
+from treadle.domain.ids import AgentId, ApprovalId, EventId, RunId, SessionId
 from treadle.domain.messages import Text
 from treadle.domain.runs import Metrics, Usage
-from treadle.surfaces.cli.printing import Transcript
+from treadle.surfaces.cli.event_output import Transcript
 from treadle.surfaces.cli.terminal import inert, one_line
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))

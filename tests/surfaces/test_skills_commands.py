@@ -9,7 +9,7 @@ import pytest
 from tests.skills.written import of_home, of_workspace, skill
 from tests.surfaces.shell import Done, Shell
 from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal
-from treadle.skills.folders import FolderSkills
+from treadle.skills.run_skills import FolderSkills
 
 
 def do(shell: Shell, *arguments: str) -> Done:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import treadle
 from tests.engine.running import agent
 from tests.telemetry.watched import look, watched
+from treadle.bootstrap.telemetry import Telemetry
 from treadle.domain.errors import ConfigError
-from treadle.engine.absent import NoVault
+from treadle.engine.null_ports import NoVault
 from treadle.ports.vault import VaultError
 from treadle.telemetry.logs import WITHHELD, JsonLines, PrivateFile, RunLog, inert
-from treadle.telemetry_assembly import Telemetry
 from treadle.testing.models import Failure, ScriptedModel, ask, call, say
 from treadle.vault.redactor import SecretRedactor
 from treadle.vault.store import Grant, VaultStore

@@ -12,12 +12,12 @@ from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Origin, drafts
 from treadle.domain.events import EventData
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.lineage import Lineage, TreeCeiling
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics as Used
 from treadle.domain.runs import Usage
-from treadle.system import TimeOrderedIds
+from treadle.system.clock import TimeOrderedIds
 from treadle.telemetry.guards import FIRES, GUARDS
 from treadle.telemetry.metrics import Metrics
 from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say

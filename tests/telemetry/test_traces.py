@@ -21,17 +21,17 @@ from tests.engine.running import agent, journal, until
 from tests.patience import HANG_SECONDS
 from tests.telemetry.collector import collecting
 from tests.telemetry.watched import look, watched
+from treadle.bootstrap.telemetry import Telemetry
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import UsageError
 from treadle.domain.events import AgentSpawn
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.runs import Usage
 from treadle.ports.journal import RunFilter
 from treadle.ports.model import ModelRequest
-from treadle.system import TimeOrderedIds
-from treadle.telemetry import names
+from treadle.system.clock import TimeOrderedIds
+from treadle.telemetry import span_names
 from treadle.telemetry.traces import Traces, span_id_of, trace_id_of
-from treadle.telemetry_assembly import Telemetry
 from treadle.testing.models import (
     Failure,
     FunctionModel,
@@ -100,10 +100,10 @@ def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> N
     assert [span.name for span in exported] == ["chat x", "execute_tool look", "chat x", "invoke_agent hero"]
     first, tool, second, whole = exported
     about = {
-        names.RUN_ID: origin.run_id,
-        names.CONVERSATION_ID: origin.session_id,
-        names.AGENT_ID: origin.agent_id,
-        names.AGENT_NAME: "hero",
+        span_names.RUN_ID: origin.run_id,
+        span_names.CONVERSATION_ID: origin.session_id,
+        span_names.AGENT_ID: origin.agent_id,
+        span_names.AGENT_NAME: "hero",
     }
     for span in exported:
         assert about.items() <= attributes(span).items()
@@ -115,30 +115,30 @@ def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> N
     assert whole.parent is None
     assert attributes(first) == {
         **about,
-        names.OPERATION: "chat",
-        names.PROVIDER: "scripted",
-        names.REQUEST_MODEL: "x",
-        names.RESPONSE_MODEL: "x",
-        names.REQUEST_STREAM: True,
-        names.STEP: 1,
-        names.ATTEMPT: 1,
-        names.INPUT_TOKENS: 100,
-        names.OUTPUT_TOKENS: 10,
-        names.CACHE_READ_TOKENS: 40,
-        names.CACHE_WRITE_TOKENS: 5,
-        names.FINISH_REASONS: ("tool_call",),
+        span_names.OPERATION: "chat",
+        span_names.PROVIDER: "scripted",
+        span_names.REQUEST_MODEL: "x",
+        span_names.RESPONSE_MODEL: "x",
+        span_names.REQUEST_STREAM: True,
+        span_names.STEP: 1,
+        span_names.ATTEMPT: 1,
+        span_names.INPUT_TOKENS: 100,
+        span_names.OUTPUT_TOKENS: 10,
+        span_names.CACHE_READ_TOKENS: 40,
+        span_names.CACHE_WRITE_TOKENS: 5,
+        span_names.FINISH_REASONS: ("tool_call",),
     }
     assert [(event.name, dict(event.attributes or {})) for event in second.events] == [
-        ("attempt", {names.ATTEMPT: 1}),
-        ("attempt_failed", {names.ATTEMPT: 1, names.ERROR_TYPE: "overloaded"}),
-        ("retry", {names.ATTEMPT: 1, names.DELAY: 0}),
-        ("attempt", {names.ATTEMPT: 2}),
+        ("attempt", {span_names.ATTEMPT: 1}),
+        ("attempt_failed", {span_names.ATTEMPT: 1, span_names.ERROR_TYPE: "overloaded"}),
+        ("retry", {span_names.ATTEMPT: 1, span_names.DELAY: 0}),
+        ("attempt", {span_names.ATTEMPT: 2}),
     ]
     assert second.status.is_unset, "it has answered in the end"
-    assert attributes(tool)[names.TOOL_CALL_ID] == "c1"
-    assert attributes(whole)[names.OUTCOME] == "completed"
-    assert attributes(whole)[names.RUN_INPUT_TOKENS] == 300
-    assert names.INPUT_TOKENS not in attributes(whole), "or a backend that adds them up counts them twice"
+    assert attributes(tool)[span_names.TOOL_CALL_ID] == "c1"
+    assert attributes(whole)[span_names.OUTCOME] == "completed"
+    assert attributes(whole)[span_names.RUN_INPUT_TOKENS] == 300
+    assert span_names.INPUT_TOKENS not in attributes(whole), "or a backend that adds them up counts them twice"
 
 
 def test_spans_begin_and_end_when_their_events_happened(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_spans_begin_and_end_when_their_events_happened(tmp_path: Path) -> None:
     ):
         assert (spans[name].start_time, spans[name].end_time) == (at[begin], at[end])
     whole = spans["invoke_agent hero"]
-    assert (whole.status.is_ok, attributes(whole)[names.ERROR_TYPE]) == (False, "max_steps")
+    assert (whole.status.is_ok, attributes(whole)[span_names.ERROR_TYPE]) == (False, "max_steps")
     assert whole.status.description == "max_steps"
 
 
@@ -162,12 +162,15 @@ def test_contents_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None
     assert not any("hall" in text for text in shown.values())
     spans = Seen(contents=True).tell(events).spans
     tool = attributes(spans["execute_tool look"])
-    assert (tool[names.TOOL_ARGUMENTS], tool[names.TOOL_RESULT]) == ('{"place":"hall"}', "nothing in hall")
-    assert attributes(spans["chat x"])[names.OUTPUT_MESSAGES] == (
+    assert (tool[span_names.TOOL_ARGUMENTS], tool[span_names.TOOL_RESULT]) == (
+        '{"place":"hall"}',
+        "nothing in hall",
+    )
+    assert attributes(spans["chat x"])[span_names.OUTPUT_MESSAGES] == (
         '[{"role":"assistant","parts":[{"type":"tool_call","id":"c1","name":"look",'
         '"arguments":"{\\"place\\":\\"hall\\"}"}],"finish_reason":"tool_call"}]'
     )
-    assert attributes(spans["invoke_agent hero"])[names.INPUT_MESSAGES] == (
+    assert attributes(spans["invoke_agent hero"])[span_names.INPUT_MESSAGES] == (
         '[{"role":"user","parts":[{"type":"text","content":"what is in the hall?"}]}]'
     )
 
@@ -211,7 +214,9 @@ def test_a_tree_of_runs_is_one_trace_in_which_a_child_is_part_of_the_call(tmp_pa
     assert len(contexts) == len(seen.all)
     assert {span.context.trace_id for span in contexts.values() if span.context} == {trace_id_of(root)}
     under = {
-        (attributes(span)[names.AGENT_NAME], _path(span, contexts)) for span in seen.all if "invoke" in span.name
+        (attributes(span)[span_names.AGENT_NAME], _path(span, contexts))
+        for span in seen.all
+        if "invoke" in span.name
     }
     one = "invoke_agent hero", "execute_tool agent_spawn"
     assert under == {
@@ -307,7 +312,7 @@ def test_traces_are_on_where_the_usual_variables_name_a_collector() -> None:
     assert not wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4318", OTEL_TRACES_EXPORTER="none")
     assert not wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4318", OTEL_SDK_DISABLED="true")
     assert not Telemetry.from_environment({}).contents
-    assert Telemetry.from_environment({names.CAPTURE_CONTENT: "true"}).contents
+    assert Telemetry.from_environment({span_names.CAPTURE_CONTENT: "true"}).contents
     with pytest.raises(UsageError, match="OTEL_EXPORTER_OTLP_PROTOCOL is `grpc`; accepted: http/protobuf"):
         wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4317", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
 
@@ -327,17 +332,17 @@ def test_without_the_sdk_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: p
 def test_the_names_are_those_of_the_conventions() -> None:
     conventions = vars(import_module("opentelemetry.semconv._incubating.attributes.gen_ai_attributes"))
     known = {value for name, value in conventions.items() if name.startswith("GEN_AI_")}
-    ours = {value for value in vars(names).values() if isinstance(value, str) and value.startswith("gen_ai.")}
+    ours = {value for value in vars(span_names).values() if isinstance(value, str) and value.startswith("gen_ai.")}
     assert ours <= known
-    assert error_attributes.ERROR_TYPE == names.ERROR_TYPE
+    assert error_attributes.ERROR_TYPE == span_names.ERROR_TYPE
     operations = {member.value for member in conventions["GenAiOperationNameValues"]}
-    assert {names.CHAT, names.INVOKE_AGENT, names.EXECUTE_TOOL} <= operations
+    assert {span_names.CHAT, span_names.INVOKE_AGENT, span_names.EXECUTE_TOOL} <= operations
 
 
 def test_the_sdk_is_imported_only_where_traces_are_on() -> None:
     program = (
         "import sys, treadle\n"
-        "from treadle.telemetry_assembly import Telemetry\n"
+        "from treadle.bootstrap.telemetry import Telemetry\n"
         "treadle.Engine('sqlite:///:memory:', telemetry=Telemetry(metrics=True, log_file=True))\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
@@ -368,5 +373,5 @@ def test_a_call_that_is_left_to_another_run_lasts_as_long_as_that(tmp_path: Path
     assert (span.start_time, span.end_time) == tuple(round(each.timestamp * 1e9) for each in (begun, ended))
     assert span.attributes is not None
     assert isinstance(begun.data, AgentSpawn)
-    assert span.attributes[names.CHILD_RUN_ID] == begun.data.run_id
-    assert span.attributes[names.TOOL_ARGUMENTS] == '{"message":"part"}'
+    assert span.attributes[span_names.CHILD_RUN_ID] == begun.data.run_id
+    assert span.attributes[span_names.TOOL_ARGUMENTS] == '{"message":"part"}'

@@ -9,10 +9,10 @@ import pytest
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Draft, Event, Origin, drafts
 from treadle.domain.events import EventData, ResumeRequested, RunEnd, RunQueued, StepStart
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics
-from treadle.system import TimeOrderedIds
-from treadle.telemetry.watching import Watch
+from treadle.system.clock import TimeOrderedIds
+from treadle.telemetry.event_watch import Watch
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
 QUEUED = RunQueued(AgentSpec("a", "p/m"))

@@ -8,9 +8,9 @@ from pathlib import Path
 import treadle
 from tests.patience import HANG_SECONDS
 from tests.telemetry.reading import Samples, read
-from treadle.home import Home
+from treadle.bootstrap.telemetry import Telemetry
+from treadle.config.home import Home
 from treadle.ports.model import Model
-from treadle.telemetry_assembly import Telemetry
 
 COUNTED = Telemetry(metrics=True)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, fragment, refuses, usage
 from tests.models.chat import endpoint
 from treadle.dispatch.local import LocalDispatcher
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.models.formats.chat_completions import FORMAT
 from treadle.models.http.client import Client
 from treadle.models.http.transport import Connections
@@ -21,13 +21,13 @@ from treadle.ports.model import Model
 from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
 from treadle.stores.sqlite.automation import SqliteHooks, SqliteSchedules, SqliteWebhooks
 from treadle.stores.sqlite.connection import open_database, open_reader
-from treadle.stores.sqlite.deleting import SqliteDeletions
+from treadle.stores.sqlite.deletion import SqliteDeletions
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
-from treadle.testing.conformance.beside import Kept
 from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, Refuses, Says, Scene
 from treadle.testing.conformance.store import Store
+from treadle.testing.conformance.store_harness import Kept
 from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, say
 from treadle.testing.simulation.loop import SimulatedLoop
 from treadle.testing.time import LoopClock

@@ -13,12 +13,12 @@ from tests.patience import HANG_SECONDS
 from tests.testing.harnesses import Function, InMemory, Local, OnFile, OverHttp, Scripted, simulated
 from treadle.testing.conformance import (
     accounts,
-    claiming,
+    children,
+    claims,
+    concurrency,
     dispatcher,
-    families,
     journal,
     model,
-    places,
     runs,
     wakes,
 )
@@ -26,7 +26,7 @@ from treadle.testing.conformance.dispatcher import DispatcherCheck
 from treadle.testing.conformance.model import ModelCheck, ModelHarness
 from treadle.testing.conformance.store import StoreCheck
 
-STORE_MODULES = (claiming, places, journal, families, accounts, wakes, runs)
+STORE_MODULES = (claims, concurrency, journal, children, accounts, wakes, runs)
 STORE_CHECKS = tuple(check for module in STORE_MODULES for check in module.CHECKS)
 
 

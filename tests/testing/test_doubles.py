@@ -7,7 +7,7 @@ import pytest
 
 from tests.testing.harnesses import InMemory, simulated
 from treadle.domain.agents import ModelSettings
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.messages import Thinking, user
 from treadle.ports.journal import Advance
 from treadle.ports.model import (

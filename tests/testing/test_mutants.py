@@ -9,29 +9,30 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from treadle.core import accounts, decide, planning
-from treadle.core.fold import changes
-from treadle.core.fold import life as fold_life
+from treadle.core import accounts, decide
+from treadle.core.fold import registry
+from treadle.core.fold import run as fold_life
 from treadle.core.guards import quota
-from treadle.core.ledger import Call
 from treadle.core.state import RunState
 from treadle.core.steps import Finish, Judge
+from treadle.core.tools import plan
+from treadle.core.tools.ledger import Call
 from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import NotClaimable
 from treadle.domain.events import EventData
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.domain.lineage import TreeCeiling
-from treadle.engine import clearing, resolving
 from treadle.engine import loop as engine_loop
-from treadle.engine.hub import Hub
-from treadle.engine.ownership import Log, Told
+from treadle.engine import model_resolution, tool_preparation
+from treadle.engine.event_hub import Hub
+from treadle.engine.owned_run import Log, Told
 from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import ANY, Advance, Advanced, Claim
-from treadle.stores.counting import Payer, payer_of
-from treadle.stores.sqlite import group
+from treadle.stores.sqlite import transaction
 from treadle.stores.sqlite.connection import Database
 from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.stores.usage_counts import Payer, payer_of
 from treadle.testing.faults import FaultyJournal
 from treadle.testing.simulation.__main__ import schedule_of
 from treadle.testing.simulation.scenario import Schedule, simulate
@@ -50,12 +51,12 @@ def here() -> Process:
 
 def orphans_run_again(patch: pytest.MonkeyPatch) -> None:
     """A call whose outcome is not known is run again, whatever its tool declares."""
-    judge = vars(planning)["_judge"]
+    judge = vars(plan)["_judge"]
 
     def careless(state: RunState, call: Call, now: Instant) -> Any:
         return None if call.phase == "started" and call.name in state.tools else judge(state, call, now)
 
-    patch.setattr(planning, "_judge", careless)
+    patch.setattr(plan, "_judge", careless)
 
 
 def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
@@ -64,25 +65,25 @@ def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
     async def permitted(*_: Any) -> None:
         return None
 
-    patch.setattr(clearing, "_permitted", permitted)
+    patch.setattr(tool_preparation, "_permitted", permitted)
 
 
 def denials_are_taken_for_approvals(patch: pytest.MonkeyPatch) -> None:
-    judge = vars(planning)["_approval"]
+    judge = vars(plan)["_approval"]
 
     def approved(state: RunState, call: Call, asked: e.ApprovalRequested, now: Instant) -> Any:
         return None if asked.approval_id in state.decisions else judge(state, call, asked, now)
 
-    patch.setattr(planning, "_approval", approved)
+    patch.setattr(plan, "_approval", approved)
 
 
 def edited_arguments_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    seen = vars(clearing)["_seen_by_hooks"]
+    seen = vars(tool_preparation)["_seen_by_hooks"]
 
     async def unedited(call: Call, tool: Any, _: str, *rest: Any) -> Any:
         return await seen(call, tool, call.use.arguments, *rest)
 
-    patch.setattr(clearing, "_seen_by_hooks", unedited)
+    patch.setattr(tool_preparation, "_seen_by_hooks", unedited)
 
 
 def an_approval_has_many_answers(patch: pytest.MonkeyPatch) -> None:
@@ -130,11 +131,11 @@ def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
 
 
 def steered_messages_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    patch.delitem(changes.CHANGES, e.MessageSteered)
+    patch.delitem(registry.CHANGES, e.MessageSteered)
 
 
 def cancels_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    patch.delitem(changes.CHANGES, e.CancelRequested)
+    patch.delitem(registry.CHANGES, e.CancelRequested)
 
 
 def results_are_recorded_twice(patch: pytest.MonkeyPatch) -> None:
@@ -250,14 +251,14 @@ def lost_calls_are_free(patch: pytest.MonkeyPatch) -> None:
     def forgive(db: Database, run: int, _: Instant) -> None:
         db.execute("DELETE FROM reservations WHERE run = ?", (run,))
 
-    patch.setattr(group, "settle_lost", forgive)
+    patch.setattr(transaction, "settle_lost", forgive)
 
 
 def replies_are_not_settled(patch: pytest.MonkeyPatch) -> None:
     def unpaid(*_: object) -> None:
         """Nothing is settled."""
 
-    patch.setattr(group, "settle", unpaid)
+    patch.setattr(transaction, "settle", unpaid)
 
 
 def runs_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
@@ -268,7 +269,7 @@ def runs_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
         payer.counted = False
         return payer
 
-    patch.setattr(group, "payer_of", anew)
+    patch.setattr(transaction, "payer_of", anew)
 
 
 # ── Runs under runs ──
@@ -308,7 +309,7 @@ def children_are_left_behind(patch: pytest.MonkeyPatch) -> None:
 
 
 def children_have_every_tool(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resolving, "inherits", plenty)
+    patch.setattr(model_resolution, "inherits", plenty)
 
 
 def children_are_begun_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
@@ -338,7 +339,7 @@ def children_spend_for_themselves(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_number_runs_at_a_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(planning, "room", plenty)
+    patch.setattr(plan, "room", plenty)
 
 
 def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:

@@ -14,19 +14,19 @@ import aiohttp
 import msgspec
 
 from tests.tokens.sessions import Session
-from treadle.core.context import input_estimate, project
+from treadle.core.context.projection import input_estimate, project
 from treadle.core.fold import fold
 from treadle.core.state import RunState, fresh
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin
 from treadle.domain.events import EventData
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.messages import Message, Part, ToolUse, user
 from treadle.domain.runs import Usage
 from treadle.models.formats.chat_completions import FORMAT
 from treadle.models.local.models import CONTEXT_WINDOW, PROFILE, PROVIDER
-from treadle.models.local.servers import Servers
+from treadle.models.local.server_processes import Servers
 from treadle.ports.model import Conversation, ModelRequest
 
 _ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))

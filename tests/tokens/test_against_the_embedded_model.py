@@ -11,15 +11,15 @@ import pytest
 from tests.embedded import weights
 from tests.tokens.measure import Measured, counter, replay
 from tests.tokens.sessions import CHECK, FIT, KINDS, sessions
-from treadle.core.context import preamble, preamble_tokens
-from treadle.core.tokens import TokenCount, tokens_of
+from treadle.bootstrap.tool_names import known_tools
+from treadle.config.home import DEFAULT_LOOKS, Home
+from treadle.core.context.projection import preamble, preamble_tokens
+from treadle.core.context.tokens import TokenCount, tokens_of
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.tools import ToolSpec
-from treadle.home import DEFAULT_LOOKS, Home
 from treadle.models.local.models import PROFILE
 from treadle.ports.model import Conversation, ModelRequest
-from treadle.tool_names import known_tools
 from treadle.tools.builtin import SMALL
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from tests.patience import HANG_SECONDS, until
 from treadle.domain.events import EventData
 from treadle.domain.events.tool_calls import ProcessKilled, SandboxDenied
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import Command, Confinement, Finished, SandboxMissing
 from treadle.ports.tool import InvalidArguments, Observation, ToolContext, ToolError

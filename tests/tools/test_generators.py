@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import Observation, Tool, ToolContext
 from treadle.tools.function import tool
 

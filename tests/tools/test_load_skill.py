@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.skills.written import BODY, approve, of_home, skill
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import InvalidArguments, ToolContext, ToolError
-from treadle.skills.folders import FolderSkills
+from treadle.skills.run_skills import FolderSkills
 from treadle.tools.load_skill import load_skill
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from treadle.domain.events import EventData, JournalWritten, MemoryDegraded, MemorySaved
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryKind
 from treadle.ports.memory import Found, Recall
 from treadle.ports.tool import InvalidArguments, Tool, ToolContext, ToolError

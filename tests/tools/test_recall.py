@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import InvalidArguments, ToolContext, ToolError
 from treadle.tools.recall import recall
 

@@ -7,7 +7,7 @@ import pytest
 
 import treadle
 from treadle.domain.errors import UsageError
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import Observation, Tool, ToolContext
 from treadle.tools.toolbox import ToolRegistry

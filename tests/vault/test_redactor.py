@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.patience import LINEAR, cpu_seconds, growth, processor_seconds
 from tests.vault.leaks import ENCODINGS, embedded, leaks, pieces, values
-from treadle.vault.forms import SHORTEST, forms_of
+from treadle.vault.encoded_forms import SHORTEST, forms_of
 from treadle.vault.redactor import SecretRedactor
 
 TOKEN = "sk-ant-Zq8/+w\"x'<&>é 1%=\\n"

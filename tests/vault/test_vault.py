@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.patience import HANG_SECONDS
-from treadle.domain.handles import filled, names_in
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
+from treadle.domain.secret_refs import filled, names_in
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.ports.vault import SecretRefused, Vault, VaultError
 from treadle.tools.vault_get import vault_get

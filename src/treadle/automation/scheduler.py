@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import SessionDeleted, StoreError, TreadleError, UnknownRun
 from treadle.domain.events import HeartbeatFired, ScheduleSkipped
-from treadle.domain.identity import Instant, SessionId
+from treadle.domain.ids import Instant, SessionId
 from treadle.domain.messages import user
 from treadle.domain.schedules import Schedule, Timing, heartbeat_id
+from treadle.operations import LocalService, Submission
 from treadle.ports.automation import Fired, Schedules
 from treadle.ports.clock import Clock, Ids
-from treadle.service import LocalService, Submission
 
 logger = logging.getLogger(__name__)
 

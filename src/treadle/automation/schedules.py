@@ -6,13 +6,13 @@ from msgspec.structs import replace
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownSchedule, UsageError
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.operations.automation import NewSchedule, ScheduleView
+from treadle.operations.schemas import maybe, moment
 from treadle.ports.automation import Schedules
 from treadle.ports.clock import Clock, Ids
-from treadle.service.automating import NewSchedule, ScheduleView
-from treadle.service.shapes import maybe, moment
 
 Tell = Callable[[], None]
 """Something was changed: whoever acts on it should look now."""

@@ -16,16 +16,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from treadle.automation.destinations import LocalDestination, VettedResolver, local_host, refusal
-from treadle.automation.hooks import secret_name
+from treadle.automation.inbound_webhooks import secret_name
 from treadle.automation.signing import signed
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError, UnknownRun
 from treadle.domain.events import EventData, WebhookDelivered, WebhookFailed
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.webhooks import LONGEST_DELAY, DeadLetter, Webhook, WebhookId, delay_after
+from treadle.operations import LocalService
 from treadle.ports.automation import DeadLetters, Secrets, Webhooks
 from treadle.ports.clock import Clock
-from treadle.service import LocalService
 
 logger = logging.getLogger(__name__)
 

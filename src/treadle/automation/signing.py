@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from standardwebhooks import Webhook
 
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32

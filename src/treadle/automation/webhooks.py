@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from treadle.automation.hooks import secret_name
+from treadle.automation.inbound_webhooks import secret_name
 from treadle.automation.schedules import Tell
 from treadle.automation.signing import new_secret
 from treadle.domain.errors import UnknownWebhook, UsageError
 from treadle.domain.events import VOCABULARY
-from treadle.domain.identity import EventId
+from treadle.domain.ids import EventId
 from treadle.domain.webhooks import DeadLetter, Webhook, WebhookId
+from treadle.operations.automation import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
+from treadle.operations.schemas import maybe, moment
 from treadle.ports.automation import DeadLetters, Secrets, Webhooks
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Feed
-from treadle.service.automating import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
-from treadle.service.shapes import maybe, moment
 
 
 class WebhookBook:

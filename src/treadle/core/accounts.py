@@ -1,7 +1,7 @@
 """Which accounts a run counts for that have an end."""
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.identity import RunId, TokenId
+from treadle.domain.ids import RunId, TokenId
 from treadle.domain.lineage import Lineage, TreeCeiling
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.ports.accounts import Ceilings

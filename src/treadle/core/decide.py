@@ -1,17 +1,14 @@
 """What a run does next, given all that has happened to it. Pure: the same state and time give the same step."""
 
 from treadle.core import guards
-from treadle.core.child import Child
-from treadle.core.children import before_the_end, interrupted, resumed, wait_for
-from treadle.core.context import input_estimate
+from treadle.core.context.budget import compact, make_room, overflow, overflows
+from treadle.core.context.projection import input_estimate
+from treadle.core.evaluation import unjudged, verdict, who_judges, without_note
 from treadle.core.final_marker import has_marker
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
 from treadle.core.guards.verdict import Stop, strictest
-from treadle.core.judging import unjudged, verdict, who_judges, without_note
-from treadle.core.planning import plan_calls, skipped
 from treadle.core.retry import fallback_after, too_long_a_wait
-from treadle.core.room import compact, make_room, overflow, overflows
 from treadle.core.state import RunState
 from treadle.core.steps import (
     CallModel,
@@ -27,7 +24,9 @@ from treadle.core.steps import (
     Trim,
     Wait,
 )
-from treadle.domain.calendar import second
+from treadle.core.subagents.child import Child
+from treadle.core.subagents.waiting import before_the_end, interrupted, resumed, wait_for
+from treadle.core.tools.plan import plan_calls, skipped
 from treadle.domain.commands import CompactSession, SessionCommand
 from treadle.domain.events import (
     CommandObeyed,
@@ -39,8 +38,9 @@ from treadle.domain.events import (
     QualityScored,
     RecoveryAction,
 )
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
+from treadle.domain.time_format import second
 
 CLOCKS_DIFFER_SECONDS = 60.0
 """How far the clocks of two machines that share a database may be apart."""

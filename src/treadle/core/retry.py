@@ -4,10 +4,10 @@ from typing import Final
 
 from treadle.core.state import RunState
 from treadle.domain.agents import Retry
-from treadle.domain.calendar import second
 from treadle.domain.durations import in_words
 from treadle.domain.events import LlmError, LlmFallback, LlmRetry
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
+from treadle.domain.time_format import second
 
 LINEAR_STEP_MS: Final = 2000
 LONGEST_MS: Final = 60_000

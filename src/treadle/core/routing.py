@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
+from treadle.core.context.tokens import CHARACTERS_PER_TOKEN
 from treadle.core.state import RunState
-from treadle.core.tokens import CHARACTERS_PER_TOKEN
 from treadle.domain.agents import Tier
 
 _CODE = re.compile(

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from treadle.core.child import Child
+from treadle.core.context.tokens import TokenCount
+from treadle.core.context.transcript import Transcript, transcribed
 from treadle.core.final_marker import remove_marker
-from treadle.core.ledger import Call, Ledger
-from treadle.core.repair import Transcript, transcribed
+from treadle.core.subagents.child import Child
 from treadle.core.suspicion import Suspicion
-from treadle.core.tallies import StepTally, Tally
-from treadle.core.tokens import TokenCount
+from treadle.core.tools.ledger import Call, Ledger
+from treadle.core.usage import StepTally, Tally
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import SessionCommand
 from treadle.domain.envelope import Origin
@@ -34,7 +34,7 @@ from treadle.domain.events import (
     SteerMode,
     TrimStage,
 )
-from treadle.domain.identity import ApprovalId, Instant, RunId, SessionId, first_segment_id
+from treadle.domain.ids import ApprovalId, Instant, RunId, SessionId, first_segment_id
 from treadle.domain.lineage import Lineage, TreeCeiling
 from treadle.domain.memories import MemoryScope
 from treadle.domain.messages import Message, Part, Text

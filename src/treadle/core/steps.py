@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.core.ledger import Call
+from treadle.core.tools.ledger import Call
 from treadle.domain.commands import AskMemory, AskUsage, PinMessage, ResetSession, UndoSession
 from treadle.domain.events import (
     CompactStage,
@@ -16,7 +16,7 @@ from treadle.domain.events import (
     WaitForPeople,
     WaitReason,
 )
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.messages import ToolResult
 from treadle.domain.runs import Outcome
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from treadle.domain.errors import StoreError
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.ports.clock import Clock
 from treadle.ports.dispatcher import Work
 from treadle.ports.journal import RENEW_SECONDS, Wakes

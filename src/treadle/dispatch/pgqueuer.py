@@ -19,7 +19,7 @@ from pgqueuer.domain.types import Channel, QueueEntrypoint, QueueManagerId
 from pgqueuer.ports.repository import EntrypointExecutionParameter
 
 from treadle.dispatch.local import LocalDispatcher
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.ports.clock import Clock
 from treadle.ports.dispatcher import Work
 from treadle.ports.journal import LEASE_SECONDS, Wakes

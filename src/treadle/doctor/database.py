@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from treadle.database_url import is_postgres, path_of, shown
+from treadle.config.database_url import is_postgres, path_of, shown
+from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.errors import TreadleError, UsageError
-from treadle.home import Home
 from treadle.stores.sqlite.backup import check_sound, facts_of, guards_fired
 from treadle.stores.sqlite.connection import load_migrations
 
@@ -52,7 +52,7 @@ def _describe_file(home: Home) -> Iterator[Finding]:
 
 
 async def _describe_server(home: Home) -> Sequence[Finding]:
-    from treadle.stores_assembly import look_at_server
+    from treadle.bootstrap.stores import look_at_server
 
     where = shown(home.database_url)
     advice = "Check the server and TREADLE_DATABASE_URL."

@@ -5,14 +5,14 @@ import os
 from contextlib import closing
 from pathlib import Path
 
-from treadle.daemon_thread import in_daemon_thread
-from treadle.database_url import files_of
+from treadle.config.database_url import files_of
+from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.errors import TreadleError, UsageError
-from treadle.home import Home
-from treadle.memory.local import is_installed
+from treadle.memory.local_embedder import is_installed
 from treadle.models.local.known_weights import WEIGHTS
 from treadle.sandbox.commands import ShellCommands
+from treadle.system.daemon_thread import in_daemon_thread
 from treadle.vault.store import VaultStore
 
 VAULT_SECONDS = 5.0

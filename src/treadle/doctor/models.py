@@ -4,16 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from treadle.config.home import DEFAULT_AGENT, Home, HomeConfig
+from treadle.config.system_agents import ERROR_ANALYZER, QUALITY_CHECKER, SYSTEM_AGENTS
 from treadle.doctor.findings import Finding, setting
 from treadle.doctor.windows import WINDOW_SOURCES
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
-from treadle.home import DEFAULT_AGENT, Home, HomeConfig
 from treadle.models.local.models import PROVIDER as LOCAL
 from treadle.models.probe import Probe
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Resolved
-from treadle.system_agents import ERROR_ANALYZER, QUALITY_CHECKER, SYSTEM_AGENTS
 
 
 class Wanted(Struct, frozen=True):

@@ -4,9 +4,9 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from treadle.config.home import ServerSettings
 from treadle.doctor.findings import Finding, setting
-from treadle.home import ServerSettings
-from treadle.models.http.failures import reason
+from treadle.models.http.failure import reason
 from treadle.models.http.fetch import fetch, open_session
 
 ABOUT = "server"

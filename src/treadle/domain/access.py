@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.domain.identity import TokenId
+from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
 from treadle.domain.users import LOCAL_USER, UserId
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from treadle.domain.events import NAMES, VOCABULARY, EventData, Unknown
-from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
+from treadle.domain.ids import AgentId, EventId, Instant, RunId, SessionId
 
 VERSION = 1
 """The version of the event data that this code writes."""

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.permissions import Approvals
 from treadle.domain.quotas import Quotas
 

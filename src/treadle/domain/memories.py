@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.domain.identity import AgentId, Instant, RunId, SessionId
+from treadle.domain.ids import AgentId, Instant, RunId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 
 MemoryId = str

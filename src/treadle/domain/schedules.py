@@ -8,7 +8,7 @@ from typing import NewType
 from msgspec import Struct
 
 from treadle.domain.durations import seconds
-from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 
 ScheduleId = NewType("ScheduleId", str)

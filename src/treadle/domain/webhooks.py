@@ -8,7 +8,7 @@ from typing import Any, NewType, cast
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.identity import EventId, Instant, RunId, SessionId
+from treadle.domain.ids import EventId, Instant, RunId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 
 HookId = NewType("HookId", str)

@@ -8,10 +8,19 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
-from treadle.engine.absent import NoAgents, NoApprovals, NoMemories, NoResults, NoSessions, NoSurroundings, NoVault
-from treadle.engine.conversations import Conversations
-from treadle.engine.hub import Hub
+from treadle.engine.event_hub import Hub
 from treadle.engine.isolation import Isolation, NoIsolation
+from treadle.engine.null_ports import (
+    NoAgents,
+    NoApprovals,
+    NoMemories,
+    NoResults,
+    NoSessions,
+    NoSurroundings,
+    NoVault,
+)
+from treadle.engine.transcript_cache import Conversations
+from treadle.ports.agent_context import Surroundings
 from treadle.ports.agents import Agents
 from treadle.ports.approvals import Approvals
 from treadle.ports.clock import Clock, Ids
@@ -21,10 +30,9 @@ from treadle.ports.memory import Memories
 from treadle.ports.model import Models
 from treadle.ports.results import Results
 from treadle.ports.sessions import Sessions
-from treadle.ports.surroundings import Surroundings
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
-from treadle.timers import Timers
+from treadle.system.timers import Timers
 
 
 class ToolTimeouts(Struct, frozen=True):

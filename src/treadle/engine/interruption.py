@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from treadle.timers import Timers
+from treadle.system.timers import Timers
 
 
 class Interruption:

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Protocol
 
 from treadle.core.state import RunState
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,9 @@ import logging
 
 from msgspec import Struct
 
-from treadle.core.children import stopped, within_tree
 from treadle.core.decide import decide, ended
+from treadle.core.evaluation import judged_of
 from treadle.core.guards.quota import for_calls, judge
-from treadle.core.judging import judged_of
 from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
 from treadle.core.steps import (
@@ -25,21 +24,22 @@ from treadle.core.steps import (
     Trim,
     Wait,
 )
+from treadle.core.subagents.waiting import stopped, within_tree
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
-from treadle.engine.calling import asked, call_model
-from treadle.engine.clearing import clear
-from treadle.engine.delegating import divided, tend, told_of_the_end, told_of_the_wait
 from treadle.engine.deps import Deps
 from treadle.engine.isolation import Turn
-from treadle.engine.ownership import Log, own
-from treadle.engine.remembering import remembered, reminded
+from treadle.engine.memory import remembered, reminded
+from treadle.engine.model_call import asked, call_model
+from treadle.engine.model_resolution import Missing, another_is_well, begin, take_over
+from treadle.engine.owned_run import Log, own
 from treadle.engine.reshaping import reshape
-from treadle.engine.resolving import Missing, another_is_well, begin, take_over
-from treadle.engine.tooling import run_tools
+from treadle.engine.subagents import divided, tend, told_of_the_end, told_of_the_wait
+from treadle.engine.tool_execution import run_tools
+from treadle.engine.tool_preparation import clear
 from treadle.ports.journal import Release
 from treadle.ports.model import Resolved
 

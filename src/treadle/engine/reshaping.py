@@ -3,11 +3,11 @@
 from typing import assert_never
 
 from treadle.core.steps import Compact, Obey, Trim
-from treadle.engine.compacting import compact, trim
+from treadle.engine.compaction import compact, trim
 from treadle.engine.deps import Deps
-from treadle.engine.obeying import obey
-from treadle.engine.ownership import Log
-from treadle.engine.resolving import Missing
+from treadle.engine.model_resolution import Missing
+from treadle.engine.owned_run import Log
+from treadle.engine.session_commands import obey
 from treadle.ports.model import Resolved
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from treadle.domain.errors import UsageError
-from treadle.memory.local import LocalEmbedder, is_installed
-from treadle.memory.remote import Address, RemoteEmbedder
+from treadle.memory.local_embedder import LocalEmbedder, is_installed
+from treadle.memory.remote_embedder import Address, RemoteEmbedder
 from treadle.ports.memory import Embedder, EmbeddingFailed
 
 Addresses = Callable[[str], Address]

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from treadle.domain.words import folded
+from treadle.domain.text import folded
 from treadle.memory.stop_words import STOP_WORDS
 from treadle.ports.memory_index import Term
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from msgspec import Struct
 
 from treadle.domain.events import RecalledBy
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.memories import Memory, MemoryId
 from treadle.memory.queries import Asked, stem
 from treadle.ports.memory import Found

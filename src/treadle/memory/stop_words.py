@@ -1,6 +1,6 @@
 """Words that say nothing of what a text is about, greetings and thanks included, in a few languages."""
 
-from treadle.domain.words import folded
+from treadle.domain.text import folded
 
 _ENGLISH = """
 a about above after again all also am an and any are as at be because been before being below

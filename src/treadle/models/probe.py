@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from treadle.models.http.client import Format
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.failures import explain_error, said_by_provider
+from treadle.models.http.error_rules import PASSES
+from treadle.models.http.failure import explain_error, said_by_provider
 from treadle.models.http.fetch import Fetched, fetch, open_session
 from treadle.models.http.keys import Key
-from treadle.models.http.rules import PASSES
 
 PROBE_SECONDS = 2.0
 """For one request of a probe, from the name lookup to the last byte."""

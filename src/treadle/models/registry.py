@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from treadle.domain.errors import MissingKey, UnknownModel, UsageError
-from treadle.domain.handles import handle, names_in
 from treadle.domain.providers import ProviderConfig
+from treadle.domain.secret_refs import handle, names_in
 from treadle.domain.suggestions import closest
 from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
 from treadle.models.catalog import Catalog, WindowSource

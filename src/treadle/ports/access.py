@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from treadle.domain.access import Principal, Scope, Visibility
-from treadle.domain.identity import Instant, TokenId
+from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
 from treadle.domain.users import UserId
 

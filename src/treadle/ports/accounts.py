@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from treadle.domain.identity import Instant, TokenId
+from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import QuotaKind
 
 HOUR = 3600.0

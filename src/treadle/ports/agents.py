@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.identity import AgentId
+from treadle.domain.ids import AgentId
 
 
 class Agents(Protocol):

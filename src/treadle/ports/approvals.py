@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from treadle.domain.envelope import Origin
-from treadle.domain.identity import ApprovalId, Instant, RunId, SessionId
+from treadle.domain.ids import ApprovalId, Instant, RunId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from treadle.domain.identity import EventId, Instant, RunId
+from treadle.domain.ids import EventId, Instant, RunId
 from treadle.domain.schedules import Schedule, ScheduleId
 from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from treadle.domain.identity import Instant, Prefix
+from treadle.domain.ids import Instant, Prefix
 
 
 class Clock(Protocol):

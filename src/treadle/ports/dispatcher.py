@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 
 Work = Callable[[RunId], Awaitable[None]]
 """Carry a run as far as it can go now. Looking at a run twice, late or in vain must be harmless."""

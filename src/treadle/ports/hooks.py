@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import Observation
 

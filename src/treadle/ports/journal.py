@@ -13,7 +13,7 @@ from msgspec import Struct
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import StoreError
 from treadle.domain.events import SegmentOpened, WaitReason
-from treadle.domain.identity import AgentId, Instant, RunId, SessionId
+from treadle.domain.ids import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.runs import OutcomeKind, Status
 from treadle.domain.users import LOCAL_USER, UserId

@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from treadle.domain.events import MemoryDegraded, RecalledBy
-from treadle.domain.identity import AgentId, Instant, SessionId
+from treadle.domain.ids import AgentId, Instant, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import UserId
 

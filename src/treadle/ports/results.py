@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from treadle.domain.envelope import Origin
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
 
 
 class Results(Protocol):

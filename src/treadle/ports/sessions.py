@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from treadle.domain.events import RunEnd, SegmentReason
-from treadle.domain.identity import Instant, RunId, SegmentId, SessionId
+from treadle.domain.ids import Instant, RunId, SegmentId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.journal import RunRecord
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from treadle.domain.events import EventData
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.memories import MemoryId
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.tools import ToolSpec

@@ -5,12 +5,11 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from treadle.domain.identity import EventId
+from treadle.domain.ids import EventId
 from treadle.domain.schedules import ScheduleId
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId, WebhookId
-from treadle.remote.connection import Connection
-from treadle.service.automating import (
+from treadle.operations.automation import (
     DeadLetterView,
     HookView,
     NewHook,
@@ -21,7 +20,8 @@ from treadle.service.automating import (
     ScheduleView,
     WebhookView,
 )
-from treadle.service.shapes import Page
+from treadle.operations.schemas import Page
+from treadle.remote.connection import Connection
 
 
 class RemoteSchedules:

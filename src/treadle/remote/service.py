@@ -9,14 +9,10 @@ import msgspec
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, from_json
 from treadle.domain.events import ClarifyRequested, RunEnd, SteerMode
-from treadle.domain.identity import ApprovalId, RunId, SessionId
+from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.ports.approvals import ApprovalRecord
-from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
-from treadle.ports.sessions import SegmentRecord, SessionRecord
-from treadle.remote.connection import Connection
-from treadle.service import Answer, End, Fork, Replayed, Submission, Ticket
-from treadle.service.shapes import (
+from treadle.operations import Answer, End, Fork, Replayed, Submission, Ticket
+from treadle.operations.schemas import (
     AnswerBody,
     ApprovalView,
     DecisionBody,
@@ -34,6 +30,10 @@ from treadle.service.shapes import (
     segment_record,
     session_record,
 )
+from treadle.ports.approvals import ApprovalRecord
+from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
+from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.remote.connection import Connection
 
 WAIT_SECONDS = 30
 MOST = 500

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from treadle.domain.identity import SessionId, TokenId
+from treadle.domain.ids import SessionId, TokenId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.operations.memories import Imported
+from treadle.operations.memory_schemas import AssignBody, Brought, Pinning, Remembered
+from treadle.operations.retention import Deleted, Pruned
+from treadle.operations.schemas import Page, Prune
+from treadle.operations.token_schemas import NewTokenView, TokenView, token_body, token_record
+from treadle.operations.tokens import Minted, NewToken
 from treadle.ports.access import TokenRecord
 from treadle.ports.accounts import AgentState
 from treadle.ports.memory import Assigned
 from treadle.remote.connection import Connection
-from treadle.service.access import Minted, NewToken
-from treadle.service.keeping import Deleted, Pruned
-from treadle.service.memory import Imported
-from treadle.service.memory_shapes import AssignBody, Brought, Pinning, Remembered
-from treadle.service.shapes import Page, Prune
-from treadle.service.token_shapes import NewTokenView, TokenView, token_body, token_record
 
 
 class RemoteTokens:

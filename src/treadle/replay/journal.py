@@ -8,15 +8,15 @@ from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import SegmentOpened
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.engine.loop import WORKER_DIED
 from treadle.ports.accounts import Reserve, Short
 from treadle.ports.journal import Advance, Advanced, Claim, Death, SessionFacts
-from treadle.replay.comparing import Difference, differences
-from treadle.replay.family import refused_by_the_tree
-from treadle.replay.reading import short_of
+from treadle.replay.comparison import Difference, differences
+from treadle.replay.recorded_children import refused_by_the_tree
 from treadle.replay.script import Script
+from treadle.replay.sentence_facts import short_of
 
 BEFORE = RunId("run_before")
 """Stands for the run before in the session."""

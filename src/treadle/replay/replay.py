@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.core.context import project
+from treadle.core.context.projection import project
 from treadle.core.fold import fold, fold_all
 from treadle.core.state import fresh
 from treadle.domain.events import LlmRequest, ModelResolved
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Toolbox
-from treadle.replay.comparing import Difference
-from treadle.replay.playing import Played, Player
-from treadle.replay.recorded import Recorded, known
+from treadle.replay.comparison import Difference
+from treadle.replay.player import Played, Player
+from treadle.replay.recording import Recorded, known
 
 NOTHING_MORE = "nothing"
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterator
 
-from treadle.core.compaction import pieces, staying
+from treadle.core.context.compaction import pieces, staying
 from treadle.core.fold import fold, fold_all
 from treadle.core.state import RunState, fresh
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
 from treadle.domain.events import EventData
-from treadle.domain.identity import Instant, Prefix
+from treadle.domain.ids import Instant, Prefix
 from treadle.domain.models import Profile
-from treadle.engine.delegating import NOTHING_BEGUN
-from treadle.replay.recorded import Recorded, is_delivery, opening
+from treadle.engine.subagents import NOTHING_BEGUN
+from treadle.replay.recording import Recorded, is_delivery, opening
 
 CLEARING = (
     e.ToolCallStart, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested, e.ToolCallError,

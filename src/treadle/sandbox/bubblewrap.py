@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.domain.permissions import SandboxPolicy
-from treadle.domain.private_places import CREDENTIALS, PROJECT_NAMES, private_place
+from treadle.domain.private_paths import CREDENTIALS, PROJECT_NAMES, private_place
 from treadle.ports.sandbox import CommandError
 from treadle.sandbox.limits import Limits
 from treadle.sandbox.seccomp import sandbox_filter

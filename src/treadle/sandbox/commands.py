@@ -13,6 +13,7 @@ import msgspec
 from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, SandboxMissing
 from treadle.sandbox.advice import advice_for
+from treadle.sandbox.broker_client import Keeper, Request, Session, Watched, finished
 from treadle.sandbox.bubblewrap import (
     ARGUMENTS_FROM,
     HOME,
@@ -23,7 +24,6 @@ from treadle.sandbox.bubblewrap import (
 )
 from treadle.sandbox.environment import environment
 from treadle.sandbox.git_settings import overrides_for, variables_for
-from treadle.sandbox.keeping import Keeper, Request, Session, Watched, finished
 from treadle.sandbox.limits import Limits
 from treadle.sandbox.output import Output
 from treadle.sandbox.seccomp import unconfined_filter, why_no_filter

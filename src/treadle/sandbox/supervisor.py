@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from treadle.sandbox.processes import (
+from treadle.sandbox.process_tree import (
     LINUX,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_NO_NEW_PRIVS,

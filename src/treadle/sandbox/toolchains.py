@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treadle.domain.private_places import PROJECT_NAMES, private_place
+from treadle.domain.private_paths import PROJECT_NAMES, private_place
 from treadle.sandbox.bubblewrap import SYSTEM
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

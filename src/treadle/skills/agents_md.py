@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.skills.content import opened, read_regular
-from treadle.skills.inert import inert, inert_prose
+from treadle.skills.inert_text import inert, inert_prose
 from treadle.skills.manifest import Broken
 
 NAME = "AGENTS.md"

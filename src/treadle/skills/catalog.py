@@ -4,7 +4,7 @@ it can load."""
 from collections.abc import Sequence
 
 from treadle.ports.skills import Skill
-from treadle.skills.inert import one_line
+from treadle.skills.inert_text import one_line
 
 MOST_CHARACTERS = 16_000
 _HEAD = """\

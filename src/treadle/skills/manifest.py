@@ -13,7 +13,7 @@ from typing import Any, cast
 import yaml
 from msgspec import Struct
 
-from treadle.skills.inert import has_hidden, one_line
+from treadle.skills.inert_text import has_hidden, one_line
 
 MOST_BYTES = 256 * 1024
 MOST_FRONTMATTER = 16_000

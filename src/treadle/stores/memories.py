@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
-from treadle.domain.identity import AgentId
+from treadle.domain.ids import AgentId
 from treadle.domain.memories import MemoryScope
+from treadle.domain.text import normalised
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.domain.words import normalised
 from treadle.ports.memory import Vector
 
 CHOSEN_BY_CODE = 512

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from treadle.domain.envelope import Draft
 from treadle.domain.errors import SessionTaken
 from treadle.domain.events import RunQueued
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 
 

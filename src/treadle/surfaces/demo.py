@@ -11,14 +11,14 @@ import tempfile
 from pathlib import Path
 
 import treadle
+from treadle.config.home import Home
 from treadle.domain.events import RunEnd
 from treadle.domain.messages import ToolResult
 from treadle.domain.observations import text_of
-from treadle.helper_process import run_helper
-from treadle.home import Home
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Tool
-from treadle.surfaces.cli.printing import Transcript
+from treadle.surfaces.cli.event_output import Transcript
+from treadle.system.helper_process import run_helper
 from treadle.testing.models import Reply, ScriptedModel, ask, call, say
 
 TASK = "Which module of treadle.core is the longest? Write it to a report."

@@ -18,7 +18,7 @@ import msgspec
 
 from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import sendable
 from treadle.ports.vault import Vault, VaultError
 

@@ -6,14 +6,14 @@ from typing import Any, Final
 from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.events import EventData
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.lineage import TOOL_OF
 from treadle.domain.runs import Status
 from treadle.ports.clock import Clock
-from treadle.telemetry.cells import ModelCells, ModelsByName, ToolCells
+from treadle.telemetry.counters import ModelCells, ModelsByName, ToolCells
 from treadle.telemetry.exposition import OTHER, Cell, Family, Histogram, Names, page
-from treadle.telemetry.families import HouseFamilies, ModelFamilies, RunFamilies, ToolFamilies
 from treadle.telemetry.guards import FIRES, GUARDS, armed, fired
+from treadle.telemetry.metric_families import HouseFamilies, ModelFamilies, RunFamilies, ToolFamilies
 from treadle.telemetry.process import ProcessFamilies
 
 Breakers = Callable[[], Iterable[tuple[str, str, str]]]

@@ -11,11 +11,11 @@ from msgspec import Struct
 from treadle.domain import events as e
 from treadle.domain.envelope import Origin
 from treadle.domain.events import EventData
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.domain.lineage import TOOL_OF
 from treadle.domain.messages import Message, Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.telemetry import names
+from treadle.telemetry import span_names
 
 Value = str | int | float | bool | tuple[str, ...]
 MOST_MOMENTS = 128
@@ -81,17 +81,17 @@ class _Open:
         error: str = "",
         kind: Literal["internal", "client"] = "internal",
     ) -> Span:
-        wrong = {names.ERROR_TYPE: error} if error else {}
+        wrong = {span_names.ERROR_TYPE: error} if error else {}
         attributes = {**self.attributes, **more, **wrong}
         return Span(self.key, self.name, kind, self.at, max(self.at, at), attributes, tuple(self.moments), error)
 
 
 _MOMENT_NAMES: Final = {
-    "attempt": names.ATTEMPT,
-    "delay": names.DELAY,
-    "error": names.ERROR_TYPE,
-    "reason": names.REASON,
-    "tool": names.TOOL_NAME,
+    "attempt": span_names.ATTEMPT,
+    "delay": span_names.DELAY,
+    "error": span_names.ERROR_TYPE,
+    "reason": span_names.REASON,
+    "tool": span_names.TOOL_NAME,
 }
 
 
@@ -106,13 +106,13 @@ class RunSpans:
         """What it is part of there; None: of nothing."""
         self._contents = contents
         self._common: dict[str, Value] = {
-            names.RUN_ID: origin.run_id,
-            names.CONVERSATION_ID: origin.session_id,
-            names.AGENT_ID: origin.agent_id,
+            span_names.RUN_ID: origin.run_id,
+            span_names.CONVERSATION_ID: origin.session_id,
+            span_names.AGENT_ID: origin.agent_id,
         }
         if origin.parent_run_id is not None:
-            self._common[names.PARENT_RUN_ID] = origin.parent_run_id
-        self._run = _Open("", 0.0, names.INVOKE_AGENT, {})
+            self._common[span_names.PARENT_RUN_ID] = origin.parent_run_id
+        self._run = _Open("", 0.0, span_names.INVOKE_AGENT, {})
         self._settings: dict[str, Value] = {}
         self._chat: _Open | None = None
         self._asked: tuple[str, str] = ("", "")
@@ -129,7 +129,9 @@ class RunSpans:
         return ()
 
     def _begin(self, key: str, at: Instant, operation: str, what: str, **attributes: Value) -> _Open:
-        return _Open(key, at, f"{operation} {what}", {names.OPERATION: operation, **self._common, **attributes})
+        return _Open(
+            key, at, f"{operation} {what}", {span_names.OPERATION: operation, **self._common, **attributes}
+        )
 
     # ── The run ──
 
@@ -138,21 +140,21 @@ class RunSpans:
         if lineage is not None and lineage.above:
             self.root, parent = lineage.root, lineage.above[-1]
             self.above = Place(parent.run_id, "" if lineage.judges else _key_of(parent.call_id))
-        self._common[names.AGENT_NAME] = agent.name
+        self._common[span_names.AGENT_NAME] = agent.name
         if settings.max_tokens is not None:
-            self._settings[names.REQUEST_MAX_TOKENS] = settings.max_tokens
+            self._settings[span_names.REQUEST_MAX_TOKENS] = settings.max_tokens
         if settings.temperature is not None:
-            self._settings[names.REQUEST_TEMPERATURE] = settings.temperature
-        self._run = self._begin("", at, names.INVOKE_AGENT, agent.name)
+            self._settings[span_names.REQUEST_TEMPERATURE] = settings.temperature
+        self._run = self._begin("", at, span_names.INVOKE_AGENT, agent.name)
         return ()
 
     def said(self, key: str, at: Instant, data: e.UserMessage) -> tuple[Span, ...]:
         if self._contents:
-            self._run.attributes[names.INPUT_MESSAGES] = _messages(data.message)
+            self._run.attributes[span_names.INPUT_MESSAGES] = _messages(data.message)
         return ()
 
     def resolved(self, key: str, at: Instant, data: e.ModelResolved) -> tuple[Span, ...]:
-        self._run.attributes |= {names.PROVIDER: data.provider, names.REQUEST_MODEL: data.model}
+        self._run.attributes |= {span_names.PROVIDER: data.provider, span_names.REQUEST_MODEL: data.model}
         return ()
 
     def waits(self, key: str, at: Instant, data: e.RunWaiting) -> tuple[Span, ...]:
@@ -162,15 +164,15 @@ class RunSpans:
     def ended(self, key: str, at: Instant, data: e.RunEnd) -> tuple[Span, ...]:
         used = data.metrics
         more: dict[str, Value] = {
-            names.OUTCOME: data.outcome,
-            names.STEPS: used.steps,
-            names.RUN_COST: used.cost,
-            names.RUN_INPUT_TOKENS: used.input_tokens,
-            names.RUN_OUTPUT_TOKENS: used.output_tokens,
+            span_names.OUTCOME: data.outcome,
+            span_names.STEPS: used.steps,
+            span_names.RUN_COST: used.cost,
+            span_names.RUN_INPUT_TOKENS: used.input_tokens,
+            span_names.RUN_OUTPUT_TOKENS: used.output_tokens,
         }
         if self._contents:
             stop = "end_turn" if data.status == "completed" else data.outcome
-            more[names.OUTPUT_MESSAGES] = _messages(Message("assistant", (Text(data.text),)), stop)
+            more[span_names.OUTPUT_MESSAGES] = _messages(Message("assistant", (Text(data.text),)), stop)
         error = data.outcome if data.status == "failed" else ""
         cut = data.outcome
         return (
@@ -187,12 +189,12 @@ class RunSpans:
         if chat is not None and self._asked != asked:
             given_up, chat = self._chat_ended(at, {}, "fallback"), None
         if chat is None:
-            chat = self._chat = self._begin(key, at, names.CHAT, data.model)
+            chat = self._chat = self._begin(key, at, span_names.CHAT, data.model)
             chat.attributes |= {
-                names.PROVIDER: data.provider,
-                names.REQUEST_MODEL: data.model,
-                names.REQUEST_STREAM: True,
-                names.STEP: data.step,
+                span_names.PROVIDER: data.provider,
+                span_names.REQUEST_MODEL: data.model,
+                span_names.REQUEST_STREAM: True,
+                span_names.STEP: data.step,
                 **self._settings,
             }
             self._asked = asked
@@ -204,20 +206,20 @@ class RunSpans:
     def replied(self, key: str, at: Instant, data: e.LlmResponse) -> tuple[Span, ...]:
         more = _used(data.usage, data.cost)
         more |= {
-            names.RESPONSE_MODEL: self._asked[1],
-            names.FINISH_REASONS: (_FINISHED.get(data.stop, data.raw_stop or data.stop),),
-            names.ATTEMPT: data.attempt,
+            span_names.RESPONSE_MODEL: self._asked[1],
+            span_names.FINISH_REASONS: (_FINISHED.get(data.stop, data.raw_stop or data.stop),),
+            span_names.ATTEMPT: data.attempt,
         }
         if data.first_token_ms is not None:
-            more[names.FIRST_CHUNK] = data.first_token_ms / 1000
+            more[span_names.FIRST_CHUNK] = data.first_token_ms / 1000
         if self._contents:
-            more[names.OUTPUT_MESSAGES] = _messages(Message("assistant", data.parts), data.stop)
+            more[span_names.OUTPUT_MESSAGES] = _messages(Message("assistant", data.parts), data.stop)
         return self._chat_ended(at, more, "")
 
     def failed(self, key: str, at: Instant, data: e.LlmError) -> tuple[Span, ...]:
         if self._chat is not None:
             self._chat.add("attempt_failed", at, attempt=data.attempt, error=data.kind)
-            self._chat.attributes[names.ERROR_TYPE] = data.kind
+            self._chat.attributes[span_names.ERROR_TYPE] = data.kind
         return ()
 
     def retried(self, key: str, at: Instant, data: e.LlmRetry) -> tuple[Span, ...]:
@@ -232,17 +234,17 @@ class RunSpans:
         chat, self._chat = self._chat, None
         if chat is None:
             return ()
-        last = chat.attributes.pop(names.ERROR_TYPE, "")
+        last = chat.attributes.pop(span_names.ERROR_TYPE, "")
         return (chat.ended(at, more, str(last) or error if error else "", "client"),)
 
     # ── Summaries ──
 
     def summing_up(self, key: str, at: Instant, data: e.CompactionStarted) -> tuple[Span, ...]:
-        summary = self._summary = self._begin(key, at, names.CHAT, data.model)
+        summary = self._summary = self._begin(key, at, span_names.CHAT, data.model)
         summary.attributes |= {
-            names.PROVIDER: data.provider,
-            names.REQUEST_MODEL: data.model,
-            names.PURPOSE: names.SUMMARY,
+            span_names.PROVIDER: data.provider,
+            span_names.REQUEST_MODEL: data.model,
+            span_names.PURPOSE: span_names.SUMMARY,
         }
         return ()
 
@@ -262,18 +264,18 @@ class RunSpans:
         call = self._calls.get(data.call_id)
         if call is None:
             call = self._calls[data.call_id] = self._tool(key, at, data.name, data.call_id)
-        call.attributes[names.ATTEMPT] = data.attempt
+        call.attributes[span_names.ATTEMPT] = data.attempt
         if self._contents:
-            call.attributes[names.TOOL_ARGUMENTS] = data.arguments
+            call.attributes[span_names.TOOL_ARGUMENTS] = data.arguments
         return ()
 
     def call_delegated(self, key: str, at: Instant, data: e.AgentSpawn) -> tuple[Span, ...]:
         if data.role not in TOOL_OF:  # nobody called for it: it judges the run
             return ()
         call = self._calls[data.call_id] = self._tool(_key_of(data.call_id), at, TOOL_OF[data.role], data.call_id)
-        call.attributes[names.CHILD_RUN_ID] = data.run_id
+        call.attributes[span_names.CHILD_RUN_ID] = data.run_id
         if self._contents:
-            call.attributes[names.TOOL_ARGUMENTS] = data.arguments
+            call.attributes[span_names.TOOL_ARGUMENTS] = data.arguments
         return ()
 
     def call_ended(self, key: str, at: Instant, data: e.ToolCallEnd) -> tuple[Span, ...]:
@@ -289,12 +291,16 @@ class RunSpans:
         self, key: str, at: Instant, name: str, call_id: str, content: str, error: str
     ) -> tuple[Span, ...]:
         call = self._calls.pop(call_id, None) or self._tool(key, at, name, call_id)
-        more: dict[str, Value] = {names.TOOL_RESULT: content} if self._contents else {}
+        more: dict[str, Value] = {span_names.TOOL_RESULT: content} if self._contents else {}
         return (call.ended(at, more, error),)
 
     def _tool(self, key: str, at: Instant, name: str, call_id: str) -> _Open:
-        call = self._begin(key, at, names.EXECUTE_TOOL, name)
-        call.attributes |= {names.TOOL_NAME: name, names.TOOL_CALL_ID: call_id, names.TOOL_TYPE: "function"}
+        call = self._begin(key, at, span_names.EXECUTE_TOOL, name)
+        call.attributes |= {
+            span_names.TOOL_NAME: name,
+            span_names.TOOL_CALL_ID: call_id,
+            span_names.TOOL_TYPE: "function",
+        }
         return call
 
 
@@ -342,15 +348,15 @@ def _key_of(call_id: str) -> str:
 
 def _used(usage: Usage, cost: float | None) -> dict[str, Value]:
     used: dict[str, Value] = {
-        names.INPUT_TOKENS: usage.input_tokens,
-        names.OUTPUT_TOKENS: usage.output_tokens,
+        span_names.INPUT_TOKENS: usage.input_tokens,
+        span_names.OUTPUT_TOKENS: usage.output_tokens,
     }
     if usage.cache_read_tokens:
-        used[names.CACHE_READ_TOKENS] = usage.cache_read_tokens
+        used[span_names.CACHE_READ_TOKENS] = usage.cache_read_tokens
     if usage.cache_write_tokens:
-        used[names.CACHE_WRITE_TOKENS] = usage.cache_write_tokens
+        used[span_names.CACHE_WRITE_TOKENS] = usage.cache_write_tokens
     if cost is not None:
-        used[names.COST] = cost
+        used[span_names.COST] = cost
     return used
 
 

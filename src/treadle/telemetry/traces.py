@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.events import RunEnd
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.telemetry.spans import Place, RunSpans, Span
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, Protocol, TypeVar
 
 from treadle.domain.envelope import Draft, Event, Origin
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
 from treadle.ports.journal import Advance, Advanced, Claim, Journal, Wakes
 

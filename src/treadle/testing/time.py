@@ -2,7 +2,7 @@
 
 import asyncio
 
-from treadle.domain.identity import Instant, Prefix
+from treadle.domain.ids import Instant, Prefix
 
 
 class FakeClock:

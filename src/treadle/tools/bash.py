@@ -94,9 +94,9 @@ class Bash:
         return parsed
 
     def subjects(self, arguments: BashArguments) -> Subjects:
-        from treadle.tools.shell.caution import caution_about
-        from treadle.tools.shell.parsing import commands_of
-        from treadle.tools.shell.patterns import pattern_for
+        from treadle.tools.shell.destructive import caution_about
+        from treadle.tools.shell.glob_suggestion import pattern_for
+        from treadle.tools.shell.parser import commands_of
 
         parsed = commands_of(arguments.command)
         caution = caution_about(arguments.command, parsed)
@@ -146,7 +146,7 @@ def _schema() -> dict[str, Any]:
 
 
 def _waits_for_terminal(line: str) -> str | None:
-    from treadle.tools.shell.parsing import commands_of
+    from treadle.tools.shell.parser import commands_of
     from treadle.tools.shell.terminal import waits_for_terminal
 
     return waits_for_terminal(commands_of(line))
@@ -154,7 +154,7 @@ def _waits_for_terminal(line: str) -> str | None:
 
 def _git_use(line: str) -> GitUse | None:
     from treadle.tools.shell.git import use_of
-    from treadle.tools.shell.parsing import commands_of
+    from treadle.tools.shell.parser import commands_of
 
     return use_of(commands_of(line).calls)
 

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from treadle.domain.calendar import day
 from treadle.domain.events import JournalWritten, MemorySaved
 from treadle.domain.memories import Memory
+from treadle.domain.text import normalised
+from treadle.domain.time_format import day
 from treadle.domain.users import UserId
-from treadle.domain.words import normalised
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.function import tool
 

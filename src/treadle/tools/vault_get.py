@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from treadle.domain.handles import handle
+from treadle.domain.secret_refs import handle
 from treadle.ports.tool import Tool, ToolContext, ToolError
 from treadle.ports.vault import Vault
 from treadle.tools.function import tool

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from treadle.domain.errors import UsageError
 from treadle.ports.vault import VaultError
-from treadle.vault.sealing import KEY_BYTES, new_key
+from treadle.vault.cipher import KEY_BYTES, new_key
 
 KEY = "TREADLE_VAULT_KEY"
 NEXT_KEY = "TREADLE_VAULT_NEXT_KEY"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from treadle.ports.vault import Redaction
-from treadle.vault.forms import decoded_forms_of, forms_of, has_tail
-from treadle.vault.scanning import DecodedReading, Find, Form, Index, PlainReading, Reading
+from treadle.vault.encoded_forms import decoded_forms_of, forms_of, has_tail
+from treadle.vault.scanner import DecodedReading, Find, Form, Index, PlainReading, Reading
 
 MARK = "[redacted:{name}]"
 NAMELESS = "[redacted]"

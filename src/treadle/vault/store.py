@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from treadle.domain.errors import UsageError
 from treadle.ports.vault import VaultError
+from treadle.vault.cipher import NotSealedSo, Seal
 from treadle.vault.database import Database, explain, open_database, transaction
 from treadle.vault.keys import KeyPlace, place_for
 from treadle.vault.names import refuse_wrong_grantee, refuse_wrong_name, refuse_wrong_value
-from treadle.vault.sealing import NotSealedSo, Seal
 
 DATABASE = "vault.db"
 EVERY = "*"

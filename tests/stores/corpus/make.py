@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from treadle import Agent, Engine, tool
-from treadle.home import Home
+from treadle.config.home import Home
 from treadle.ports.model import ModelRequest
 from treadle.stores.sqlite.connection import load_migrations
 from treadle.testing.models import FunctionModel, ScriptStep, Silence, ask, call, say

@@ -7,13 +7,13 @@ from treadle.ports.clock import Clock
 from treadle.ports.journal import Publisher
 from treadle.stores.postgres.access import PostgresRequests, PostgresTokens
 from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
-from treadle.stores.postgres.batching import Writer
 from treadle.stores.postgres.database import Database, open_database
-from treadle.stores.postgres.deleting import PostgresDeletions
+from treadle.stores.postgres.deletion import PostgresDeletions
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.memory import PostgresMemories
-from treadle.testing.conformance.beside import Kept
+from treadle.stores.postgres.writer import Writer
 from treadle.testing.conformance.store import Store
+from treadle.testing.conformance.store_harness import Kept
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from treadle.stores.postgres.driver import PostgresError, connected
-from treadle.stores.postgres.migrating import load_functions, load_migrations, migrate
+from treadle.stores.postgres.schema import load_functions, load_migrations, migrate
 
 NAMED = "TREADLE_TEST_POSTGRES"
 """The URL of a server to use instead; its user must be allowed to make databases."""

@@ -12,13 +12,13 @@ from tests.stores.postgres.harness import opened
 from tests.stores.test_accounts import BOUND, DAY, FREE, REQUEST, Desk, Told, metrics_of, reply
 from treadle.domain.envelope import Draft
 from treadle.domain.events import CompactionFailed, LlmError, ModelResolved, ToolCallStart
-from treadle.domain.identity import AgentId, EventId, TokenId
+from treadle.domain.ids import AgentId, EventId, TokenId
 from treadle.domain.runs import Usage
+from treadle.operations.usage import summed_up
 from treadle.ports.accounts import Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance
-from treadle.service.usage import summed_up
-from treadle.stores.counting import LONGEST
 from treadle.stores.postgres.accounts import PostgresAccounts
+from treadle.stores.usage_counts import LONGEST
 from treadle.testing.conformance.store import Recorder
 from treadle.testing.time import CountingIds, FakeClock
 

@@ -16,13 +16,13 @@ from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import NAMED, tell
 from tests.stores.postgres.test_engines import agent, engine
 from tests.stores.postgres.test_faults import process_on, step
+from treadle.bootstrap.backup import back_up
+from treadle.bootstrap.stores import Share
+from treadle.config.home import Home
 from treadle.domain.errors import StoreLost, UsageError
-from treadle.home import Home
-from treadle.keeping_assembly import back_up
-from treadle.ports.keeping import DatabaseFacts
+from treadle.ports.deletion import DatabaseFacts
 from treadle.stores.postgres.database import open_database
-from treadle.stores.postgres.facts import facts_of
-from treadle.stores_assembly import Share
+from treadle.stores.postgres.database_facts import facts_of
 from treadle.testing.models import ScriptedModel, say
 
 PAGE = (Path(__file__).parents[3] / "docs" / "postgres.md").read_text()

@@ -10,7 +10,7 @@ from treadle.domain.errors import Fenced, UnknownRun
 from treadle.domain.events import MessageSteered, UserMessage
 from treadle.domain.messages import user
 from treadle.ports.journal import Advanced, Claim
-from treadle.stores.postgres.batching import Writer
+from treadle.stores.postgres.writer import Writer
 from treadle.testing.conformance.store import OPENING, Process, Recorder, step
 from treadle.testing.time import CountingIds, FakeClock
 

@@ -8,7 +8,7 @@ from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import KeptOnServer
 from tests.testing.test_conformance import named
 from tests.testing.test_conformance_beside import KEPT_CHECKS
-from treadle.testing.conformance.beside import KeptCheck
+from treadle.testing.conformance.store_harness import KeptCheck
 
 
 @pytest.mark.parametrize("check", named(KEPT_CHECKS))

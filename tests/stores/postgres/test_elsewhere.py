@@ -13,21 +13,21 @@ from tests.patience import HANG_SECONDS, until
 from tests.stores.postgres.servers import CUT, tell
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.events import LlmRequest, LlmResponse, StepStart, Token
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.messages import Text
 from treadle.domain.models import Usage
-from treadle.engine import elsewhere
-from treadle.engine.elsewhere import Elsewhere
-from treadle.engine.hub import Hub
-from treadle.engine.talking import Message
+from treadle.engine import cluster_sync
+from treadle.engine.cluster_sync import Elsewhere
+from treadle.engine.event_hub import Hub
+from treadle.engine.live_relay import Message
+from treadle.operations.run_stream import Reader, followed
 from treadle.ports.journal import Claim
-from treadle.ports.line import Changed
-from treadle.service.following import Reader, followed
-from treadle.stores.postgres import line
-from treadle.stores.postgres.batching import Writer
+from treadle.ports.notifications import Changed
+from treadle.stores.postgres import notifications as line
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
-from treadle.stores.postgres.line import PostgresLine
+from treadle.stores.postgres.notifications import PostgresLine
+from treadle.stores.postgres.writer import Writer
 from treadle.testing.conformance.store import Process, Recorder
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -193,7 +193,7 @@ def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
 
 def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told of anything; everybody looks by themselves."""
-    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(cluster_sync, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(Elsewhere, "changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
 
     async def story() -> None:
@@ -336,7 +336,7 @@ def test_tokens_come_from_there_and_a_late_reader_gets_what_was_said_before(url:
 
 
 def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elsewhere, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_sync, "ASK_SECONDS", 0.01)
 
     async def story() -> None:
         async with two(url) as (here, there):
@@ -422,7 +422,7 @@ def test_what_is_said_too_late_is_not_shown(url: str, monkeypatch: pytest.Monkey
 
 
 def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elsewhere, "FORGOTTEN_SECONDS", 0.3)
+    monkeypatch.setattr(cluster_sync, "FORGOTTEN_SECONDS", 0.3)
 
     async def story() -> None:
         async with two(url) as (here, there):

@@ -12,17 +12,17 @@ import treadle
 from tests.engine.running import agent
 from tests.patience import HANG_SECONDS
 from tests.telemetry.watched import numbers
-from treadle.assembly import observe
+from treadle.bootstrap.backup import back_up, look_at_tokens, own_tokens
+from treadle.bootstrap.doctor import examine
+from treadle.bootstrap.engine import observe
+from treadle.bootstrap.stores import ALL, Share, look_at_stores
+from treadle.bootstrap.telemetry import Telemetry
+from treadle.config.home import Home
 from treadle.dispatch import local
-from treadle.doctor_assembly import examine
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Token
-from treadle.home import Home
-from treadle.keeping_assembly import back_up, look_at_tokens, own_tokens
+from treadle.operations.tokens import NewToken
 from treadle.ports.model import Model
-from treadle.service.access import NewToken
-from treadle.stores_assembly import ALL, Share, look_at_stores
-from treadle.telemetry_assembly import Telemetry
 from treadle.testing.models import FunctionModel, Reply, ScriptedModel, ask, call, say
 
 NOTHING, ONLY_OWN = Share(0), Share(only_own=True)
@@ -275,7 +275,7 @@ def test_a_run_that_must_wait_for_that_of_another_process_has_its_turn(
 
 
 def test_what_is_not_installed_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("treadle.postgres_assembly", "treadle.dispatch.pgqueuer"):
+    for name in ("treadle.bootstrap.postgres", "treadle.dispatch.pgqueuer"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr(treadle, "postgres_assembly", raising=False)
     monkeypatch.setitem(sys.modules, "pgqueuer", None)

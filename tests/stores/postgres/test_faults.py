@@ -17,11 +17,12 @@ from tests.stores.postgres.servers import NAMED, start, stop, tell
 from tests.stores.postgres.wire import Wire, wire
 from treadle.domain.envelope import Draft, Origin
 from treadle.domain.errors import StoreAway, StoreError, StoreFull, StoreLocked, StoreLost
-from treadle.domain.identity import AgentId, EventId, RunId, SessionId
+from treadle.domain.ids import AgentId, EventId, RunId, SessionId
 from treadle.ports.journal import Advance, Claim, Release
-from treadle.stores.postgres import batching, connection, database
-from treadle.stores.postgres.batching import Writer
+from treadle.stores.postgres import connection, database
+from treadle.stores.postgres import writer as batching
 from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.writer import Writer
 from treadle.testing.conformance.store import OPENING, Process, Recorder, step
 from treadle.testing.time import CountingIds, FakeClock
 

@@ -22,20 +22,20 @@ from tests.stores.postgres.test_faults import once
 from tests.stores.postgres.wire import Wire, wire
 from treadle.domain.errors import SessionDeleted, UnknownSession
 from treadle.domain.events import MemorySaved, RunForked
-from treadle.domain.identity import SessionId, TokenId
+from treadle.domain.ids import SessionId, TokenId
 from treadle.ports.access import TokenRecord
-from treadle.ports.keeping import DatabaseFacts
+from treadle.ports.deletion import DatabaseFacts
 from treadle.ports.memory_index import MemoryView
 from treadle.stores.postgres.database import open_database
+from treadle.stores.postgres.database_facts import compares_with, facts_of, guards_fired
 from treadle.stores.postgres.driver import connected
-from treadle.stores.postgres.facts import compares_with, facts_of, guards_fired
-from treadle.stores.postgres.migrating import load_migrations, migrate
-from treadle.stores.postgres.remembering import written_memory
+from treadle.stores.postgres.memory_rows import written_memory
 from treadle.stores.postgres.results import PostgresResults
+from treadle.stores.postgres.schema import load_migrations, migrate
 from treadle.testing.conformance import memories
-from treadle.testing.conformance.beside import AGENT, OWN, Desk, KeptCheck, one_desk
 from treadle.testing.conformance.memories import Shelf, memory, unit
 from treadle.testing.conformance.store import Recorder
+from treadle.testing.conformance.store_harness import AGENT, OWN, Desk, KeptCheck, one_desk
 from treadle.testing.time import FakeClock
 
 

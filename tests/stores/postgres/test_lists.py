@@ -21,7 +21,7 @@ from treadle.domain.events import (
     RunStart,
     SegmentOpened,
 )
-from treadle.domain.identity import AgentId, ApprovalId, RunId, SegmentId, SessionId
+from treadle.domain.ids import AgentId, ApprovalId, RunId, SegmentId, SessionId
 from treadle.domain.messages import user
 from treadle.ports.approvals import Grant
 from treadle.ports.journal import Advance, NewRun, RunFilter, Tell

@@ -20,19 +20,19 @@ from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import StoreDamaged, StoreError, StoreOwned, UsageError
 from treadle.domain.events import ApprovalDecided, ApprovalRequested, LlmRequest, RunQueued, RunStart, SegmentOpened
-from treadle.domain.identity import ApprovalId, RunId, SegmentId, SessionId, TokenId
+from treadle.domain.ids import ApprovalId, RunId, SegmentId, SessionId, TokenId
 from treadle.ports.access import Answered, Asked, TokenRecord
 from treadle.ports.accounts import Ceilings, Reserve
-from treadle.stores.moving import move as moving
-from treadle.stores.moving.move import LOCK, Progress, move
-from treadle.stores.moving.tables import LEFT_BEHIND, TABLES
+from treadle.stores.migrate import migration as moving
+from treadle.stores.migrate.migration import LOCK, Progress, move
+from treadle.stores.migrate.tables import LEFT_BEHIND, TABLES
 from treadle.stores.postgres.driver import connected
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.surfaces.cli.migrate import migrate
 from treadle.testing.conformance.automation import DAILY, HOOK, LETTER, NOON, WEBHOOK
-from treadle.testing.conformance.beside import AGENT, OWN, Desk, one_desk
 from treadle.testing.conformance.memories import Shelf, memory, unit
+from treadle.testing.conformance.store_harness import AGENT, OWN, Desk, one_desk
 
 MADE_ANEW = {"memories": ["words"], "deleted_sessions": ["position"]}
 """Columns of SQLite that PostgreSQL makes itself, or keeps elsewhere."""
@@ -216,7 +216,7 @@ def test_a_move_that_is_broken_off_anywhere_goes_on_where_it_was(
 
 KILLED = """
 import asyncio, os, signal, sys
-from treadle.stores.moving import move as moving
+from treadle.stores.migrate import move as moving
 
 def die(table, done, total):
     if table == "events" and done >= 6:

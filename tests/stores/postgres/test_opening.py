@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from tests.stores.postgres.servers import of_database, of_user, tell
+from treadle.bootstrap.stores import look_at_server
 from treadle.domain.errors import StoreAway, StoreError, StoreNewer, UsageError
 from treadle.stores.postgres import connection as connecting
 from treadle.stores.postgres.connection import explain, restored, shown, storable, storable_json
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.driver import connected
-from treadle.stores.postgres.migrating import load_functions, load_migrations, migrate
-from treadle.stores_assembly import look_at_server
+from treadle.stores.postgres.schema import load_functions, load_migrations, migrate
 
 
 async def ask(url: str, statement: str) -> Any:
@@ -46,7 +46,7 @@ def test_two_that_migrate_at_once_do_it_once(bare: str) -> None:
 
 def test_a_migration_that_fails_leaves_nothing(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [*load_migrations(), "CREATE TABLE more (x INTEGER); SELECT 1 / 0"]
-    monkeypatch.setattr("treadle.stores.postgres.migrating.load_migrations", lambda: broken)
+    monkeypatch.setattr("treadle.stores.postgres.schema.load_migrations", lambda: broken)
     with pytest.raises(StoreError, match="division by zero"):
         asyncio.run(migrate(bare))
     assert asyncio.run(ask(bare, "SELECT count(*) FROM pg_namespace WHERE nspname = 'treadle'")) == 0
@@ -78,8 +78,8 @@ def test_every_earlier_format_is_brought_up(
     assert "lock_runs" in wanted
     functions = (WITHOUT_OWNERS if version < 5 else "") + (WITH_OTHER_PARAMETERS if version < 4 else "")
     with monkeypatch.context() as earlier:
-        earlier.setattr("treadle.stores.postgres.migrating.load_migrations", lambda: migrations[:version])
-        earlier.setattr("treadle.stores.postgres.migrating.load_functions", lambda: functions)
+        earlier.setattr("treadle.stores.postgres.schema.load_migrations", lambda: migrations[:version])
+        earlier.setattr("treadle.stores.postgres.schema.load_functions", lambda: functions)
         asyncio.run(migrate(bare))
     assert asyncio.run(ask(bare, MADE)) != wanted
     asyncio.run(opened(bare))
@@ -95,7 +95,7 @@ def test_a_later_version_is_refused(url: str) -> None:
 
 def test_functions_that_have_changed_are_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     more = load_functions() + "\nCREATE FUNCTION greet() RETURNS TEXT LANGUAGE sql AS $$ SELECT 'hello' $$;"
-    monkeypatch.setattr("treadle.stores.postgres.migrating.load_functions", lambda: more)
+    monkeypatch.setattr("treadle.stores.postgres.schema.load_functions", lambda: more)
     asyncio.run(opened(url))
     assert asyncio.run(ask(url, "SELECT greet()")) == "hello"
 

@@ -17,7 +17,7 @@ from tests.stores.postgres.wire import wire
 from tests.surfaces.http.offered import offered
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.shell import Process, Shell
-from treadle.stores.postgres import batching, database, line
+from treadle.stores.postgres import database, notifications, writer
 
 
 async def in_time(story: Awaitable[None]) -> None:
@@ -129,7 +129,7 @@ def test_whoever_is_started_while_the_database_is_away_waits_for_it(url: str, tm
 def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (database, batching, line):
+    for module in (database, writer, notifications):
         monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
 
     async def story(folder: Path) -> None:
@@ -138,7 +138,7 @@ def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
             between.down = True
             between.cut()
             with monkeypatch.context() as impatient:  # only while it is away: a busy machine needs more time
-                for module in (database, batching):
+                for module in (database, writer):
                     impatient.setattr(module, "PATIENCE", 0.3)
                 for method, path, body in (
                     ("GET", "/readyz", None),

@@ -10,9 +10,9 @@ from tests.stores.postgres.servers import tell
 from treadle.domain.errors import NotClaimable
 from treadle.ports.journal import Release
 from treadle.stores.postgres.accounts import PostgresAccounts
-from treadle.stores.postgres.batching import Writer
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
+from treadle.stores.postgres.writer import Writer
 from treadle.testing.conformance.store import Process, Recorder, fenced, step
 from treadle.testing.time import CountingIds, FakeClock
 

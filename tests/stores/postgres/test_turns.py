@@ -8,9 +8,9 @@ import pytest
 
 from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import CUT, tell
-from treadle.stores.postgres import turns
+from treadle.stores.postgres import leader_lock
 from treadle.stores.postgres.database import open_database
-from treadle.stores.postgres.turns import Turns
+from treadle.stores.postgres.leader_lock import Turns
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def taking(url: str, name: str, at_work: list[str], begun: asyncio.Event) 
 
 
 def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(leader_lock, "LOOK_SECONDS", 0.02)
 
     async def story() -> None:
         at_work, begun = list[str](), asyncio.Event()

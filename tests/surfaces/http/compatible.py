@@ -11,7 +11,7 @@ import openai
 from tests.fake_endpoint import Behaviour, FakeEndpoint
 from tests.patience import HANG_SECONDS
 from tests.surfaces.http.offered import Offered, offered
-from treadle.app import Engine
+from treadle.api.engine import Engine
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from tests.fake_endpoint import Behaviour, FakeEndpoint, Policy, calls, fragment, says
-from treadle.app import Engine
+from treadle.api.engine import Engine
+from treadle.bootstrap.telemetry import Telemetry
+from treadle.config.home import Home
 from treadle.domain.access import SCOPES, Scope, Visibility
 from treadle.domain.quotas import Quotas
-from treadle.home import Home
+from treadle.operations.tokens import NewToken
 from treadle.ports.clock import Clock
-from treadle.service.access import NewToken
 from treadle.surfaces.http.application import Application
+from treadle.surfaces.http.engine_server import application, to_anyone
 from treadle.surfaces.http.open_streams import Streams
 from treadle.surfaces.http.server import bound
-from treadle.surfaces.http.serving import application, to_anyone
-from treadle.telemetry_assembly import Telemetry
 
 SETTINGS = "retry: {attempts: 0}\nmemory: {recall: 0, remember: false}\n"
 ASKING = f"{SETTINGS}tools: [write_file]\napprovals: {{default: ask, via: api}}\n"

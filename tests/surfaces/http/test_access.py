@@ -15,8 +15,8 @@ from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import SCOPES, Scope
 from treadle.surfaces.http.application import DESCRIPTION
-from treadle.surfaces.http.gate import OPEN
-from treadle.system import SteadyClock
+from treadle.surfaces.http.auth import OPEN
+from treadle.system.clock import SteadyClock
 
 HOSTS = (
     "evil.example",

@@ -15,7 +15,7 @@ from tests.fake_endpoint import DONE, PAUSE, Answer, calls, delta, fragment, ref
 from tests.surfaces.http.compatible import PIXEL, Talking, in_time, talking
 from tests.surfaces.http.offered import wants_a_file
 from treadle.surfaces.http import open_streams
-from treadle.surfaces.http.compatible import answering
+from treadle.surfaces.http.openai import run_answer
 
 GO: list[Any] = [{"role": "user", "content": "Go."}]
 WORDS = [delta(role="assistant", content=""), delta(content="One "), delta(content="two "), delta(content="three.")]
@@ -404,7 +404,7 @@ def test_a_stream_with_a_key_can_be_had_again(tmp_path: Path) -> None:
 
 def test_comments_come_while_there_is_nothing_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_streams, "HEARTBEAT_SECONDS", 0.02)
-    monkeypatch.setattr(answering, "FIRST_BYTE_SECONDS", 0.02)
+    monkeypatch.setattr(run_answer, "FIRST_BYTE_SECONDS", 0.02)
 
     async def perform() -> None:
         async with talking(tmp_path, Answer([PAUSE, *WORDS, *END])) as talk:

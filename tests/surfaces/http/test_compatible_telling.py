@@ -16,10 +16,10 @@ from treadle.domain.events import (
     ThinkingDelta,
     Token,
 )
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.messages import Text, Thinking
 from treadle.domain.runs import Metrics, Usage
-from treadle.surfaces.http.compatible.telling import Anew, Break, Over, Piece, Telling, Thought, Words
+from treadle.surfaces.http.openai.deltas import Anew, Break, Over, Piece, Telling, Thought, Words
 
 AGENT = AgentSpec("one", "fake/m")
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))

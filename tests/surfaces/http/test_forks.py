@@ -10,13 +10,13 @@ from tests.surfaces.http.offered import Offered, offered
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.events import RunForked, RunQueued
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.quotas import Quotas
+from treadle.operations import Fork, Service, Submission
+from treadle.operations.run_diff import diff
 from treadle.remote.connection import Address, Connection
 from treadle.remote.service import RemoteService
-from treadle.service import Fork, Service, Submission
-from treadle.service.differing import diff
 
 
 async def ended(web: Offered, agent: str = "one", **body: object) -> str:

@@ -16,7 +16,7 @@ from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.test_access import in_time
 from treadle.surfaces.http import server as serving
 from treadle.surfaces.http.application import MOST_BYTES
-from treadle.surfaces.http.gate import OwnersGate
+from treadle.surfaces.http.auth import OwnersGate
 from treadle.surfaces.http.open_streams import Streams
 
 Bytes = bytes

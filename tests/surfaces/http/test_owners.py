@@ -12,8 +12,8 @@ from tests.patience import HANG_SECONDS
 from tests.surfaces.http.offered import Offered, Reply, offered, wants_a_file
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import Scope, Visibility
-from treadle.domain.identity import RunId
-from treadle.service.access import NewToken
+from treadle.domain.ids import RunId
+from treadle.operations.tokens import NewToken
 
 CANARY = "Zanzibar"
 """A word that only Alice says."""

@@ -15,7 +15,7 @@ from tests.patience import HANG_SECONDS, until
 from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
-from treadle.service import access
+from treadle.operations import tokens as access
 from treadle.surfaces.http import open_streams, streams
 from treadle.surfaces.http.server import ABORT, Bounded
 

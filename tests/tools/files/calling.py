@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files import files
 

@@ -12,12 +12,12 @@ import pytest
 
 from tests.patience import HANG_SECONDS, LINEAR, growth
 from tests.tools.files.calling import CANARY, TOOLS, Outside, call, context, refused
-from treadle.tools.files import walking
-from treadle.tools.files.expressions import Expression
+from treadle.tools.files import folder_walk
+from treadle.tools.files.folder_walk import Walk
+from treadle.tools.files.globs import glob_expression
 from treadle.tools.files.grep import searched
-from treadle.tools.files.matching import Matcher
-from treadle.tools.files.patterns import glob_expression
-from treadle.tools.files.walking import Walk
+from treadle.tools.files.line_matches import Matcher
+from treadle.tools.files.regex import Expression
 from treadle.tools.files.workspace import opened
 
 each = pytest.mark.parametrize
@@ -196,7 +196,7 @@ def test_it_ends_after_a_number_of_files_and_not_after_a_time(
 ) -> None:
     """A busy machine finds the same as a quiet one."""
     made(workspace, "a", "b", "c")
-    monkeypatch.setattr(walking, "_MOST_ENTRIES", 2)
+    monkeypatch.setattr(folder_walk, "_MOST_ENTRIES", 2)
     hours = count(step=3600.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(hours))
     walk = Walk(threading.Event())

@@ -13,8 +13,8 @@ import pytest
 
 from tests.patience import LINEAR, growth
 from tests.tools.files.calling import TOOLS, call, context, refused
-from treadle.tools.files import replacing
-from treadle.tools.files.likeness import why_not_found
+from treadle.tools.files import atomic_write
+from treadle.tools.files.similarity import why_not_found
 
 each = pytest.mark.parametrize
 
@@ -148,7 +148,7 @@ def test_a_file_that_another_program_writes_is_tried_a_number_of_times(
 ) -> None:
     (workspace / "f").write_text("a")
     tries = list[float]()
-    monkeypatch.setattr(replacing, "time", SimpleNamespace(sleep=tries.append))
+    monkeypatch.setattr(atomic_write, "time", SimpleNamespace(sleep=tries.append))
     with (workspace / "f").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert "is being written by another program" in refused(workspace, "write_file", path="f", content="b")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.core.permissions import rule_on
+from treadle.core.tools.permissions import rule_on
 from treadle.domain.permissions import ApprovalRule, Approvals, SandboxPolicy
 from treadle.ports.sandbox import Command, GitUse
 from treadle.sandbox import git_settings
@@ -16,7 +16,7 @@ from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.git_settings import ALWAYS, variables_for
 from treadle.tools.bash import Bash, BashArguments
 from treadle.tools.shell.git import use_of
-from treadle.tools.shell.parsing import commands_of
+from treadle.tools.shell.parser import commands_of
 
 pytestmark = [
     pytest.mark.anyio,

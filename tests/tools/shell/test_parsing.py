@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tree_sitter import Language, Parser, Tree
 
-from treadle.tools.shell import parsing
-from treadle.tools.shell.parsing import commands_of
-from treadle.tools.shell.patterns import pattern_for
+from treadle.tools.shell import parser
+from treadle.tools.shell.glob_suggestion import pattern_for
+from treadle.tools.shell.parser import commands_of
 
 each = pytest.mark.parametrize
 
@@ -212,10 +212,10 @@ def test_no_line_takes_long(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
             seen.append(source)
             return self._parser.parse(source)
 
-    monkeypatch.setattr(parsing, "Parser", CountedParser)
+    monkeypatch.setattr(parser, "Parser", CountedParser)
     assert commands_of(line).opaque is not None
-    assert sum(source.count(byte) for source in seen for byte in b"`$(){}[]<>|&;!") <= parsing.MOST_SYNTAX
-    assert sum(map(len, seen)) <= 2 * parsing.MOST_BYTES
+    assert sum(source.count(byte) for source in seen for byte in b"`$(){}[]<>|&;!") <= parser.MOST_SYNTAX
+    assert sum(map(len, seen)) <= 2 * parser.MOST_BYTES
 
 
 def test_a_long_line_is_understood_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:

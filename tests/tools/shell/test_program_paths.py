@@ -2,13 +2,13 @@
 
 import pytest
 
-from treadle.core.permissions import rule_on
+from treadle.core.tools.permissions import rule_on
 from treadle.domain.permissions import ApprovalRule, Approvals
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
 from treadle.ports.tool import Subjects
-from treadle.tools.shell.parsing import commands_of
-from treadle.tools.shell.patterns import pattern_for
+from treadle.tools.shell.glob_suggestion import pattern_for
+from treadle.tools.shell.parser import commands_of
 
 BASH = ToolSpec(name="bash", description="", schema={}, effect="external")
 DENIED = Approvals(default="auto", rules=(ApprovalRule("bash", do="deny", match="rm *"),))

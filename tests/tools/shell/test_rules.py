@@ -2,8 +2,8 @@
 
 import pytest
 
-from treadle.tools.shell.caution import CAUTION_RULES, caution_about
-from treadle.tools.shell.parsing import commands_of
+from treadle.tools.shell.destructive import CAUTION_RULES, caution_about
+from treadle.tools.shell.parser import commands_of
 from treadle.tools.shell.rules import Rule, Table
 from treadle.tools.shell.terminal import TERMINAL_RULES, waits_for_terminal
 

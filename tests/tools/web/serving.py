@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import ToolContext
 from treadle.tools.web import web_fetch_tool
 from treadle.tools.web.addresses import Address, Resolve, Vet, not_public
-from treadle.tools.web.fetching import LIMITS, Limits
+from treadle.tools.web.http_fetch import LIMITS, Limits
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTEXT = ToolContext(RunId("run_1"), SessionId("ses_1"), "c1", "run_1/c1", lambda text: None)

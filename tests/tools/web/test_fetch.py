@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.tools.web.serving import HOST, Handler, anywhere, fetched, here, only_here, page, run, serving
 from treadle.ports.tool import ToolError
 from treadle.tools.web import web_fetch_tool
-from treadle.tools.web.fetching import Limits
+from treadle.tools.web.http_fetch import Limits
 
 each = pytest.mark.parametrize
 DESCRIPTORS = Path("/proc/self/fd")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import LINEAR, growth
-from treadle.tools.web.reading import readable
+from treadle.tools.web.page_text import readable
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = {

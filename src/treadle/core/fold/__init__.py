@@ -7,17 +7,17 @@ before them."""
 
 from collections.abc import Iterable
 
-from treadle.core.fold import children, context, forking, guards, life, model_calls, tool_calls
-from treadle.core.fold.changes import CHANGES
+from treadle.core.fold import children, context, fork, guards, model_calls, run, tool_calls
 from treadle.core.fold.model_calls import SILENT_STORED, SILENT_TEXTS
+from treadle.core.fold.registry import CHANGES
 from treadle.core.state import RunState
 from treadle.domain.envelope import Event
 from treadle.domain.events import EventData
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 
 __all__ = ["ROOMS", "SILENT_STORED", "SILENT_TEXTS", "fold", "fold_all"]
 
-ROOMS = (life, model_calls, tool_calls, guards, context, children, forking)
+ROOMS = (run, model_calls, tool_calls, guards, context, children, fork)
 """The modules whose functions make the changes: to be imported is to be known."""
 
 

@@ -1,8 +1,8 @@
 """Runs under a run, and what was judged of it."""
 
-from treadle.core.child import Child
-from treadle.core.fold.changes import on
+from treadle.core.fold.registry import on
 from treadle.core.state import RunState
+from treadle.core.subagents.child import Child
 from treadle.domain import events as e
 from treadle.domain.messages import user
 

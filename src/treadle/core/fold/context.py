@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from treadle.core.compaction import summary_message
-from treadle.core.context import set_preamble
-from treadle.core.cutting import with_results_cut
-from treadle.core.fold.changes import on
-from treadle.core.repair import transcribed
+from treadle.core.context.compaction import summary_message
+from treadle.core.context.projection import set_preamble
+from treadle.core.context.transcript import transcribed
+from treadle.core.context.truncation import with_results_cut
+from treadle.core.fold.registry import on
 from treadle.core.state import RunState
 from treadle.core.suspicion import MODEL_CALL
 from treadle.domain import events as e

@@ -1,7 +1,7 @@
 """What the guards found, and what the model is told of it."""
 
-from treadle.core.fold.changes import on
-from treadle.core.recalling import NOTE
+from treadle.core.context.memory_prompt import NOTE
+from treadle.core.fold.registry import on
 from treadle.core.state import RunState
 from treadle.domain import events as e
 from treadle.domain.messages import user

@@ -1,11 +1,11 @@
 """Steps and model calls."""
 
-from treadle.core.fold.changes import on
-from treadle.core.ledger import FAILURES_WARN
+from treadle.core.fold.registry import on
 from treadle.core.retry import MOST_KEYS
 from treadle.core.state import RunState, joined
 from treadle.core.suspicion import MODEL_CALL
-from treadle.core.tallies import StepTally
+from treadle.core.tools.ledger import FAILURES_WARN
+from treadle.core.usage import StepTally
 from treadle.domain import events as e
 from treadle.domain.messages import Message, Part, Text, ToolUse
 from treadle.domain.runs import Usage

@@ -1,6 +1,6 @@
 """Calls of tools: asked for, started, refused, ended."""
 
-from treadle.core.fold.changes import on
+from treadle.core.fold.registry import on
 from treadle.core.state import RunState
 from treadle.domain import events as e
 from treadle.domain.messages import Message, ToolResult

@@ -4,7 +4,7 @@ give up early when told."""
 from treadle.core.guards.verdict import Warn
 from treadle.core.state import RunState
 from treadle.domain.events import BudgetHint
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 
 PERCENTS = (90, 70)
 

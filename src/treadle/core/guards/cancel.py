@@ -2,7 +2,7 @@
 
 from treadle.core.guards.verdict import Stop
 from treadle.core.state import RunState
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 

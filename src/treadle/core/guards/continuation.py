@@ -3,7 +3,7 @@
 from treadle.core.guards.verdict import Stop, Warn
 from treadle.core.state import RunState
 from treadle.domain.events import Continuation
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 _GO_ON = "Your last reply was cut at the token limit. Go on exactly where it stopped; repeat nothing."

@@ -4,7 +4,7 @@ once."""
 from treadle.core.guards.verdict import Stop, Warn
 from treadle.core.state import RunState, said_something
 from treadle.domain.events import EmptyTurn
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 TURNS = 2

@@ -4,10 +4,10 @@ A successful write by another call starts the counts over: after an edit, runnin
 loop. Tools that declare themselves pollers are left alone, with a hint to wait longer between calls."""
 
 from treadle.core.guards.verdict import Block, Stop, Warn
-from treadle.core.ledger import Call
 from treadle.core.state import RunState
+from treadle.core.tools.ledger import Call
 from treadle.domain.events import LoopWarning
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 WARN, BLOCK, STOP = 3, 5, 8

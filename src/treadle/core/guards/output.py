@@ -3,7 +3,7 @@
 from treadle.core.guards.verdict import Stop, Warn
 from treadle.core.state import RunState, said_something
 from treadle.domain.events import OutputRejected
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 from treadle.domain.schemas import mismatch
 

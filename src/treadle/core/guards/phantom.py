@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from treadle.core.claims import Act, Claim
+from treadle.core.guards.claims import Act, Claim
+from treadle.core.guards.sentences import claims_of
 from treadle.core.guards.verdict import Warn
-from treadle.core.sentences import claims_of
 from treadle.core.state import RunState, said_something
 from treadle.domain.events import PhantomAction
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.messages import ToolResult
 from treadle.domain.observations import has_exit_code
 from treadle.domain.tools import ToolSpec

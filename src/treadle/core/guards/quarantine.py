@@ -3,7 +3,7 @@
 from treadle.core.guards.verdict import Stop
 from treadle.core.state import RunState
 from treadle.domain.events import RunQuarantined
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 

@@ -8,10 +8,10 @@ from msgspec import Struct
 from treadle.core.accounts import growing
 from treadle.core.state import RunState
 from treadle.core.steps import Finish, Wait
-from treadle.domain.calendar import minute
 from treadle.domain.events import BudgetExhausted, BudgetReserved, EventData, QuotaExceeded, QuotaWarning
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
+from treadle.domain.time_format import minute
 from treadle.ports.accounts import Ceilings, Reserve, Short
 
 PAUSE = 1.0

@@ -5,10 +5,10 @@ that the prompt prefix does not change), then a turn without tools that must rep
 model calls a tool instead, then the end."""
 
 from treadle.core.guards.verdict import Block, Stop, Warn
-from treadle.core.ledger import FAILURES_WARN, Call
 from treadle.core.state import RunState
+from treadle.core.tools.ledger import FAILURES_WARN, Call
 from treadle.domain.events import REPORT_STAGES, RecoveryAction, RecoveryStage, StuckDetected, StuckKind
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 FAILURES_STOP = 8

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from treadle.core.state import RunState
 from treadle.domain.events import EventData, GuardName
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 

@@ -4,7 +4,7 @@ properly; then the run ends, with what was received. An agent without tools may 
 from treadle.core.guards.verdict import Stop, Warn
 from treadle.core.state import RunState, said_something
 from treadle.domain.events import CallWritten
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
 from treadle.domain.written_calls import find_written_call

@@ -4,7 +4,7 @@ A durable event is committed before anyone sees it. A live event is seen at once
 the sequence of the durable event it belongs to. The envelope is `Event`, in `envelope.py`."""
 
 # ruff: noqa: I001 -- the order of the imports is the order of the vocabulary
-from treadle.domain.events.life import (
+from treadle.domain.events.run import (
     ModelResolved,
     RunEnd,
     RunFenced,
@@ -95,7 +95,7 @@ from treadle.domain.events.guards import (
     StuckDetected,
     StuckKind,
 )
-from treadle.domain.events.forking import Counters, Ended, Measured, ReusedCall, RunForked
+from treadle.domain.events.fork import Counters, Ended, Measured, ReusedCall, RunForked
 from treadle.domain.events.accounts import (
     BudgetExhausted,
     BudgetReserved,
@@ -131,7 +131,7 @@ from treadle.domain.events.automation import (
 from treadle.domain.events.streams import (
     StreamReset,
 )
-from treadle.domain.events.vocabulary import (
+from treadle.domain.events.definitions import (
     NAMES,
     VOCABULARY,
     EventData,

@@ -1,7 +1,7 @@
 """What a run has reserved, and where it has met the end of an account."""
 
-from treadle.domain.events.vocabulary import EventData, durable
-from treadle.domain.identity import Instant
+from treadle.domain.events.definitions import EventData, durable
+from treadle.domain.ids import Instant
 from treadle.domain.quotas import QuotaKind
 
 

@@ -1,7 +1,7 @@
 """What starts runs by itself, and what is sent out of them."""
 
-from treadle.domain.events.vocabulary import EventData, durable, live
-from treadle.domain.identity import Instant
+from treadle.domain.events.definitions import EventData, durable, live
+from treadle.domain.ids import Instant
 
 
 @durable("heartbeat_fired")

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from treadle.domain.events.vocabulary import EventData, durable
-from treadle.domain.identity import Instant, RunId, SessionId
+from treadle.domain.events.definitions import EventData, durable
+from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.lineage import Role
 from treadle.domain.runs import Metrics, Outcome, OutcomeKind, Status
 

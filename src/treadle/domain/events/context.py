@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from treadle.domain.events.vocabulary import EventData, durable
-from treadle.domain.identity import SegmentId
+from treadle.domain.events.definitions import EventData, durable
+from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Usage
 

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
+from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.events.permissions import ApprovalDecided, ClarifyAnswered
-from treadle.domain.events.vocabulary import EventData, durable
 from treadle.domain.messages import Message
 
 SteerMode = Literal["queue", "interrupt"]

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from treadle.domain.events.vocabulary import EventData, durable
+from treadle.domain.events.definitions import EventData, durable
 
 
 @durable("loop_warning")

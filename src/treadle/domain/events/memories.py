@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.domain.events.vocabulary import EventData, durable
+from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.memories import MemoryId, MemorySource
 
 

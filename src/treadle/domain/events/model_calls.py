@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from treadle.domain.events.vocabulary import EventData, durable, live
-from treadle.domain.identity import Instant
+from treadle.domain.events.definitions import EventData, durable, live
+from treadle.domain.ids import Instant
 from treadle.domain.messages import Part
 from treadle.domain.runs import Usage
 

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from treadle.domain.events.vocabulary import EventData, durable
-from treadle.domain.identity import ApprovalId, Instant
+from treadle.domain.events.definitions import EventData, durable
+from treadle.domain.ids import ApprovalId, Instant
 
 
 @durable("approval_requested")

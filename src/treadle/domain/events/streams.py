@@ -1,6 +1,6 @@
 """What a reader of a stream is told about the stream itself."""
 
-from treadle.domain.events.vocabulary import EventData, live
+from treadle.domain.events.definitions import EventData, live
 
 
 @live("stream_reset", stream="system")

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from treadle.domain.events.vocabulary import EventData, durable, live
+from treadle.domain.events.definitions import EventData, durable, live
 
 
 @durable("tool_call_start")

@@ -3,7 +3,7 @@
 Each message is encoded once ever. What grows, the conversation, stands after what does not, the tools, and
 before what may differ per request, so that each request of a run begins with the bytes of the one before."""
 
-from treadle.models.described import calls as described_calls
+from treadle.models.emulated_tools import wire_format as described_calls
 from treadle.models.formats.chat_messages import ChatMessages, merge_user_messages
 from treadle.models.formats.chat_reply import ChatReply
 from treadle.models.http.client import Format, Reply

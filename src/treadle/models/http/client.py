@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
-from treadle.models.http import failures
+from treadle.models.http import failure
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import RATE_REST, Key
 from treadle.models.http.reasoning_errors import explain_refusal
@@ -81,7 +81,7 @@ class Client:
                 piece = await call.read()
                 ended = not piece
                 if error := reply.take(payloads.feed(piece) if piece else payloads.end()):
-                    raise CallFailed(failures.in_stream(call.asked, error))
+                    raise CallFailed(failure.in_stream(call.asked, error))
                 reply.show_news(show)
             whole = _completed(reply, len(body), call)
             await call.finish()
@@ -96,7 +96,7 @@ class Client:
         if isinstance(error, CallFailed):
             failed = self._with_next_key(error.failed, key)
         else:
-            failed = failures.malformed(self._endpoint, f"{error}{call.unexpected_type}")
+            failed = failure.malformed(self._endpoint, f"{error}{call.unexpected_type}")
         return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes)) if call.accepted else failed
 
     def _with_next_key(self, failed: Failed, key: Key | None) -> Failed:
@@ -117,4 +117,4 @@ def _completed(reply: Reply, sent_bytes: int, call: Call) -> Completed:
         return reply.completed(sent_bytes)
     except EndedInError as error:
         said = {"message": f"it ended the reply with `{error.word}`", "code": error.word}
-        raise CallFailed(failures.in_stream(call.asked, said)) from error
+        raise CallFailed(failure.in_stream(call.asked, said)) from error

@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import Struct
 
-from treadle.daemon_thread import in_daemon_thread
+from treadle.system.daemon_thread import in_daemon_thread
 
 MAX_BODY_BYTES = 8 * 2**20
 

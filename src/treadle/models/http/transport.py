@@ -16,15 +16,15 @@ from yarl import URL
 
 from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.providers import Timeouts
-from treadle.models.http import failures
+from treadle.models.http import failure
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.failures import Limit
+from treadle.models.http.failure import Limit
 from treadle.models.http.keys import Key
-from treadle.models.http.posting import FACTORY, MOST_AT_ONCE, NO_LIMITS, Poster, is_plain
-from treadle.models.http.receiving import READ_BUFFER, Answer, KeptAndLost, Other, Receiver
+from treadle.models.http.request_sender import FACTORY, MOST_AT_ONCE, NO_LIMITS, Poster, is_plain
 from treadle.models.http.request_size import size_of
+from treadle.models.http.response_reader import READ_BUFFER, Answer, KeptAndLost, Other, Receiver
 from treadle.ports.model import Failed
-from treadle.timers import Timers
+from treadle.system.timers import Timers
 
 _ERROR_BODY = 64 * 1024
 _LINGER_SECONDS = 0.1
@@ -172,9 +172,9 @@ class Call:
         return "" if self._answer is None else self._answer.server
 
     @property
-    def asked(self) -> failures.Asked:
+    def asked(self) -> failure.Asked:
         """Who was asked for what. Only failures need it."""
-        return failures.Asked(self._post.endpoint, self._model, self._key, size_of(self._sent, self._window))
+        return failure.Asked(self._post.endpoint, self._model, self._key, size_of(self._sent, self._window))
 
     async def open(self, body: bytes) -> None:
         """Send the request and wait for a good status."""
@@ -187,10 +187,10 @@ class Call:
                 self._answer = await self._post(body, self._key)
         except asyncio.CancelledError:
             if (passed := watch.take_back()) is not None:
-                raise CallFailed(failures.timed_out(endpoint, *passed)) from None
+                raise CallFailed(failure.timed_out(endpoint, *passed)) from None
             raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise CallFailed(failures.from_error(endpoint, error)) from error
+            raise CallFailed(failure.from_error(endpoint, error)) from error
         watch.answer = self._answer
         if isinstance(self._answer, Other) and self._answer.status != 200:
             raise CallFailed(await self._refusal(self._answer.response))
@@ -204,10 +204,10 @@ class Call:
         try:
             piece = await answer.read()
         except _TimedOut as timeout:
-            raise CallFailed(failures.timed_out(self._post.endpoint, timeout.limit, timeout.seconds)) from None
+            raise CallFailed(failure.timed_out(self._post.endpoint, timeout.limit, timeout.seconds)) from None
         except (aiohttp.ClientError, OSError) as error:
             what = "the connection broke off in the middle of it"
-            raise CallFailed(failures.malformed(self._post.endpoint, what)) from error
+            raise CallFailed(failure.malformed(self._post.endpoint, what)) from error
         watch.begun = True
         return piece
 
@@ -234,7 +234,7 @@ class Call:
         with contextlib.suppress(CallFailed):  # the status is known; its words are a courtesy
             while len(body) < _ERROR_BODY and (piece := await self.read()):
                 body += piece
-        return failures.from_response(self.asked, response.status, response.headers, bytes(body[:_ERROR_BODY]))
+        return failure.from_response(self.asked, response.status, response.headers, bytes(body[:_ERROR_BODY]))
 
 
 class _TimedOut(Exception):

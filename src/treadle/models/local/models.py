@@ -10,7 +10,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.models import Profile
 from treadle.domain.providers import NO_TIMEOUTS
 from treadle.models.local.known_weights import WEIGHTS
-from treadle.models.local.servers import Notice, NotStarted, Servers
+from treadle.models.local.server_processes import Notice, NotStarted, Servers
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
 PROVIDER = "local"

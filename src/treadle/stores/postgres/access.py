@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.domain.identity import Instant, TokenId
+from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
 from treadle.ports.access import Answered, Asked, TokenRecord
 from treadle.stores.postgres.connection import restored

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.identity import Instant, TokenId
+from treadle.domain.ids import Instant, TokenId
 from treadle.ports.accounts import (
     ALL_USAGE,
     AgentState,
@@ -16,9 +16,9 @@ from treadle.ports.accounts import (
     UsageFilter,
     Used,
 )
+from treadle.stores.postgres.batch import Standing
 from treadle.stores.postgres.connection import restored, storable_json
 from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.operations import Standing
 
 
 class PostgresAccounts:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownApproval
-from treadle.domain.identity import ApprovalId, RunId, SessionId
+from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.stores.postgres.connection import restored
 from treadle.stores.postgres.database import Database

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.domain.identity import EventId, Instant
+from treadle.domain.ids import EventId, Instant
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
 from treadle.ports.automation import Fired

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from treadle.domain.errors import StoreError
-from treadle.domain.identity import Instant
+from treadle.domain.ids import Instant
 from treadle.stores.postgres.connection import (
     CONNECT_SECONDS,
     FAILURES,
@@ -20,7 +20,7 @@ from treadle.stores.postgres.connection import (
     storable,
 )
 from treadle.stores.postgres.driver import Connection, Pool, Row, pooled
-from treadle.stores.postgres.migrating import migrate
+from treadle.stores.postgres.schema import migrate
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import msgspec
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import Fenced, InvalidState, NotClaimable, StoreError
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.users import LOCAL_USER
 from treadle.ports.clock import Clock
@@ -25,14 +25,9 @@ from treadle.ports.journal import (
     SessionFacts,
     Tell,
 )
-from treadle.stores.counting import payer_of
+from treadle.stores.concurrency import no_place, places_of
 from treadle.stores.owners import owner_of, session_taken
-from treadle.stores.places import no_place, places_of
-from treadle.stores.postgres.batching import Writer
-from treadle.stores.postgres.connection import restored
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Row
-from treadle.stores.postgres.operations import (
+from treadle.stores.postgres.batch import (
     Answer,
     Op,
     Operation,
@@ -42,9 +37,14 @@ from treadle.stores.postgres.operations import (
     origin_of,
     session_deleted,
 )
-from treadle.stores.postgres.payers import Held, is_counted
+from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.owned_runs import Held, is_counted
 from treadle.stores.postgres.projections import beside
 from treadle.stores.postgres.runs import PostgresRuns, event_of
+from treadle.stores.postgres.writer import Writer
+from treadle.stores.usage_counts import payer_of
 
 ALL = 2**31 - 1
 """For a limit: none."""

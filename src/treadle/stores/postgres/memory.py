@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from treadle.domain.identity import AgentId
+from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.memory import EVERYTHING, Assigned, Assignment, Vector, Without
@@ -20,7 +20,7 @@ from treadle.stores.memories import CHOSEN_BY_CODE, EVERYONE, MOST_OF_A_TERM, NO
 from treadle.stores.postgres.connection import SQL, STATEMENT_SECONDS, restored, storable, storable_json
 from treadle.stores.postgres.database import Database
 from treadle.stores.postgres.driver import BitString, Connection, Row, bits
-from treadle.stores.postgres.remembering import cut, written_memory
+from treadle.stores.postgres.memory_rows import cut, written_memory
 
 Result = TypeVar("Result")
 

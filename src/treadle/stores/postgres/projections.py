@@ -14,7 +14,7 @@ from treadle.domain.events import (
     RunStart,
     SegmentOpened,
 )
-from treadle.stores.postgres.remembering import REMEMBERING
+from treadle.stores.postgres.memory_rows import REMEMBERING
 
 Projection = dict[str, Any]
 

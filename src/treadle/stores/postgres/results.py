@@ -1,10 +1,10 @@
 """The whole text of long results, on PostgreSQL."""
 
 from treadle.domain.envelope import Origin
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
+from treadle.stores.postgres.batch import gone
 from treadle.stores.postgres.connection import restored
 from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.operations import gone
 
 
 class PostgresResults:

@@ -5,13 +5,13 @@ from typing import Any
 
 from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.errors import UnknownRun
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
+from treadle.stores.postgres.batch import gone
 from treadle.stores.postgres.connection import restored
 from treadle.stores.postgres.database import Database
 from treadle.stores.postgres.driver import Row
-from treadle.stores.postgres.operations import gone
 
 
 class PostgresRuns:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.stores.postgres.batch import session_deleted
 from treadle.stores.postgres.connection import restored
 from treadle.stores.postgres.database import Database
 from treadle.stores.postgres.driver import Row
-from treadle.stores.postgres.operations import session_deleted
 from treadle.stores.postgres.runs import run_record
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.identity import Instant, TokenId
+from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
 from treadle.ports.access import Answered, Asked, TokenRecord
 from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.group import Group
+from treadle.stores.sqlite.transaction import Group
 from treadle.stores.sqlite.writer import Writer
 
 _encode = msgspec.json.Encoder().encode

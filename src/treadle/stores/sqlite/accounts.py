@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.identity import TokenId
+from treadle.domain.ids import TokenId
 from treadle.ports.accounts import (
     ALL_USAGE,
     HOUR,
@@ -18,10 +18,10 @@ from treadle.ports.accounts import (
     Used,
 )
 from treadle.ports.clock import Clock
-from treadle.stores.reserving import TOKEN_BUCKET, oldest
+from treadle.stores.reservations import TOKEN_BUCKET, oldest
 from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.group import Group
-from treadle.stores.sqlite.reserving import standing
+from treadle.stores.sqlite.reservations import standing
+from treadle.stores.sqlite.transaction import Group
 from treadle.stores.sqlite.writer import Writer
 
 ANY_CALL = Reserve((), tokens=1)

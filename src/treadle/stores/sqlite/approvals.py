@@ -5,7 +5,7 @@ from typing import Any
 
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownApproval
-from treadle.domain.identity import ApprovalId, RunId, SessionId
+from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.stores.sqlite.connection import SQL, Database
 from treadle.stores.sqlite.writer import Writer

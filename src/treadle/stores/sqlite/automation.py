@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.domain.identity import EventId, Instant
+from treadle.domain.ids import EventId, Instant
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
 from treadle.ports.automation import Fired
 from treadle.stores.sqlite.connection import SQL, Value
-from treadle.stores.sqlite.group import Group
+from treadle.stores.sqlite.transaction import Group
 from treadle.stores.sqlite.writer import Writer
 
 _encode = msgspec.json.Encoder().encode

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from treadle.domain.errors import StoreDamaged, StoreError, StoreNewer
-from treadle.ports.keeping import DatabaseFacts
+from treadle.ports.deletion import DatabaseFacts
 from treadle.stores.sqlite.connection import (
     APPLICATION_ID,
     SQL,

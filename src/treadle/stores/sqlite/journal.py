@@ -10,7 +10,7 @@ import msgspec
 from treadle.domain.envelope import Draft, Event, Origin, decode_data
 from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.users import UserId
 from treadle.ports.clock import Clock
@@ -30,14 +30,14 @@ from treadle.ports.journal import (
     SessionFacts,
     Tell,
 )
+from treadle.stores.concurrency import no_place, places_of
 from treadle.stores.owners import owner_of
-from treadle.stores.places import no_place, places_of
+from treadle.stores.sqlite.concurrency import Wakes, next_of_agent, places_taken
 from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.deaths import record_death
-from treadle.stores.sqlite.group import Group, RunRow, read_row, refuse_unfit_session, run_record, unknown
-from treadle.stores.sqlite.places import Wakes, next_of_agent, places_taken
 from treadle.stores.sqlite.projections import refuse_closed
-from treadle.stores.sqlite.reserving import reserve
+from treadle.stores.sqlite.reservations import reserve
+from treadle.stores.sqlite.transaction import Group, RunRow, read_row, refuse_unfit_session, run_record, unknown
+from treadle.stores.sqlite.worker_deaths import record_death
 from treadle.stores.sqlite.writer import Writer
 
 NO_LIMIT = -1

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from treadle.domain.identity import AgentId
+from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import UserId
 from treadle.ports.memory import EVERYTHING, Assigned, Assignment, Vector, Without
@@ -34,8 +34,8 @@ from treadle.stores.memories import (
     packed,
 )
 from treadle.stores.sqlite.connection import SQL, Database, Rows, Value
-from treadle.stores.sqlite.group import Group
-from treadle.stores.sqlite.remembering import keep_memory
+from treadle.stores.sqlite.memory_rows import keep_memory
+from treadle.stores.sqlite.transaction import Group
 from treadle.stores.sqlite.writer import Writer
 
 Result = TypeVar("Result")

@@ -12,9 +12,9 @@ from treadle.domain.events import (
     RunStart,
     SegmentOpened,
 )
-from treadle.domain.identity import ApprovalId, Instant
+from treadle.domain.ids import ApprovalId, Instant
 from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.remembering import REMEMBERING
+from treadle.stores.sqlite.memory_rows import REMEMBERING
 
 
 def _requested(db: Database, run: int, made: Draft) -> None:

@@ -1,9 +1,9 @@
 """The whole text of long results, on SQLite."""
 
 from treadle.domain.envelope import Origin
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
 from treadle.stores.sqlite.connection import SQL
-from treadle.stores.sqlite.group import Group
+from treadle.stores.sqlite.transaction import Group
 from treadle.stores.sqlite.writer import Writer
 
 

@@ -7,12 +7,12 @@ import msgspec
 
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.group import run_record, session_deleted
+from treadle.stores.sqlite.transaction import run_record, session_deleted
 from treadle.stores.sqlite.writer import Writer
 
 

@@ -18,7 +18,7 @@ import apsw
 
 from treadle.domain.errors import StoreError, StoreLost, TreadleError
 from treadle.stores.sqlite.connection import Database, explain
-from treadle.stores.sqlite.group import Group, Owned
+from treadle.stores.sqlite.transaction import Group, Owned
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from treadle.domain import events as e
-from treadle.surfaces.cli.calls import in_words
+from treadle.surfaces.cli.call_view import in_words
 from treadle.surfaces.cli.terminal import cut, one_line, revealed
 
 WIDTH = 100

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import yaml
 
+from treadle.bootstrap.backup import look_at_states, own_states
+from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, UsageError
-from treadle.home import Home
-from treadle.keeping_assembly import look_at_states, own_states
+from treadle.operations.maintenance import StateKeeping
 from treadle.ports.accounts import AgentState
-from treadle.service.upkeep import StateKeeping
-from treadle.surfaces.cli.confirming import is_wanted
-from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.confirmation import is_wanted
+from treadle.surfaces.cli.connection import kept_up
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.process import USAGE, complain
-from treadle.surfaces.cli.reaching import kept_up
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import inert, print_json
 

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from treadle.surfaces.cli import completing
+from treadle.surfaces.cli import completion
 
 agents_app = typer.Typer(help="Look after the agents of the home.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 AgentArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name of an agent.", autocompletion=completing.agent_names)
+    str, typer.Argument(metavar="NAME", help="The name of an agent.", autocompletion=completion.agent_names)
 ]
 
 

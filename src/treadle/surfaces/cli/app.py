@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treadle import __version__
-from treadle.surfaces.cli import completing
+from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.agents_app import agents_app
 from treadle.surfaces.cli.forks_app import forks_app
-from treadle.surfaces.cli.hooks_app import hooks_app
-from treadle.surfaces.cli.house_app import house_app
+from treadle.surfaces.cli.inbound_webhooks_app import hooks_app
+from treadle.surfaces.cli.maintenance_app import house_app
 from treadle.surfaces.cli.memory_app import memory_app
 from treadle.surfaces.cli.schedules_app import schedules_app
 from treadle.surfaces.cli.serve_app import serve_app
@@ -52,7 +52,7 @@ app.add_typer(usage_app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The id of a run: run_…", autocompletion=completing.run_ids)
+    str, typer.Argument(metavar="RUN", help="The id of a run: run_…", autocompletion=completion.run_ids)
 ]
 ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="The id of an approval: apr_…")]
 Note = Annotated[str, typer.Option(metavar="TEXT", help="What the agent is told with it.")]
@@ -104,7 +104,7 @@ def run(
             "--agent",
             metavar="NAME",
             help="The agent; without it the agent `default`.",
-            autocompletion=completing.agent_names,
+            autocompletion=completion.agent_names,
         ),
     ] = "default",
     model: Annotated[
@@ -116,7 +116,7 @@ def run(
         typer.Option(
             metavar="SESSION",
             help="Go on in this session instead of a new one.",
-            autocompletion=completing.session_ids,
+            autocompletion=completion.session_ids,
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print every event as JSON, one per line.")] = False,
@@ -172,9 +172,9 @@ def show_prompt(
     json: Annotated[bool, typer.Option("--json", help="Print the request as it went over the wire.")] = False,
 ) -> None:
     """Print exactly what the model saw at a step, made again from the journal."""
-    from treadle.surfaces.cli import process, seen
+    from treadle.surfaces.cli import process, prompt_view
 
-    process.perform(partial(seen.show_prompt, run_id, step, json))
+    process.perform(partial(prompt_view.show_prompt, run_id, step, json))
 
 
 @runs_app.command("steps")
@@ -258,7 +258,7 @@ def approve(
     json: Json = False,
 ) -> None:
     """Let a call run, and go on with its run."""
-    from treadle.service import Answer
+    from treadle.operations import Answer
     from treadle.surfaces.cli import approvals, process
     from treadle.surfaces.cli.runs import Going
 
@@ -275,7 +275,7 @@ def deny(
     json: Json = False,
 ) -> None:
     """Refuse a call, and go on with its run without it."""
-    from treadle.service import Answer
+    from treadle.operations import Answer
     from treadle.surfaces.cli import approvals, process
     from treadle.surfaces.cli.runs import Going
 

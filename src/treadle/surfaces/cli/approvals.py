@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from treadle.assembly import observe
+from treadle.bootstrap.engine import observe
+from treadle.config.home import Home
 from treadle.domain.errors import UsageError
-from treadle.domain.identity import ApprovalId
-from treadle.home import Home
+from treadle.domain.ids import ApprovalId
+from treadle.operations import Answer
+from treadle.operations.run_tree import root_of
 from treadle.ports.approvals import ApprovalRecord
-from treadle.service import Answer
-from treadle.service.family import root_of
-from treadle.surfaces.cli.calls import in_words, remembered, shown
-from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.call_view import in_words, remembered, shown
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.runs import Going
 from treadle.surfaces.cli.tables import print_table

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from treadle.home import Home
-from treadle.keeping_assembly import back_up, restore
-from treadle.surfaces.cli.printing import note, say
+from treadle.bootstrap.backup import back_up, restore
+from treadle.config.home import Home
+from treadle.surfaces.cli.event_output import note, say
 from treadle.surfaces.cli.terminal import print_json
 
 

@@ -4,11 +4,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from treadle.bootstrap.doctor import examine
+from treadle.config.home import Home
 from treadle.doctor.findings import Finding
-from treadle.doctor_assembly import examine
-from treadle.home import Home
-from treadle.surfaces.cli.doctor_guards import Check, fire_all
-from treadle.surfaces.cli.printing import note, say
+from treadle.surfaces.cli.event_output import note, say
+from treadle.surfaces.cli.guard_self_test import Check, fire_all
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.progress import ProgressLine
 from treadle.surfaces.cli.tables import print_table

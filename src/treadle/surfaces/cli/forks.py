@@ -8,20 +8,20 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.app import Engine
+from treadle.api.agent import overridden
+from treadle.api.engine import Engine
+from treadle.bootstrap.stores import ONLY_OWN
+from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
-from treadle.domain.identity import RunId
-from treadle.home import Home
-from treadle.library import overridden
-from treadle.service import Fork
-from treadle.stores_assembly import ONLY_OWN
-from treadle.surfaces.cli.asking import Asking
-from treadle.surfaces.cli.following import Following
+from treadle.domain.ids import RunId
+from treadle.operations import Fork
+from treadle.surfaces.cli.approval_prompt import Asking
+from treadle.surfaces.cli.connection import reached
 from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.reaching import reached
 from treadle.surfaces.cli.run import add_endpoint, asker_of, printer, prompt_for, read_message
+from treadle.surfaces.cli.run_view import Following
 from treadle.surfaces.cli.runs import Going
-from treadle.surfaces.cli.waiting import endpoint_option
+from treadle.surfaces.cli.wait_hint import endpoint_option
 
 
 class Wanted(Struct, frozen=True):

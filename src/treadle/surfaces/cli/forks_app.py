@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
-from treadle.surfaces.cli import completing
+from treadle.surfaces.cli import completion
 
 forks_app = typer.Typer()
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The id of a run: run_…", autocompletion=completing.run_ids)
+    str, typer.Argument(metavar="RUN", help="The id of a run: run_…", autocompletion=completion.run_ids)
 ]
 Model = Annotated[str | None, typer.Option("-m", "--model", metavar="MODEL", help="Ask another model.")]
 Agent = Annotated[
     str | None,
     typer.Option(
-        "-a", "--agent", metavar="NAME", help="Go on with another agent.", autocompletion=completing.agent_names
+        "-a", "--agent", metavar="NAME", help="Go on with another agent.", autocompletion=completion.agent_names
     ),
 ]
 Message = Annotated[
@@ -74,11 +74,11 @@ def replay_run(run_id: RunArgument, json: Json = False) -> None:
 
 @forks_app.command("diff")
 def diff_runs(
-    a: Annotated[str, typer.Argument(metavar="A", help="The id of a run.", autocompletion=completing.run_ids)],
-    b: Annotated[str, typer.Argument(metavar="B", help="That of another.", autocompletion=completing.run_ids)],
+    a: Annotated[str, typer.Argument(metavar="A", help="The id of a run.", autocompletion=completion.run_ids)],
+    b: Annotated[str, typer.Argument(metavar="B", help="That of another.", autocompletion=completion.run_ids)],
     json: Json = False,
 ) -> None:
     """Print what differs between two runs: their agents, where they part first, and what they used."""
-    from treadle.surfaces.cli import differences, process
+    from treadle.surfaces.cli import process, run_diff
 
-    process.perform(partial(differences.diff_runs, a, b, json))
+    process.perform(partial(run_diff.diff_runs, a, b, json))

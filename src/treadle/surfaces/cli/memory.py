@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.bootstrap.memory import look_at_memories, own_memories
+from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.domain.agents import MemorySettings
 from treadle.domain.errors import UsageError
 from treadle.domain.memories import MemoryKind
 from treadle.domain.users import LOCAL_USER
-from treadle.home import DEFAULT_AGENT, Home
-from treadle.memory_assembly import look_at_memories, own_memories
+from treadle.operations.maintenance import MemoryKeeping
+from treadle.operations.memories import ALL, MemoryLine, MemoryService, line, refuse_unknown_agent
 from treadle.ports.memory import Found
-from treadle.service.memory import ALL, MemoryLine, MemoryService, line, refuse_unknown_agent
-from treadle.service.upkeep import MemoryKeeping
-from treadle.surfaces.cli.printing import note
-from treadle.surfaces.cli.reaching import kept_up
+from treadle.surfaces.cli.connection import kept_up
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
 

@@ -2,8 +2,8 @@
 
 import time
 
-from treadle.moving_assembly import Moved, move_database
-from treadle.surfaces.cli.printing import note, say
+from treadle.bootstrap.migrate import Moved, move_database
+from treadle.surfaces.cli.event_output import note, say
 from treadle.surfaces.cli.terminal import is_terminal, print_json
 
 SECONDS = 2.0

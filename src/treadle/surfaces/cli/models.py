@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from treadle.app import Engine
+from treadle.api.engine import Engine
 from treadle.doctor.windows import WINDOW_SOURCES
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.models import Profile
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
-from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.process import FAILED, complain
 from treadle.surfaces.cli.progress import ProgressLine
 from treadle.surfaces.cli.run import add_endpoint

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from treadle.domain.errors import TreadleError, UsageError
-from treadle.process_privacy import undumpable
 from treadle.surfaces.cli.terminal import one_line
+from treadle.system.process_privacy import undumpable
 
 FAILED, USAGE, NEEDS_AN_ANSWER, INTERRUPTED, PIPE_CLOSED = 1, 2, 4, 130, 141
 DEBUG = "TREADLE_DEBUG"

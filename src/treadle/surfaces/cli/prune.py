@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.bootstrap.backup import PastFile, archiving_house, look_at_house, own_house
+from treadle.config.home import Home
 from treadle.domain.durations import seconds
 from treadle.domain.errors import UsageError
-from treadle.home import Home
-from treadle.keeping_assembly import PastFile, archiving_house, look_at_house, own_house
-from treadle.ports.keeping import IdleSession
-from treadle.service.upkeep import HouseKeeping
-from treadle.surfaces.cli.confirming import is_wanted
-from treadle.surfaces.cli.printing import note
-from treadle.surfaces.cli.reaching import kept_up
+from treadle.operations.maintenance import HouseKeeping
+from treadle.ports.deletion import IdleSession
+from treadle.surfaces.cli.confirmation import is_wanted
+from treadle.surfaces.cli.connection import kept_up
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import is_terminal, print_json
 

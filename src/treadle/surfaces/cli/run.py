@@ -10,25 +10,25 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from treadle.app import Engine
+from treadle.api.agent import overridden
+from treadle.api.engine import Engine
+from treadle.bootstrap.stores import ONLY_OWN
+from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.domain.events import Decision
-from treadle.domain.identity import SessionId
+from treadle.domain.ids import SessionId
 from treadle.domain.messages import user
 from treadle.domain.permissions import Asker
-from treadle.home import Home
-from treadle.library import overridden
+from treadle.operations import MESSAGE_LIMIT, Service, Submission
 from treadle.ports.journal import RunFilter
-from treadle.service import MESSAGE_LIMIT, Service, Submission
-from treadle.stores_assembly import ONLY_OWN
-from treadle.surfaces.cli.asking import Asking
-from treadle.surfaces.cli.following import Following
-from treadle.surfaces.cli.printing import JsonLines, Printer, Transcript, note
+from treadle.surfaces.cli.approval_prompt import Asking
+from treadle.surfaces.cli.connection import reached
+from treadle.surfaces.cli.event_output import JsonLines, Printer, Transcript, note
+from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.prompt import Prompt
-from treadle.surfaces.cli.reaching import reached
-from treadle.surfaces.cli.waiting import endpoint_option
+from treadle.surfaces.cli.run_view import Following
+from treadle.surfaces.cli.wait_hint import endpoint_option
 
 _MOST_BYTES = 4 * MESSAGE_LIMIT + 1  # of standard input: more cannot be a message
 

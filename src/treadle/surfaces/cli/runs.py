@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.app import Engine
-from treadle.assembly import observe
+from treadle.api.engine import Engine
+from treadle.bootstrap.engine import observe
+from treadle.bootstrap.stores import ONLY_OWN
+from treadle.config.home import Home
 from treadle.domain.commands import in_words
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import (
@@ -25,22 +27,20 @@ from treadle.domain.events import (
     RunQueued,
     UserMessage,
 )
-from treadle.domain.identity import RunId
-from treadle.home import Home
+from treadle.domain.ids import RunId
+from treadle.operations import Service
+from treadle.operations.run_tree import root_of
 from treadle.ports.journal import RunRecord
-from treadle.service import Service
-from treadle.service.family import root_of
-from treadle.stores_assembly import ONLY_OWN
-from treadle.surfaces.cli.asking import Asking
-from treadle.surfaces.cli.following import LOOK_SECONDS, Following
-from treadle.surfaces.cli.printing import EventLines, JsonLines, note
+from treadle.surfaces.cli.approval_prompt import Asking
+from treadle.surfaces.cli.connection import Reached, reached
+from treadle.surfaces.cli.event_output import EventLines, JsonLines, note
 from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.reaching import Reached, reached
 from treadle.surfaces.cli.run import add_endpoint, printer, prompt_for
+from treadle.surfaces.cli.run_view import LOOK_SECONDS, Following
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import amount, inert, one_line, print_json
 from treadle.surfaces.cli.tree import cost_of
-from treadle.surfaces.cli.waiting import FOR_AN_ANSWER, PARKED, endpoint_option, explained
+from treadle.surfaces.cli.wait_hint import FOR_AN_ANSWER, PARKED, endpoint_option, explained
 
 FOLLOW_SECONDS = 0.25
 """How often the journal is looked at for a run that another process works on."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from treadle.automation_assembly import look_at_automation, own_automation
-from treadle.domain.identity import Instant
+from treadle.bootstrap.automation import look_at_automation, own_automation
+from treadle.config.home import Home
+from treadle.domain.ids import Instant
 from treadle.domain.schedules import ScheduleId, Timing
-from treadle.home import Home
-from treadle.service.automating import NewSchedule, ScheduleKeeping, ScheduleView
-from treadle.surfaces.cli.printing import note
-from treadle.surfaces.cli.reaching import kept_up
+from treadle.operations.automation import NewSchedule, ScheduleKeeping, ScheduleView
+from treadle.surfaces.cli.connection import kept_up
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from treadle.surfaces.cli import completing
+from treadle.surfaces.cli import completion
 
 schedules_app = typer.Typer(help="Send messages to agents by themselves, at set times.", no_args_is_help=True)
 
@@ -30,7 +30,7 @@ def add_schedule(
     message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the agent is told each time.")],
     agent: Annotated[
         str,
-        typer.Option("-a", "--agent", metavar="NAME", help="The agent.", autocompletion=completing.agent_names),
+        typer.Option("-a", "--agent", metavar="NAME", help="The agent.", autocompletion=completion.agent_names),
     ] = "default",
     zone: Annotated[str, typer.Option(metavar="ZONE", help="The time zone of a cron expression.")] = "UTC",
     session: Annotated[
@@ -38,7 +38,7 @@ def add_schedule(
         typer.Option(
             metavar="SESSION",
             help="Go on in this session; without it each run begins its own.",
-            autocompletion=completing.session_ids,
+            autocompletion=completion.session_ids,
         ),
     ] = None,
     json: Json = False,

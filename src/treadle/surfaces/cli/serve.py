@@ -8,22 +8,22 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle import __version__
-from treadle.app import Engine
-from treadle.database_url import is_postgres
+from treadle.api.engine import Engine
+from treadle.bootstrap.stores import ALL, Share
+from treadle.bootstrap.telemetry import Telemetry
+from treadle.config.database_url import is_postgres
+from treadle.config.home import Home
 from treadle.domain.access import SCOPES
 from treadle.domain.errors import UsageError
-from treadle.domain.identity import Instant
-from treadle.home import Home
-from treadle.service.access import Access, NewToken
-from treadle.stores_assembly import ALL, Share
-from treadle.surfaces.cli.listening import is_loopback, listen
-from treadle.surfaces.cli.opening import take_over_home
-from treadle.surfaces.cli.printing import note
+from treadle.domain.ids import Instant
+from treadle.operations.tokens import Access, NewToken
+from treadle.surfaces.cli.engine_startup import take_over_home
+from treadle.surfaces.cli.event_output import note
+from treadle.surfaces.cli.local_listener import is_loopback, listen
 from treadle.surfaces.cli.process import Stop, settle
 from treadle.surfaces.cli.terminal import print_json
-from treadle.surfaces.http.doorway import attachable
-from treadle.surfaces.http.serving import application
-from treadle.telemetry_assembly import Telemetry
+from treadle.surfaces.http.engine_server import application
+from treadle.surfaces.http.unix_socket import attachable
 
 FIRST_TOKEN = "first start"
 LogFormat = Literal["text", "json"]

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.assembly import observe
-from treadle.domain.identity import SessionId, first_segment_id
-from treadle.home import Home
+from treadle.bootstrap.engine import observe
+from treadle.config.home import Home
+from treadle.domain.ids import SessionId, first_segment_id
+from treadle.operations import Service
 from treadle.ports.sessions import SegmentRecord, SessionRecord
-from treadle.service import Service
-from treadle.surfaces.cli.confirming import is_wanted
-from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.confirmation import is_wanted
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.prune import BY, kept_house
 from treadle.surfaces.cli.runs import RunView, view_of
 from treadle.surfaces.cli.tables import print_table

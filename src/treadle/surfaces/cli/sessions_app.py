@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from treadle.surfaces.cli import completing
+from treadle.surfaces.cli import completion
 
 sessions_app = typer.Typer(help="Look at sessions and what models are shown of them.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 SessionArgument = Annotated[
     str,
-    typer.Argument(metavar="SESSION", help="The id of a session: ses_…", autocompletion=completing.session_ids),
+    typer.Argument(metavar="SESSION", help="The id of a session: ses_…", autocompletion=completion.session_ids),
 ]
 
 

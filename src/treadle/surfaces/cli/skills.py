@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from treadle.config.home import Home
 from treadle.domain.errors import UsageError
-from treadle.home import Home
 from treadle.skills.content import Content, SkillFile
-from treadle.skills.shelf import Found, Shelf
-from treadle.surfaces.cli.calls import quoted
-from treadle.surfaces.cli.printing import note
+from treadle.skills.inventory import Found, Shelf
+from treadle.surfaces.cli.call_view import quoted
+from treadle.surfaces.cli.event_output import note
+from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.process import FAILED, Stop
-from treadle.surfaces.cli.prompt import Prompt
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json, revealed_line, size_of
 
@@ -179,7 +179,7 @@ def _brought(found: Found) -> Brought:
     """What a run gets of the tools that a skill names: the rule is the engine's, a tool comes by its exact name."""
     if not found.tools:
         return Brought()
-    from treadle.tool_names import known_tools  # it knows many things, and most skills name no tools
+    from treadle.bootstrap.tool_names import known_tools  # it knows many things, and most skills name no tools
 
     known = known_tools()
     tools = tuple([name for name in found.tools if name in known])

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from treadle.assembly import observe
-from treadle.domain.identity import RunId
-from treadle.service.records import CallRecord, RunSteps, StepRecord, SummaryRecord, records_of
-from treadle.surfaces.cli.printing import note
+from treadle.bootstrap.engine import observe
+from treadle.domain.ids import RunId
+from treadle.operations.run_records import CallRecord, RunSteps, StepRecord, SummaryRecord, records_of
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.terminal import amount, columns, cut, one_line, print_json
 
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from treadle.bootstrap.backup import look_at_tokens, own_tokens
+from treadle.config.home import Home
 from treadle.domain.access import Scope, Visibility
 from treadle.domain.durations import seconds
 from treadle.domain.errors import UsageError
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.users import LOCAL_USER
-from treadle.home import Home
-from treadle.keeping_assembly import look_at_tokens, own_tokens
+from treadle.operations.maintenance import TokenKeeping
+from treadle.operations.token_schemas import token_view
+from treadle.operations.tokens import PREFIX, NewToken
 from treadle.ports.access import TokenRecord
-from treadle.service.access import PREFIX, NewToken
-from treadle.service.token_shapes import token_view
-from treadle.service.upkeep import TokenKeeping
-from treadle.surfaces.cli.printing import note
-from treadle.surfaces.cli.reaching import kept_up
+from treadle.surfaces.cli.connection import kept_up
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from treadle.surfaces.cli import completing
+from treadle.surfaces.cli import completion
 
 tokens_app = typer.Typer(help="Say who may ask over HTTP, and for what.", no_args_is_help=True)
 
@@ -51,7 +51,7 @@ def create_token(
             "--agent",
             metavar="NAME",
             help="Only with this agent; may be repeated. Without it: with all.",
-            autocompletion=completing.agent_names,
+            autocompletion=completion.agent_names,
         ),
     ] = None,
     expires: Annotated[

@@ -2,12 +2,12 @@
 
 from msgspec import Struct
 
-from treadle.assembly import observe
-from treadle.domain.identity import RunId
+from treadle.bootstrap.engine import observe
+from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics
-from treadle.service import Service
-from treadle.service.family import Member, family
-from treadle.service.records import records_of
+from treadle.operations import Service
+from treadle.operations.run_records import records_of
+from treadle.operations.run_tree import Member, family
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import amount, print_json
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from treadle.assembly import observe
+from treadle.bootstrap.engine import observe
+from treadle.operations.usage import UsageLine, UsageQuery, total
 from treadle.ports.accounts import UsageKey
-from treadle.service.usage import UsageLine, UsageQuery, total
-from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import amount, print_json
 

@@ -10,9 +10,9 @@ from getpass import getpass
 from itertools import product
 from typing import Any
 
+from treadle.config.home import Home
 from treadle.domain.errors import UsageError
-from treadle.home import Home
-from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
 from treadle.vault.names import refuse_wrong_name

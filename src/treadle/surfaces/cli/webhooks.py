@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from treadle.automation_assembly import look_at_automation, own_automation
+from treadle.bootstrap.automation import look_at_automation, own_automation
+from treadle.config.home import Home
 from treadle.domain.webhooks import WebhookId
-from treadle.home import Home
-from treadle.service.automating import NewWebhook, WebhookKeeping, WebhookView
-from treadle.surfaces.cli.printing import note
-from treadle.surfaces.cli.reaching import kept_up
+from treadle.operations.automation import NewWebhook, WebhookKeeping, WebhookView
+from treadle.surfaces.cli.connection import kept_up
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
 

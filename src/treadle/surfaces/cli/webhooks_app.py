@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from treadle.surfaces.cli import completing
+from treadle.surfaces.cli import completion
 
 webhooks_app = typer.Typer(help="Send events to others, signed.", no_args_is_help=True)
 
@@ -37,7 +37,7 @@ def add_webhook(
             "--agent",
             metavar="NAME",
             help="Only of this agent; may be repeated.",
-            autocompletion=completing.agent_names,
+            autocompletion=completion.agent_names,
         ),
     ] = None,
     attempts: Annotated[

@@ -8,16 +8,16 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle import __version__
-from treadle.app import Engine
-from treadle.database_url import is_postgres, shown
+from treadle.api.engine import Engine
+from treadle.bootstrap.stores import Share
+from treadle.bootstrap.telemetry import Telemetry
+from treadle.config.database_url import is_postgres, shown
+from treadle.config.home import Home, ServerSettings
 from treadle.domain.errors import UsageError
-from treadle.home import Home, ServerSettings
-from treadle.stores_assembly import Share
-from treadle.surfaces.cli.opening import open_engine
-from treadle.surfaces.cli.printing import note
+from treadle.surfaces.cli.engine_startup import open_engine
+from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.process import Stop, settle
 from treadle.surfaces.cli.terminal import print_json
-from treadle.telemetry_assembly import Telemetry
 
 
 class Wanted(Struct, frozen=True):
@@ -67,9 +67,9 @@ async def _listen(
     """Answer whoever keeps it running, where a port was given; the URL."""
     if wanted.port is None:
         return None
-    from treadle.surfaces.cli.listening import listen  # who does not listen need not wait for the server
-    from treadle.surfaces.http.operations import ROUTES
-    from treadle.surfaces.http.serving import application
+    from treadle.surfaces.cli.local_listener import listen  # who does not listen need not wait for the server
+    from treadle.surfaces.http.engine_server import application
+    from treadle.surfaces.http.health import ROUTES
 
     host = settings.host if wanted.host is None else wanted.host
     return await listen(application(engine, home, (ROUTES,)), host, wanted.port, settings, opened)

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
+from treadle.operations.schemas import AgentView, Page
 from treadle.ports.accounts import AgentState
-from treadle.service.shapes import AgentView, Page
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.gate import principal_of
-from treadle.surfaces.http.served import Asked, seen_agent, served_of
+from treadle.surfaces.http.auth import principal_of
+from treadle.surfaces.http.dependencies import Asked, seen_agent, served_of
+from treadle.surfaces.http.openapi import asks
 
 
 class StateBody(Struct, frozen=True, forbid_unknown_fields=True):

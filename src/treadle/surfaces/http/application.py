@@ -12,11 +12,11 @@ from treadle.ports.clock import Clock
 from treadle.surfaces.http import (
     agents,
     approvals,
-    attached,
     forks,
-    hooks,
+    health,
+    inbound_webhooks,
+    local_admin,
     memory,
-    operations,
     runs,
     schedules,
     sessions,
@@ -26,19 +26,19 @@ from treadle.surfaces.http import (
     vault,
     webhooks,
 )
-from treadle.surfaces.http.compatible import chat, models, responses
-from treadle.surfaces.http.describing import Description
-from treadle.surfaces.http.gate import refuse_what_is_not_allowed
-from treadle.surfaces.http.once import Once
+from treadle.surfaces.http.auth import refuse_what_is_not_allowed
+from treadle.surfaces.http.dependencies import Served
+from treadle.surfaces.http.idempotency import Once
+from treadle.surfaces.http.openai import chat, models, responses
+from treadle.surfaces.http.openapi import Description
 from treadle.surfaces.http.problems import answer
-from treadle.surfaces.http.served import Served
 
 MOST_BYTES = 32 * 2**20
 """Of the body of a request."""
 DESCRIPTION = "/v1/openapi.json"
 ROUTES = tuple(room.ROUTES for room in (
-    agents, runs, streams, approvals, sessions, memory, vault, tokens, usage, schedules, hooks, webhooks, attached,
-    operations, models, chat, responses, forks,
+    agents, runs, streams, approvals, sessions, memory, vault, tokens, usage, schedules, inbound_webhooks, webhooks,
+    local_admin, health, models, chat, responses, forks,
 ))  # fmt: skip
 
 

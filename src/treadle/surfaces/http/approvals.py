@@ -8,13 +8,13 @@ from litestar.params import FromPath, FromQuery, JSONBody
 
 from treadle.domain.access import Principal
 from treadle.domain.errors import UnknownApproval
-from treadle.domain.identity import ApprovalId
+from treadle.domain.ids import ApprovalId
+from treadle.operations import Answer
+from treadle.operations.schemas import ApprovalView, DecisionBody, Delivered, Page, approval_view
 from treadle.ports.approvals import ApprovalRecord
-from treadle.service import Answer
-from treadle.service.shapes import ApprovalView, DecisionBody, Delivered, Page, approval_view
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.gate import principal_of
-from treadle.surfaces.http.served import Asked, said_by, seen_run, served_of
+from treadle.surfaces.http.auth import principal_of
+from treadle.surfaces.http.dependencies import Asked, said_by, seen_run, served_of
+from treadle.surfaces.http.openapi import asks
 
 
 @get("/v1/approvals", **asks("read", "What waits for a decision", 404))

@@ -7,14 +7,14 @@ from treadle.domain.access import Principal
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownRun
 from treadle.domain.events import RunQueued
+from treadle.operations import Fork, Replayed
+from treadle.operations.schemas import Accepted, ForkBody
 from treadle.ports.journal import RunRecord
-from treadle.service import Fork, Replayed
-from treadle.service.shapes import Accepted, ForkBody
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.gate import principal_of
-from treadle.surfaces.http.once import submission_key
-from treadle.surfaces.http.overriding import refuse_other_model
-from treadle.surfaces.http.served import Asked, readable_run, seen_agent, seen_run, served_of
+from treadle.surfaces.http.agent_overrides import refuse_other_model
+from treadle.surfaces.http.auth import principal_of
+from treadle.surfaces.http.dependencies import Asked, readable_run, seen_agent, seen_run, served_of
+from treadle.surfaces.http.idempotency import submission_key
+from treadle.surfaces.http.openapi import asks
 
 
 @post(

@@ -11,14 +11,14 @@ from treadle.domain.access import Principal
 from treadle.domain.errors import UnknownAgent, UsageError
 from treadle.domain.memories import MemoryKind
 from treadle.domain.users import LONGEST_USER, UserId
+from treadle.operations.memories import MOST_CHARACTERS, MemoryLine, line
+from treadle.operations.memory_schemas import AssignBody, Pinning
+from treadle.operations.schemas import Page
 from treadle.ports.memory import Assigned
-from treadle.service.memory import MOST_CHARACTERS, MemoryLine, line
-from treadle.service.memory_shapes import AssignBody, Pinning
-from treadle.service.shapes import Page
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.gate import principal_of
+from treadle.surfaces.http.auth import principal_of
+from treadle.surfaces.http.dependencies import Asked, served_of
+from treadle.surfaces.http.openapi import asks
 from treadle.surfaces.http.problems import Refusal
-from treadle.surfaces.http.served import Asked, served_of
 
 Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]
 Sought = Annotated[

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Protocol
 
 from treadle.domain.access import Principal
-from treadle.domain.identity import TokenId
+from treadle.domain.ids import TokenId
 
 HEARTBEAT_SECONDS = 15.0
 

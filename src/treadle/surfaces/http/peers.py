@@ -12,7 +12,7 @@ import struct
 import sys
 from contextlib import suppress
 
-KEEPER = b"treadle.sandbox.keeper"
+KEEPER = b"treadle.sandbox.broker"
 """Stands in the command line of the keeper and of its forks."""
 _SO_PEERPIDFD = 77
 _MOST_ANCESTORS = 1000

@@ -12,7 +12,7 @@ from litestar.exceptions import HTTPException
 from msgspec import Struct
 
 from treadle.domain import errors as e
-from treadle.surfaces.http.compatible import failing
+from treadle.surfaces.http.openai import errors
 
 logger = logging.getLogger(__name__)
 
@@ -121,10 +121,10 @@ def told_of(error: Exception, path: str, now: float) -> Told:
     """What is answered at a path: a problem, or an error as OpenAI tells it where that is spoken."""
     problem = problem_of(error)
     headers = headers_of(problem, now)
-    if not failing.is_spoken_at(path):
+    if not errors.is_spoken_at(path):
         return Told(problem.status, MEDIA_TYPE, msgspec.json.encode(problem), headers)
-    shaped = failing.shaped(problem.status, problem.type.removeprefix(PREFIX), problem.detail, error)
-    return Told(shaped.status, failing.MEDIA_TYPE, shaped.body, headers | shaped.headers)
+    shaped = errors.shaped(problem.status, problem.type.removeprefix(PREFIX), problem.detail, error)
+    return Told(shaped.status, errors.MEDIA_TYPE, shaped.body, headers | shaped.headers)
 
 
 def _problem(status: int, kind: str, detail: str) -> Problem:

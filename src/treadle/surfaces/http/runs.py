@@ -12,13 +12,12 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from treadle.domain.envelope import to_json
 from treadle.domain.errors import UsageError
 from treadle.domain.events import RunEnd
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Text, user
 from treadle.domain.runs import OutcomeKind, Status
-from treadle.ports.journal import RunFilter
-from treadle.service import Submission
-from treadle.service.records import RunSteps, records_of
-from treadle.service.shapes import (
+from treadle.operations import Submission
+from treadle.operations.run_records import RunSteps, records_of
+from treadle.operations.schemas import (
     LONGEST_WAIT,
     Accepted,
     AnswerBody,
@@ -34,11 +33,10 @@ from treadle.service.shapes import (
     run_detail,
     run_view,
 )
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.gate import principal_of, streams_of
-from treadle.surfaces.http.once import submission_key
-from treadle.surfaces.http.overriding import overridden_by
-from treadle.surfaces.http.served import (
+from treadle.ports.journal import RunFilter
+from treadle.surfaces.http.agent_overrides import overridden_by
+from treadle.surfaces.http.auth import principal_of, streams_of
+from treadle.surfaces.http.dependencies import (
     Asked,
     agents_of,
     open_session,
@@ -47,6 +45,8 @@ from treadle.surfaces.http.served import (
     seen_run,
     served_of,
 )
+from treadle.surfaces.http.idempotency import submission_key
+from treadle.surfaces.http.openapi import asks
 
 Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]
 Cursor = Annotated[str | None, QueryParameter(description="`next` of the page before.", max_length=200)]

@@ -4,11 +4,11 @@ from litestar import Router, delete, get, post
 from litestar.params import FromPath, JSONBody
 
 from treadle.domain.schedules import ScheduleId
-from treadle.service.automating import NewSchedule, ScheduleView
-from treadle.service.shapes import Page
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.gate import principal_of
-from treadle.surfaces.http.served import Asked, served_of
+from treadle.operations.automation import NewSchedule, ScheduleView
+from treadle.operations.schemas import Page
+from treadle.surfaces.http.auth import principal_of
+from treadle.surfaces.http.dependencies import Asked, served_of
+from treadle.surfaces.http.openapi import asks
 
 
 @get("/v1/schedules", **asks("admin", "List schedules, and the heartbeats of agents"))

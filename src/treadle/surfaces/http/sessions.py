@@ -6,11 +6,9 @@ from litestar import Router, delete, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from treadle.domain.errors import UnknownSession
-from treadle.domain.identity import SessionId
-from treadle.ports.journal import RunRecord
-from treadle.ports.sessions import SessionRecord
-from treadle.service.keeping import Deleted, Pruned
-from treadle.service.shapes import (
+from treadle.domain.ids import SessionId
+from treadle.operations.retention import Deleted, Pruned
+from treadle.operations.schemas import (
     Page,
     Prune,
     RunView,
@@ -21,9 +19,11 @@ from treadle.service.shapes import (
     session_detail,
     session_view,
 )
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.gate import principal_of
-from treadle.surfaces.http.served import Asked, said_by, served_of, unknown_session
+from treadle.ports.journal import RunRecord
+from treadle.ports.sessions import SessionRecord
+from treadle.surfaces.http.auth import principal_of
+from treadle.surfaces.http.dependencies import Asked, said_by, served_of, unknown_session
+from treadle.surfaces.http.openapi import asks
 
 Cursor = Annotated[str | None, QueryParameter(description="`next` of the page before.", max_length=200)]
 Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]

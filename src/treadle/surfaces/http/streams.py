@@ -17,15 +17,15 @@ from msgspec import Struct
 
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError
-from treadle.domain.identity import AgentId, RunId, SessionId
+from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.users import UserId
+from treadle.operations.run_stream import Reader
 from treadle.ports.journal import RunRecord
-from treadle.service.following import Reader
-from treadle.surfaces.http.describing import streams
-from treadle.surfaces.http.gate import principal_of, refuse, state_of, streams_of
+from treadle.surfaces.http.auth import principal_of, refuse, state_of, streams_of
+from treadle.surfaces.http.dependencies import Asked, Served, agents_of, seen_run, served_of, with_runs
 from treadle.surfaces.http.open_streams import Streams
+from treadle.surfaces.http.openapi import streams
 from treadle.surfaces.http.problems import Refusal
-from treadle.surfaces.http.served import Asked, Served, agents_of, seen_run, served_of, with_runs
 from treadle.surfaces.http.server import ABORT
 
 MOST_BEHIND = 10_000

@@ -3,9 +3,9 @@
 from litestar import Router, delete, get, post
 from litestar.params import FromPath, JSONBody
 
-from treadle.domain.identity import TokenId
-from treadle.service.shapes import Page
-from treadle.service.token_shapes import (
+from treadle.domain.ids import TokenId
+from treadle.operations.schemas import Page
+from treadle.operations.token_schemas import (
     NewTokenView,
     TokenBody,
     TokenView,
@@ -13,8 +13,8 @@ from treadle.service.token_shapes import (
     new_token_view,
     token_view,
 )
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.served import Asked, served_of
+from treadle.surfaces.http.dependencies import Asked, served_of
+from treadle.surfaces.http.openapi import asks
 
 
 @get("/v1/tokens", **asks("admin", "List access tokens"))

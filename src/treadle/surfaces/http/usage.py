@@ -5,12 +5,12 @@ from typing import Annotated
 from litestar import Router, get
 from litestar.params import FromQuery, QueryParameter
 
+from treadle.operations.schemas import Page
+from treadle.operations.usage import UsageLine, UsageQuery
 from treadle.ports.accounts import UsageKey
-from treadle.service.shapes import Page
-from treadle.service.usage import UsageLine, UsageQuery
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.gate import principal_of
-from treadle.surfaces.http.served import Asked, agents_of, served_of
+from treadle.surfaces.http.auth import principal_of
+from treadle.surfaces.http.dependencies import Asked, agents_of, served_of
+from treadle.surfaces.http.openapi import asks
 
 Day = Annotated[str | None, QueryParameter(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day in UTC: 2026-03-01.")]
 

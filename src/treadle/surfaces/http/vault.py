@@ -9,9 +9,9 @@ from litestar import Router, delete, get, put
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
-from treadle.service.shapes import Page, moment
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.served import Asked, served_of
+from treadle.operations.schemas import Page, moment
+from treadle.surfaces.http.dependencies import Asked, served_of
+from treadle.surfaces.http.openapi import asks
 from treadle.vault.names import refuse_wrong_name
 from treadle.vault.store import EVERY, Grant, Secret, VaultStore
 

@@ -5,10 +5,10 @@ from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
 from treadle.domain.webhooks import WebhookId
-from treadle.service.automating import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
-from treadle.service.shapes import Page
-from treadle.surfaces.http.describing import asks
-from treadle.surfaces.http.served import Asked, served_of
+from treadle.operations.automation import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
+from treadle.operations.schemas import Page
+from treadle.surfaces.http.dependencies import Asked, served_of
+from treadle.surfaces.http.openapi import asks
 
 
 class Queued(Struct, frozen=True):

@@ -3,10 +3,10 @@
 import asyncio
 from typing import Final
 
-from treadle.domain.identity import TokenId
+from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
 from treadle.ports.access import Answered, Asked, TokenRecord
-from treadle.testing.conformance.beside import KeptCheck, KeptHarness, one_desk, two_desks
+from treadle.testing.conformance.store_harness import KeptCheck, KeptHarness, one_desk, two_desks
 
 DIGEST = b"\x00digest\xff"
 

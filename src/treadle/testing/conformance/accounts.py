@@ -8,7 +8,7 @@ from treadle.domain.messages import user
 from treadle.domain.runs import Usage
 from treadle.ports.accounts import Ceilings, Reserve, Short
 from treadle.ports.journal import ANY, LEASE_SECONDS, Release
-from treadle.testing.conformance.reserving import (
+from treadle.testing.conformance.reservations import (
     AGENT,
     FAILED,
     REQUEST,

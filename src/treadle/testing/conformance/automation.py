@@ -5,11 +5,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from treadle.domain.identity import EventId, RunId, SessionId
+from treadle.domain.ids import EventId, RunId, SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
 from treadle.ports.automation import Fired
-from treadle.testing.conformance.beside import KeptCheck, KeptHarness, one_desk, two_desks
+from treadle.testing.conformance.store_harness import KeptCheck, KeptHarness, one_desk, two_desks
 
 NOON = 1_800_000_000.123456
 """A tick; no number of seconds is rounded."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from treadle.domain.errors import StoreLocked
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Wakes
 

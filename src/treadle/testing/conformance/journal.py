@@ -8,7 +8,7 @@ import msgspec
 from treadle.domain.envelope import Draft
 from treadle.domain.errors import TreadleError
 from treadle.domain.events import CancelRequested, RunQueued, ToolCallStart, Unknown
-from treadle.domain.identity import EventId, RunId
+from treadle.domain.ids import EventId, RunId
 from treadle.domain.messages import Message, Text
 from treadle.ports.journal import ANY, LEASE_SECONDS, Advance, Release
 from treadle.testing.conformance.store import (

@@ -5,13 +5,21 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.ids import AgentId, SessionId
 from treadle.domain.memories import Memory, MemoryScope
+from treadle.domain.text import folded
 from treadle.domain.users import LOCAL_USER
-from treadle.domain.words import folded
 from treadle.ports.memory import Without
 from treadle.ports.memory_index import Glance, Hit, Pending, Term
-from treadle.testing.conformance.beside import AGENT, OTHER, OWN, KeptCheck, KeptHarness, MemoryStore, one_desk
+from treadle.testing.conformance.store_harness import (
+    AGENT,
+    OTHER,
+    OWN,
+    KeptCheck,
+    KeptHarness,
+    MemoryStore,
+    one_desk,
+)
 
 
 def memory(number: int, text: str, agent: AgentId = AGENT, session: str | None = None) -> Memory:

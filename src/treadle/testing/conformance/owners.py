@@ -8,16 +8,16 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Draft
 from treadle.domain.errors import SessionTaken
 from treadle.domain.events import JournalWritten, MemorySaved, RunQueued, UserMessage
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.messages import user
 from treadle.domain.users import LOCAL_USER, UserId, journaled
 from treadle.ports.journal import Claim, NewRun, RunFilter
 from treadle.ports.memory import Assigned, Assignment
 from treadle.ports.memory_index import Term
-from treadle.testing.conformance.beside import AGENT, Desk, KeptCheck, KeptHarness, one_desk, two_desks
 from treadle.testing.conformance.memories import Shelf, unit
 from treadle.testing.conformance.store import OPENING, refused, step
+from treadle.testing.conformance.store_harness import AGENT, Desk, KeptCheck, KeptHarness, one_desk, two_desks
 
 EVERYONE = MemoryScope(AGENT, None)
 USERS = (LOCAL_USER, "alice", "bob", "tok_1")

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from treadle.domain.identity import AgentId, SessionId
+from treadle.domain.ids import AgentId, SessionId
 from treadle.ports.journal import Release
 from treadle.testing.conformance.store import StoreCheck, StoreHarness, one_process, step, two_processes
 

@@ -16,7 +16,7 @@ from treadle.domain.events import (
     StepStart,
     UserMessage,
 )
-from treadle.domain.identity import AgentId, EventId, Instant, RunId, SessionId
+from treadle.domain.ids import AgentId, EventId, Instant, RunId, SessionId
 from treadle.domain.messages import Message, Text, user
 from treadle.domain.runs import Metrics
 from treadle.ports.accounts import Reserve

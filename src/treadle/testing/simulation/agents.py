@@ -4,7 +4,7 @@ import msgspec
 
 from treadle.domain.agents import AgentSpec, Errors, Limits, ModelSettings, Quality, Retry
 from treadle.domain.errors import UnknownAgent
-from treadle.domain.identity import AgentId
+from treadle.domain.ids import AgentId
 from treadle.domain.permissions import ApprovalRule, Approvals
 from treadle.domain.quotas import Quotas
 

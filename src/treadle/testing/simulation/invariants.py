@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
+from treadle.core.context.transcript import repair
 from treadle.core.fold import fold_all
-from treadle.core.planning import OUTCOME_UNKNOWN
-from treadle.core.repair import repair
 from treadle.core.state import RunState, fresh
+from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.events import (
     AgentSpawn,
@@ -23,10 +23,10 @@ from treadle.domain.events import (
     ToolCallError,
     ToolCallStart,
 )
-from treadle.domain.identity import RunId
+from treadle.domain.ids import RunId
 from treadle.domain.messages import Message, ToolUse
-from treadle.testing.simulation.families import check_families
-from treadle.testing.simulation.spending import check_spending
+from treadle.testing.simulation.accounts import check_spending
+from treadle.testing.simulation.children import check_families
 from treadle.testing.simulation.world import Violation, World
 
 REPEATABLE = ("look",)

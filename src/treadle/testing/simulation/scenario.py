@@ -11,15 +11,15 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from treadle.core.compaction import INSTRUCTIONS
+from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.errors import InvalidState
-from treadle.domain.identity import RunId, SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Message, ToolUse, user
 from treadle.domain.runs import Usage
+from treadle.operations import Answer as Verdict
+from treadle.operations import LocalService, Submission
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.model import ModelRequest
-from treadle.service import Answer as Verdict
-from treadle.service import LocalService, Submission
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import Failure, Reply, ScriptStep, ask, call, say
 from treadle.testing.simulation.agents import AGENT, BOUND, CRAMPED, HURRIED, JUDGED, JUDGES, SHALLOW

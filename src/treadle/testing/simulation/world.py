@@ -10,20 +10,20 @@ from typing import Any, cast
 
 import msgspec
 
-from treadle.core.repair import repair
+from treadle.core.context.transcript import repair
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.errors import UsageError
-from treadle.domain.identity import Instant, RunId
+from treadle.domain.ids import Instant, RunId
 from treadle.domain.models import Prices, Profile
 from treadle.domain.tools import ToolSpec
-from treadle.engine.absent import NoVault
 from treadle.engine.deps import Deps
-from treadle.engine.hub import Hub
+from treadle.engine.event_hub import Hub
 from treadle.engine.loop import advance
+from treadle.engine.null_ports import NoVault
 from treadle.models.breaker import CircuitBreaker
+from treadle.operations import LocalService
 from treadle.ports.model import Completed, Failed, Model, ModelRequest, Resolved, Show
 from treadle.ports.tool import InvalidArguments, Subjects, Tool, ToolContext
-from treadle.service import LocalService
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.backup import ALL_PAGES

@@ -1,10 +1,10 @@
 """`edit_file`: one piece of text for another, where it stands exactly once."""
 
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.changes import shown_changes
-from treadle.tools.files.likeness import why_not_found
-from treadle.tools.files.names import shown
-from treadle.tools.files.replacing import alone
+from treadle.tools.files.atomic_write import alone
+from treadle.tools.files.diff import shown_changes
+from treadle.tools.files.name_display import shown
+from treadle.tools.files.similarity import why_not_found
 from treadle.tools.files.text import Text, read_text
 from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool

@@ -4,10 +4,10 @@ import asyncio
 from threading import Event
 
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.expressions import BadExpression, Expression
-from treadle.tools.files.names import shown
-from treadle.tools.files.patterns import glob_expression
-from treadle.tools.files.walking import Entry, Walk
+from treadle.tools.files.folder_walk import Entry, Walk
+from treadle.tools.files.globs import glob_expression
+from treadle.tools.files.name_display import shown
+from treadle.tools.files.regex import BadExpression, Expression
 from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool
 

@@ -10,12 +10,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.expressions import BadExpression, Expression
+from treadle.tools.files.folder_walk import Entry, Walk
 from treadle.tools.files.glob import name_expression
-from treadle.tools.files.matching import Matcher, rendered
-from treadle.tools.files.names import shown
+from treadle.tools.files.line_matches import Matcher, rendered
+from treadle.tools.files.name_display import shown
+from treadle.tools.files.regex import BadExpression, Expression
 from treadle.tools.files.text import kind_of, read_bytes
-from treadle.tools.files.walking import Entry, Walk
 from treadle.tools.files.workspace import Place, opened_for
 from treadle.tools.function import tool
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.names import shown
+from treadle.tools.files.name_display import shown
 from treadle.tools.files.text import Text, read_text
 from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool

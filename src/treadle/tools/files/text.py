@@ -5,7 +5,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from typing import Literal, NamedTuple
 
 from treadle.ports.tool import ToolError
-from treadle.tools.files.names import shown
+from treadle.tools.files.name_display import shown
 
 MOST_BYTES = 32_000_000
 """Of a file that is read as a whole."""

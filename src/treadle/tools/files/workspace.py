@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.domain.private_places import Kind
+from treadle.domain.private_paths import Kind
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.names import shown
-from treadle.tools.files.privacy import NO_PRIVACY, READING, Privacy, listed_in
+from treadle.tools.files.name_display import shown
+from treadle.tools.files.private_files import NO_PRIVACY, READING, Privacy, listed_in
 
 HERE = "."
 _MOST_LINKS = 40

@@ -1,9 +1,9 @@
 """`write_file`: a file with exactly this content."""
 
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.names import shown
-from treadle.tools.files.privacy import WRITING
-from treadle.tools.files.replacing import alone
+from treadle.tools.files.atomic_write import alone
+from treadle.tools.files.name_display import shown
+from treadle.tools.files.private_files import WRITING
 from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool
 

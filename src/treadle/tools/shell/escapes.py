@@ -5,10 +5,10 @@ import re
 from collections.abc import Mapping
 from itertools import pairwise
 
-from treadle.tools.shell import git, sedding
-from treadle.tools.shell.calls import Call
-from treadle.tools.shell.naming import may_be_an_option
+from treadle.tools.shell import git, sed
 from treadle.tools.shell.options import ALSO, DANGEROUS
+from treadle.tools.shell.simple_commands import Call
+from treadle.tools.shell.variable_builtins import may_be_an_option
 from treadle.tools.shell.words import Word
 from treadle.tools.shell.wrappers import SHELLS, operands_of_shell
 
@@ -109,7 +109,7 @@ def _by_options(program: str, arguments: tuple[str, ...]) -> bool:
         case "git":
             return git.does_more(arguments)
         case "sed" | "gsed":
-            return not sedding.only_prints(arguments)
+            return not sed.only_prints(arguments)
         case "set":
             return not all(_sets_harmlessly(arguments, index) for index in range(len(arguments)))
         case "shopt":

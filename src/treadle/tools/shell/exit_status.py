@@ -9,7 +9,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from treadle.tools.shell.parsing import MOST_BYTES, MOST_SYNTAX, SYNTAX, syntax_tree
+from treadle.tools.shell.parser import MOST_BYTES, MOST_SYNTAX, SYNTAX, syntax_tree
 
 ANSWER_STATUS: Final = 1
 """The status by which these programs say no."""

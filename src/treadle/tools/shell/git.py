@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from treadle.ports.sandbox import GitUse
-from treadle.tools.shell.calls import Call
+from treadle.tools.shell.simple_commands import Call
 
 _FLAGS = frozenset(
     {"-p", "--paginate", "-P", "--no-pager", "--no-replace-objects", "--literal-pathspecs",

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from treadle.tools.shell.calls import Call, Parsed
-from treadle.tools.shell.parsing import commands_of
+from treadle.tools.shell.parser import commands_of
+from treadle.tools.shell.simple_commands import Call, Parsed
 
 
 def always(call: Call) -> bool:

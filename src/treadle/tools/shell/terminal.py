@@ -3,8 +3,8 @@
 import re
 from functools import cache
 
-from treadle.tools.shell.calls import Call, Parsed
 from treadle.tools.shell.rules import Rule, Table
+from treadle.tools.shell.simple_commands import Call, Parsed
 
 _QUERIES = ("--version", "--help", "-V")
 

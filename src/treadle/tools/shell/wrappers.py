@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from treadle.tools.shell.calls import Inner, Unwrapped
+from treadle.tools.shell.simple_commands import Inner, Unwrapped
 from treadle.tools.shell.variables import trusted_variable
 from treadle.tools.shell.words import Word, literal
 

@@ -10,8 +10,8 @@ from msgspec import Meta
 from treadle.ports.tool import Tool, ToolContext, ToolError
 from treadle.tools.function import tool
 from treadle.tools.web.addresses import Resolve, Vet, not_public, system_addresses
-from treadle.tools.web.fetching import LIMITS, Fetched, Limits, fetch
-from treadle.tools.web.reading import readable
+from treadle.tools.web.http_fetch import LIMITS, Fetched, Limits, fetch
+from treadle.tools.web.page_text import readable
 
 MOST_CHARACTERS = 500_000
 MOST_HTML_BYTES = 1_000_000

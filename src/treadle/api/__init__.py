@@ -1,0 +1,1 @@
+"""What programs import through `treadle`: the engine, agents and results."""

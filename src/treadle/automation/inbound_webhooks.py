@@ -1,0 +1,173 @@
+"""Hooks: addresses that others send to. What is signed becomes a message to an agent, once."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from treadle.automation.signing import is_genuine, new_secret
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import InvalidState, UnknownHook, UsageError
+from treadle.domain.events import WebhookReceived
+from treadle.domain.messages import user
+from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.webhooks import Hook, HookId, filled, hook_session, refuse_wrong_template
+from treadle.operations import LocalService, Submission, Ticket
+from treadle.operations.automation import HookView, NewHook, NewHookView, Signed
+from treadle.operations.schemas import moment
+from treadle.ports.automation import Hooks, Secrets
+from treadle.ports.clock import Clock, Ids
+from treadle.ports.journal import Runs
+
+NOBODYS = new_secret()
+"""What is compared with where there is no such hook: it takes as long."""
+
+
+class HookBook:
+    """Implements `service.automating.HookKeeping`."""
+
+    def __init__(
+        self, hooks: Hooks, secrets: Secrets, agents: Callable[[str], AgentSpec], clock: Clock, ids: Ids
+    ) -> None:
+        self._hooks = hooks
+        self._secrets = secrets
+        self._agents = agents
+        self._clock = clock
+        self._ids = ids
+
+    async def add(self, wanted: NewHook, owner: UserId = LOCAL_USER) -> NewHookView:
+        """Raises UsageError for one that could never be filled in."""
+        self._agents(wanted.agent)
+        for template in (wanted.message, wanted.session or ""):
+            try:
+                refuse_wrong_template(template)
+            except ValueError as error:
+                raise UsageError(f"The hook cannot be kept: {error}.") from None
+        if not wanted.message.strip() or not wanted.name.strip():
+            raise UsageError("A hook needs a name, and a message for the agent such as {{payload}}.")
+        hook = Hook(
+            HookId(self._ids("hok")),
+            wanted.name.strip(),
+            wanted.agent,
+            wanted.message,
+            wanted.session,
+            self._clock.now(),
+            owner,
+        )
+        secret = new_secret()
+        await self._secrets.put(secret_name(hook.hook_id), secret)
+        await self._hooks.add(hook)
+        return _new_view(hook, secret)
+
+    async def list(self) -> Sequence[HookView]:
+        return [view(hook) for hook in await self._hooks.list()]
+
+    async def remove(self, hook_id: HookId) -> None:
+        if not await self._hooks.remove(hook_id):
+            raise _unknown(hook_id)
+        await self._secrets.remove(secret_name(hook_id))
+
+    async def rotate(self, hook_id: HookId) -> NewHookView:
+        hook = await self._hooks.find(hook_id)
+        if hook is None:
+            raise _unknown(hook_id)
+        secret = new_secret()
+        await self._secrets.put(secret_name(hook_id), secret)
+        return _new_view(hook, secret)
+
+
+class HookReceiver:
+    """Implements `service.automating.HookReceiving`."""
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        secrets: Secrets,
+        service: LocalService,
+        runs: Runs,
+        agents: Callable[[str], AgentSpec],
+        clock: Clock,
+    ) -> None:
+        self._hooks = hooks
+        self._secrets = secrets
+        self._service = service
+        self._runs = runs
+        self._agents = agents
+        self._clock = clock
+        self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def receive(self, hook_id: HookId, signed: Signed) -> Ticket | None:
+        hook = await self._hooks.find(hook_id)
+        secret = self._secrets.value(secret_name(hook_id if hook is None else hook.hook_id))
+        genuine = is_genuine(
+            secret or NOBODYS,
+            self._clock.now(),
+            signed.webhook_id,
+            signed.timestamp,
+            signed.signature,
+            signed.body,
+        )
+        if hook is None or secret is None or not genuine:
+            return None
+        key = f"hook/{hook.hook_id}/{signed.webhook_id}"
+        async with self._under_way.setdefault(key, asyncio.Lock()):
+            if (known := await self._runs.submitted(key)) is not None:
+                raise InvalidState(f"The message {signed.webhook_id} was received before; it started {known}.")
+            return await self._submit(hook, signed, key)
+
+    async def _submit(self, hook: Hook, signed: Signed, key: str) -> Ticket:
+        payload = _payload(signed.body)
+        submission = Submission(
+            self._agents(hook.agent),
+            user(filled(hook.message, payload)),
+            hook_session(hook, payload),
+            key,
+            plain=True,
+            user=hook.owner,
+        )
+        because = WebhookReceived(hook.hook_id, signed.webhook_id, len(signed.body))
+        return await self._service.submit(submission, because)
+
+
+def secret_name(hook_id: str) -> str:
+    """How the vault calls the secret of a hook or a webhook. An id that is none of ours has a name too."""
+    prefix, _, rest = hook_id.partition("_")
+    kind = "WEBHOOK" if prefix == "whk" else "HOOK"
+    is_ours = len(rest) == 32 and rest.isascii() and rest.isalnum()
+    return f"{kind}_{rest if is_ours else hashlib.blake2b(hook_id.encode(), digest_size=16).hexdigest()}"
+
+
+def _payload(body: bytes) -> Any:
+    """What was sent, as values; what is no JSON is a text."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return body.decode()
+
+
+def _unknown(hook_id: HookId) -> UnknownHook:
+    return UnknownHook(f"There is no hook {hook_id}. `treadle hooks list` shows those there are.")
+
+
+def view(hook: Hook) -> HookView:
+    return HookView(**_of(hook))
+
+
+def _new_view(hook: Hook, secret: str) -> NewHookView:
+    return NewHookView(**_of(hook), secret=secret)
+
+
+def _of(hook: Hook) -> dict[str, Any]:
+    return {
+        "hook_id": hook.hook_id,
+        "name": hook.name,
+        "agent": hook.agent,
+        "message": hook.message,
+        "session": hook.session,
+        "created_at": moment(hook.created_at),
+        "path": f"/v1/hooks/{hook.hook_id}",
+        "owner": hook.owner,
+    }

@@ -1,0 +1,50 @@
+"""What surrounds the agents of a home: its rules, its skills, the notes of their workspaces."""
+
+from collections.abc import Sequence
+
+from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
+from treadle.domain.tools import ToolSpec
+from treadle.ports.skills import Skill
+from treadle.skills.agents_md import agents_md
+from treadle.skills.catalog import catalog
+from treadle.skills.run_skills import FolderSkills
+
+NO_INVENTION = "Never make up what a tool returns. When a call fails, say so or try another way."
+
+
+class HomeSurroundings:
+    """Implements `ports.surroundings.Surroundings`."""
+
+    def __init__(self, home: Home, rules: str = "") -> None:
+        self._home = home
+        self._rules = rules.strip()
+        self._skills = FolderSkills(home.path)
+
+    def rules(self) -> str:
+        return self._rules
+
+    def skills(self, agent: AgentSpec) -> Sequence[Skill]:
+        return self._skills.offered(agent.skills, self._home.workspace(agent))
+
+    def catalog(self, skills: Sequence[Skill]) -> str:
+        return catalog(skills)
+
+    def workspace(self, agent: AgentSpec) -> str:
+        return str(self._home.workspace_path(agent))
+
+    def notes(self, agent: AgentSpec) -> str:
+        path = self._home.workspace_path(agent)
+        if agent.workspace is None and not path.is_dir():
+            return ""  # one of the home's own, which no tool has used yet
+        return agents_md(path)
+
+    def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:
+        if not tools:
+            return ""
+        if not any("workspace" in tool.needs for tool in tools):
+            return NO_INVENTION
+        return f"Your working folder is {self._home.workspace_path(agent)}. {NO_INVENTION}"
+
+    def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:
+        return self._skills.load(name, agent.skills, self._home.workspace(agent), file)

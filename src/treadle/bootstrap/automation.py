@@ -1,0 +1,183 @@
+"""How schedules, hooks and webhooks are put together over an open engine, and over a home that nobody has open."""
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from treadle.automation.inbound_webhooks import HookBook, HookReceiver
+from treadle.automation.scheduler import Scheduler
+from treadle.automation.schedules import ScheduleBook
+from treadle.automation.sender import Sender
+from treadle.automation.webhooks import WebhookBook
+from treadle.bootstrap.stores import Stores, look_at_home, own_stores
+from treadle.config.agent_registry import seen
+from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import UsageError
+from treadle.engine.event_hub import Hub
+from treadle.operations import LocalService
+from treadle.operations.automation import Automation, HookKeeping, ScheduleKeeping, WebhookKeeping
+from treadle.system.clock import SystemClock, TimeOrderedIds
+from treadle.vault.store import VaultStore
+from treadle.vault.vault import HomeVault
+
+if TYPE_CHECKING:
+    from treadle.bootstrap.engine import Known
+
+logger = logging.getLogger(__name__)
+
+
+class VaultSecrets:
+    """Implements `ports.automation.Secrets` with the vault of a home."""
+
+    def __init__(self, home: Home, value: Callable[[str], str | None]) -> None:
+        self._home = home
+        self._value = value
+
+    async def put(self, name: str, value: str) -> None:
+        await asyncio.to_thread(self._put, name, value)
+
+    def value(self, name: str) -> str | None:
+        return self._value(name)
+
+    async def remove(self, name: str) -> None:
+        await asyncio.to_thread(self._remove, name)
+
+    def _put(self, name: str, value: str) -> None:
+        self._home.ensure()
+        with closing(VaultStore(self._home.path, os.environ)) as store:
+            store.put(name, value)
+
+    def _remove(self, name: str) -> None:
+        with closing(VaultStore(self._home.path, os.environ)) as store:
+            if any(secret.name == name for secret in store.inventory()):
+                store.remove(name)
+
+
+class HomeAgents:
+    """The agents of a home. Their files are read again when they have changed."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._known: dict[str, tuple[object, AgentSpec | None]] = {}
+
+    def find(self, name: str) -> AgentSpec:
+        """Raises UsageError where there is none of that name, or its file is wrong."""
+        return self._home.agent(name)
+
+    def all(self) -> dict[str, AgentSpec | None]:
+        """By name; None: its file is wrong."""
+        self._known = {name: self._read(name) for name in self._home.agents()}
+        return {name: spec for name, (_, spec) in self._known.items()}
+
+    def _read(self, name: str) -> tuple[object, AgentSpec | None]:
+        state = [seen(path) for path in self._home.files_of_agent(name)]
+        if name in self._known and self._known[name][0] == state:
+            return self._known[name]
+        try:
+            return state, self._home.agent(name)
+        except UsageError as error:
+            logger.warning("the agent %s is left as it was: %s", name, error)
+            return state, None
+
+
+def automation(known: "Known", stores: Stores, service: LocalService, hub: Hub) -> Automation:
+    """Over an open engine."""
+    schedules, hooks, webhooks, letters = stores.schedules, stores.hooks, stores.webhooks, stores.letters
+    home, clock, ids = known.home, known.time_of_day, known.ids
+    secrets, agents = VaultSecrets(home, known.vault.value), HomeAgents(home)
+    scheduler = Scheduler(schedules, service, agents.all, clock, ids)
+    allow_local = home.config().webhooks.allow_local
+    sender = Sender(
+        webhooks,
+        letters,
+        service,
+        secrets,
+        hub.live,
+        known.clock,
+        random.random,
+        clock.now,
+        allow_local=allow_local,
+    )
+
+    async def sending() -> None:
+        await stores.alone("webhooks", sender.work)  # two would send everything twice
+
+    @asynccontextmanager
+    async def at_work() -> AsyncGenerator[None, None]:
+        tasks = [
+            asyncio.create_task(scheduler.work(), name="treadle-schedules"),
+            asyncio.create_task(sending(), name="treadle-webhooks"),
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    return Automation(
+        ScheduleBook(schedules, agents.find, clock, ids, scheduler.look_now),
+        HookBook(hooks, secrets, agents.find, clock, ids),
+        HookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
+        WebhookBook(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now, allow_local),
+        at_work,
+    )
+
+
+# ── Without an engine ──
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What is kept in the database of a home, for whoever changes it or looks at it."""
+
+    schedules: ScheduleKeeping
+    hooks: HookKeeping
+    webhooks: WebhookKeeping
+
+
+@asynccontextmanager
+async def look_at_automation(home: Home) -> AsyncGenerator[Books, None]:
+    """The owner of the database, if it has one, goes on."""
+    async with look_at_home(home) as stores:
+        with _books(home, stores) as books:
+            yield books
+
+
+@asynccontextmanager
+async def own_automation(home: Home) -> AsyncGenerator[Books, None]:
+    """Raises StoreOwned while another process owns the database."""
+    async with own_stores(home, "Nothing was changed.") as stores:
+        with _books(home, stores) as books:
+            yield books
+
+
+@contextmanager
+def _books(home: Home, stores: Stores) -> Generator[Books, None, None]:
+    clock, ids = SystemClock(), TimeOrderedIds()
+    with closing(HomeVault(home.path, os.environ)) as vault:
+        secrets, agents = VaultSecrets(home, vault.value), HomeAgents(home)
+        yield Books(
+            ScheduleBook(stores.schedules, agents.find, clock, ids, _nobody_to_tell),
+            HookBook(stores.hooks, secrets, agents.find, clock, ids),
+            WebhookBook(
+                stores.webhooks,
+                stores.letters,
+                stores.runs,
+                secrets,
+                clock,
+                ids,
+                _nobody_to_tell,
+                home.config().webhooks.allow_local,
+            ),
+        )
+
+
+def _nobody_to_tell() -> None:
+    """Whoever opens the engine next finds it."""

@@ -1,0 +1,291 @@
+"""How a home is kept: over its database for those who delete, and over all its files for backups."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from treadle import __version__
+from treadle.backup.archive import (
+    CONFIG,
+    DATABASE,
+    FOLDERS,
+    FORMAT,
+    VAULT,
+    Manifest,
+    check_archive,
+    is_known_place,
+    part_of,
+    refuse_other_counts,
+    unpack,
+    write_archive,
+)
+from treadle.backup.event_export import PastFile
+from treadle.backup.restore import Moves
+from treadle.bootstrap.sqlite import database_of, owned
+from treadle.bootstrap.stores import look_at_home, own_stores
+from treadle.config.home import Home
+from treadle.domain.errors import StoreNewer, UsageError
+from treadle.domain.ids import AgentId
+from treadle.operations.archive import Archiving
+from treadle.operations.retention import Housekeeping
+from treadle.operations.tokens import Access
+from treadle.ports.accounts import AgentStates
+from treadle.stores.sqlite.backup import check_database, check_sound, copy_database
+from treadle.system.clock import SystemClock, TimeOrderedIds
+from treadle.vault.database import APPLICATION_ID as VAULT_ID
+from treadle.vault.database import FORMAT as VAULT_FORMAT
+from treadle.vault.store import VaultStore
+
+BESIDE_A_DATABASE = ("", "-wal", "-shm", "-journal")
+
+
+# ── Deleting ──
+
+
+@asynccontextmanager
+async def own_house(home: Home) -> AsyncGenerator[Housekeeping, None]:
+    """Delete what is in the database of a home. Raises StoreOwned while another process owns it."""
+    async with own_stores(home, "Nothing was deleted.") as stores:
+        yield Housekeeping(stores.deletions, SystemClock())
+
+
+@asynccontextmanager
+async def archiving_house(home: Home, file: PastFile) -> AsyncGenerator[Housekeeping, None]:
+    """The same, and what is pruned is written to a file before."""
+    async with own_stores(home, "Nothing was deleted.") as stores:
+        keep = Archiving(stores.sessions, stores.journal, file).keep
+        with closing(file):
+            yield Housekeeping(stores.deletions, SystemClock(), keep)
+
+
+@asynccontextmanager
+async def look_at_house(home: Home) -> AsyncGenerator[Housekeeping, None]:
+    """See what could be deleted; the owner of the database, if it has one, goes on."""
+    async with look_at_home(home) as stores:
+        yield Housekeeping(stores.deletions, SystemClock())
+
+
+# ── The states of agents ──
+
+
+@asynccontextmanager
+async def look_at_states(home: Home) -> AsyncGenerator[AgentStates, None]:
+    async with look_at_home(home) as stores:
+        yield stores.books
+
+
+@asynccontextmanager
+async def own_states(home: Home) -> AsyncGenerator[AgentStates, None]:
+    """Say which agents of a home may be used, those too that have never run."""
+    async with own_stores(home, "Nothing was changed.") as stores:
+        for name in home.agents():
+            await stores.runs.agent(name, AgentId(TimeOrderedIds()("agt")))
+        yield stores.books
+
+
+# ── Access tokens ──
+
+
+@asynccontextmanager
+async def look_at_tokens(home: Home) -> AsyncGenerator[Access, None]:
+    async with look_at_home(home) as stores:
+        yield Access(stores.tokens, SystemClock(), TimeOrderedIds())
+
+
+@asynccontextmanager
+async def own_tokens(home: Home) -> AsyncGenerator[Access, None]:
+    """Make and revoke access tokens. Raises StoreOwned while another process owns the database."""
+    async with own_stores(home, "Nothing was changed.") as stores:
+        yield Access(stores.tokens, SystemClock(), TimeOrderedIds())
+
+
+# ── Backing up ──
+
+
+class BackedUp(Struct, frozen=True):
+    """A backup that was made and checked."""
+
+    path: str
+    manifest: Manifest
+    left_out: tuple[str, ...]
+    """What lies in the folders and is no plain file with a plain name."""
+
+
+def back_up(home: Home, target: Path, replace: bool) -> BackedUp:
+    """Write a backup of a home to a file, and check it, while others go on with their work."""
+    target = target.expanduser().absolute()
+    database = database_of(home)
+    _refuse_target(home, target, replace)
+    if home.database is not None and not database.exists():
+        raise UsageError(f"There is no database {database}. Is TREADLE_DATABASE_URL right? Nothing was saved.")
+    with _staging(target.parent, f".{target.name}.") as folder:
+        parts = folder / "parts"
+        left_out = tuple(_copy_files(home.path, parts))
+        facts = None
+        if database.exists():
+            copy_database(str(database), str(parts / DATABASE))
+            facts = check_database(str(parts / DATABASE))
+        vault = _copy_vault(home, parts)
+        names = sorted(str(file.relative_to(parts)) for file in parts.rglob("*") if file.is_file())
+        if not names:
+            raise UsageError(f"There is nothing to back up in {home.path}. Is TREADLE_HOME the right folder?")
+        manifest = Manifest(
+            FORMAT,
+            __version__,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            tuple(part_of(name, parts / name) for name in names),
+            facts,
+            *vault,
+        )
+        made = folder / "archive"
+        write_archive(made, manifest, parts)
+        check_archive(made)
+        made.replace(target)
+    return BackedUp(str(target), manifest, left_out)
+
+
+def _refuse_target(home: Home, target: Path, replace: bool) -> None:
+    for folder in (home.path / name for name in FOLDERS):
+        if target.resolve().is_relative_to(folder.resolve()):
+            raise UsageError(f"{target} would be part of what is backed up. Name a file outside of {folder}.")
+    if target.is_dir():
+        raise UsageError(f"{target} is a folder. Name the file that the backup is to be.")
+    if not target.parent.is_dir():
+        raise UsageError(f"There is no folder {target.parent}. Make it, or name another file.")
+    if target.exists() and not replace:
+        raise UsageError(f"{target} is there already. Name another file, or replace it with --force.")
+
+
+@contextmanager
+def _staging(folder: Path, prefix: str) -> Generator[Path, None, None]:
+    """A folder for this user alone that is gone afterwards."""
+    try:
+        made = Path(tempfile.mkdtemp(dir=folder, prefix=prefix))
+        (made / "parts").mkdir(mode=0o700)
+    except OSError as error:
+        raise UsageError(f"Nothing can be written to {folder}: {error.strerror}. Check its rights.") from None
+    try:
+        yield made
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or folder}: {error.strerror or error}. Nothing was changed; mend that and try again."
+        ) from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _copy_files(home: Path, parts: Path) -> Iterator[str]:
+    """Copy the settings, the agents and the skills with their approvals; name what was left out."""
+    for file in _files(home):
+        name = file.relative_to(home).as_posix()
+        if file.is_symlink() or not file.is_file() or not is_known_place(name):
+            yield name
+            continue
+        copied = parts / name
+        copied.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copy(file, copied)
+
+
+def _files(home: Path) -> Iterator[Path]:
+    if os.path.lexists(home / CONFIG):
+        yield home / CONFIG
+    for folder in FOLDERS:
+        for path, folders, files in os.walk(home / folder):
+            links = [name for name in folders if (Path(path) / name).is_symlink()]
+            yield from (Path(path) / name for name in sorted([*files, *links]))
+
+
+def _copy_vault(home: Home, parts: Path) -> tuple[int | None, str | None]:
+    """Copy the vault as it is, encrypted; its format, and where its key is."""
+    if not home.vault.exists():
+        return None, None
+    copy_database(str(home.vault), str(parts / VAULT))
+    _, version = check_sound(str(parts / VAULT))
+    with closing(VaultStore(home.path, os.environ)) as store:
+        return version, store.key_place()
+
+
+# ── Restoring ──
+
+
+class Restored(Struct, frozen=True):
+    """A backup that is in its place."""
+
+    home: str
+    database: str
+    manifest: Manifest
+    moved_to: tuple[str, ...]
+    """The folders in which lies what was there before."""
+
+
+def restore(home: Home, source: Path, replace: bool) -> Restored:
+    """Put a backup in the place of a home that is empty, or, where that is wished, of what is there: that is moved
+    aside."""
+    source, database = source.expanduser().absolute(), database_of(home)
+    check_archive(source)
+    home.ensure()
+    with owned(home, "Nothing was changed."), _staging(home.path, ".restoring-") as folder:
+        parts = folder / "parts"
+        manifest = unpack(source, parts)
+        _check_parts(manifest, parts, source)
+        there = _there(home.path, database)
+        if there and not replace:
+            names = ", ".join(path.name for path in there)
+            raise UsageError(
+                f"{home.path} is not empty ({names}). Restore into another folder (TREADLE_HOME), or add --force: "
+                "then what is there is moved aside first. Nothing was changed."
+            )
+        aside = _asides(home.path, database)
+        with Moves() as moves:
+            for path in there:
+                moves.move(path, aside[path.parent] / path.name)
+            for name in (CONFIG, *FOLDERS, VAULT):
+                if (parts / name).exists():
+                    moves.move(parts / name, home.path / name)
+            if (parts / DATABASE).exists():
+                moves.move(parts / DATABASE, database)
+    moved = dict.fromkeys(str(aside[path.parent]) for path in there)
+    return Restored(str(home.path), str(database), manifest, tuple(moved))
+
+
+def _check_parts(manifest: Manifest, parts: Path, source: Path) -> None:
+    database, vault = parts / DATABASE, parts / VAULT
+    refuse_other_counts(manifest, check_database(str(database)) if database.exists() else None, source)
+    if not vault.exists():
+        return
+    application, version = check_sound(str(vault))
+    if application != VAULT_ID:
+        raise UsageError(f"{source} is no backup of Treadle: its vault is none. Nothing was changed.")
+    if version > VAULT_FORMAT:
+        raise StoreNewer(
+            f"The vault in {source} was written by a newer Treadle (format {version}; this one knows "
+            f"{VAULT_FORMAT}). Install that version, then try again. Nothing was changed."
+        )
+
+
+def _there(home: Path, database: Path) -> list[Path]:
+    """What a restored home would take the place of."""
+    beside = [Path(f"{path}{suffix}") for path in (database, home / VAULT) for suffix in BESIDE_A_DATABASE]
+    folders = [home / name for name in FOLDERS]
+    found = [path for path in (home / CONFIG, *beside) if os.path.lexists(path)]
+    return [*found, *(path for path in folders if path.is_symlink() or (path.is_dir() and any(path.iterdir())))]
+
+
+def _asides(home: Path, database: Path) -> dict[Path, Path]:
+    """Where to move what lies in a folder: where nothing is yet, also if this second has seen a restore before."""
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    aside, again = _aside_at(home, database, stamp), 1
+    while any(map(os.path.lexists, aside.values())):
+        again += 1
+        aside = _aside_at(home, database, f"{stamp}-{again}")
+    return aside
+
+
+def _aside_at(home: Path, database: Path, stamp: str) -> dict[Path, Path]:
+    return {database.parent: Path(f"{database}.replaced-{stamp}"), home: home / f"replaced-{stamp}"}

@@ -1,0 +1,160 @@
+"""What a home has and what it lacks, gathered from all parts; and a run whose workers die."""
+
+import asyncio
+import os
+import random
+from collections.abc import Sequence
+
+from treadle.config.home import Home, HomeConfig
+from treadle.doctor.database import describe_database
+from treadle.doctor.findings import Finding, setting
+from treadle.doctor.machine import (
+    describe_embedder,
+    describe_home,
+    describe_sandbox,
+    describe_settings,
+    describe_vault,
+    describe_weights,
+)
+from treadle.doctor.models import Surveyed, describe_models, wanted_models
+from treadle.doctor.providers import Progress, callable_providers, describe_provider, probe_providers, quiet
+from treadle.doctor.server import describe_server
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Origin, draft
+from treadle.domain.errors import ConfigError, TreadleError
+from treadle.domain.events import EventData, RunQueued
+from treadle.domain.ids import AgentId, RunId, SessionId
+from treadle.engine.deps import Deps
+from treadle.engine.event_hub import Hub
+from treadle.engine.loop import advance
+from treadle.models.catalog import Catalog
+from treadle.models.probe import PROBE_SECONDS
+from treadle.models.registry import ModelRegistry
+from treadle.stores.sqlite.connection import open_database
+from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.stores.sqlite.writer import InlineWriter
+from treadle.system.clock import SystemClock, TimeOrderedIds
+from treadle.tools.toolbox import ToolRegistry
+from treadle.vault.vault import HomeVault
+
+DEATHS = 5
+
+
+async def examine(
+    home: Home,
+    *,
+    offline: bool = False,
+    progress: Progress = quiet,
+    timeout_seconds: float = PROBE_SECONDS,
+) -> Sequence[Finding]:
+    """Look at everything at the same time and change nothing. Each network probe has this time limit; offline, no
+    connection is opened."""
+    try:
+        config = home.config()
+    except ConfigError as error:
+        database = await describe_database(home, offline=offline)
+        broken = Finding("settings", "wrong", str(error), "Correct the file.")
+        return [describe_home(home), *database, broken]
+    vault = await describe_vault(home)  # first: the keys of providers may be in it
+    if vault.state == "wrong":
+        models = _skip([setting("providers", "not tried, as the vault cannot be read", "", "wrong")])
+    else:
+        models = _describe_providers_and_models(home, config, offline, progress, timeout_seconds)
+    database, providers, sandbox, server = await asyncio.gather(
+        describe_database(home, offline=offline),
+        models,
+        describe_sandbox(home),
+        describe_server(config.server, timeout_seconds, offline=offline),
+    )
+    return [
+        describe_home(home),
+        *database,
+        describe_settings(home),
+        *providers,
+        vault,
+        sandbox,
+        describe_embedder(),
+        describe_weights(home),
+        server,
+    ]
+
+
+async def _skip(findings: Sequence[Finding]) -> Sequence[Finding]:
+    return findings
+
+
+async def _describe_providers_and_models(
+    home: Home, config: HomeConfig, offline: bool, progress: Progress, timeout_seconds: float
+) -> Sequence[Finding]:
+    vault = HomeVault(home.path, os.environ)
+    try:
+        models = _registry(home, config, vault)
+        names = () if offline else callable_providers(models)
+        surveyed = Surveyed(models, await probe_providers(models, names, progress, timeout_seconds))
+        return [*_describe_providers(home, config, surveyed), *describe_models(home, config, surveyed)]
+    except TreadleError as error:
+        return [Finding("providers", "wrong", str(error))]
+    finally:
+        vault.close()
+
+
+def _registry(home: Home, config: HomeConfig, vault: HomeVault) -> ModelRegistry:
+    catalog = Catalog(config.aliases, config.models)
+    defaults = config.defaults
+    models = ModelRegistry(
+        os.environ,
+        defaults.provider,
+        catalog,
+        weights=home.weights,
+        secret=vault.value,
+        default_model=defaults.model,
+    )
+    for name, given in config.providers.items():
+        models.add(name, given)
+    return models
+
+
+def _describe_providers(home: Home, config: HomeConfig, surveyed: Surveyed) -> Sequence[Finding]:
+    models, probes = surveyed.models, surveyed.probes
+    used = {found.provider for each in wanted_models(home, config) if (found := surveyed.resolve(each))}
+    names = [name for name, given in models.providers.items() if given is not None]
+    found = [
+        describe_provider(
+            name,
+            models,
+            probes.get(name),
+            is_wanted=name in config.providers or name in used or models.is_key_configured(name),
+        )
+        for name in names
+    ]
+    if any(each.state in ("ok", "set") for each in found):
+        return found
+    if probes and not any(probe.verdict in ("answers", "unclear") for probe in probes.values()):
+        return [*found, Finding("providers", "note", "none of them answers", _ADD_ONE)]
+    return found if probes else [*found, setting("providers", "none has what it needs", _ADD_ONE, "note")]
+
+
+_ADD_ONE = "Set a key, start a local server, or add a provider to config.yaml."
+
+
+# ── A run whose workers die ──
+
+
+async def journal_of_a_deadly_run() -> Sequence[EventData]:
+    """The events of a run in a database in memory, whose workers die one after the other before they get on."""
+    clock, ids = SystemClock(), TimeOrderedIds()
+    hub = Hub(clock, ids, lambda run, at: None)
+    journal = SqliteJournal(InlineWriter(open_database(":memory:")), hub, clock)
+    deps = Deps(journal, hub, ModelRegistry({}), ToolRegistry(), clock, ids, random.random, "doctor")
+    try:
+        origin = Origin(RunId(ids("run")), SessionId(ids("ses")), AgentId(ids("agt")))
+        queued = draft(ids("evt"), clock.now(), RunQueued(AgentSpec("doctor", "nobody/has-this")))
+        await journal.submit(origin, [queued])
+        for _ in range(DEATHS):
+            if (await journal.record(origin.run_id)).outcome is None:
+                await journal.claim(origin.run_id, "a worker that dies")
+                await journal.void_leases()
+                await advance(origin.run_id, deps)
+        return [event.data for event in await journal.read(origin.run_id)]
+    finally:
+        await journal.close()

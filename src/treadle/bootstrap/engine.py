@@ -1,0 +1,284 @@
+"""The parts of an open engine, and how they are put together: here stand the names of concrete classes."""
+
+import asyncio
+import math
+import os
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, cast, get_args
+
+import msgspec
+
+from treadle.bootstrap.memory import memories_on
+from treadle.bootstrap.stores import ALL, Share, Stores, Working, look_at_stores, open_stores
+from treadle.bootstrap.surface_services import Front
+from treadle.config.agent_registry import EngineAgents, HomeAgents
+from treadle.config.database_url import files_of
+from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import StoreError, UsageError
+from treadle.domain.ids import AgentId, Instant, RunId
+from treadle.domain.providers import ApiMode
+from treadle.engine.deps import Deps, ToolTimeouts
+from treadle.engine.event_hub import Hub
+from treadle.engine.loop import advance
+from treadle.engine.null_ports import NoVault
+from treadle.models.formats import format_of
+from treadle.models.registry import ModelRegistry
+from treadle.operations import LocalService
+from treadle.operations.automation import Automation
+from treadle.operations.memories import MemoryService
+from treadle.operations.retention import Housekeeping
+from treadle.operations.tokens import Access
+from treadle.operations.usage import refuse_unless_running
+from treadle.ports.agent_context import Surroundings
+from treadle.ports.clock import Clock, Ids
+from treadle.ports.hooks import Hook
+from treadle.ports.model import ModelRequest
+from treadle.ports.tool import Toolbox
+from treadle.ports.vault import Vault
+from treadle.system.clock import SystemClock, TimeOrderedIds, worker_name
+from treadle.system.process_privacy import undumpable
+from treadle.tools.toolbox import ToolRegistry
+from treadle.vault.vault import HomeVault
+
+if TYPE_CHECKING:
+    from treadle.bootstrap.telemetry import Observing
+
+TOOL_TIMEOUT = "TREADLE_TOOL_TIMEOUT_SECS"
+AGENT_TIMEOUT = "TREADLE_AGENT_TOOL_TIMEOUT_SECS"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an engine knows before it is opened, and may learn more of while it is open."""
+
+    home: Home
+    models: ModelRegistry
+    tools: ToolRegistry
+    hooks: list[Hook]
+    vault: HomeVault
+    surroundings: Surroundings
+    clock: Clock
+    ids: Ids
+    observing: "Observing | None" = None
+    """Who counts, logs and traces what is committed; None: nobody."""
+    credits_per_dollar: float = 1.0
+    agents: dict[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
+    """Those that a program has brought along."""
+    share: Share = ALL
+    """What it takes of the work."""
+    time_of_day: Clock = field(default_factory=SystemClock)
+    """Follows the clock of the machine, also when it is set; `clock` does not."""
+
+
+@asynccontextmanager
+async def observe(
+    database: str | None = None,
+    *,
+    home: Home | None = None,
+    tools: Toolbox | None = None,
+    vault: Vault | None = None,
+) -> AsyncGenerator[LocalService, None]:
+    """Look at a database without owning it: nothing is worked on, and its owner, if it has one, goes on."""
+    where = database or (home or Home.from_environment(os.environ)).database_url
+    clock, ids = SystemClock(), TimeOrderedIds()
+    hub = Hub(clock, ids, lambda _run, _at: None)
+    models, known, hidden = ModelRegistry({}), tools or ToolRegistry(), vault or NoVault()
+    async with look_at_stores(where, hub) as kept:
+        yield LocalService(
+            kept.journal,
+            kept.runs,
+            kept.approvals,
+            kept.sessions,
+            hub,
+            models,
+            known,
+            hidden,
+            clock,
+            ids,
+            kept.books,
+        )
+
+
+def as_sent(mode: str, request: ModelRequest) -> bytes:
+    """The body of a request as it goes over the wire; for a client that was brought along, in our own words."""
+    if mode in get_args(ApiMode):
+        return format_of(cast("ApiMode", mode)).encode(request)
+    return msgspec.json.encode(
+        {
+            "model": request.model,
+            "system": request.preamble.system,
+            "tools": request.preamble.tools,
+            "messages": request.conversation.messages,
+            "settings": request.settings,
+            "tool_choice": request.tool_choice,
+            "aside": request.aside,
+        }
+    )
+
+
+class Parts:
+    """What an open engine consists of."""
+
+    def __init__(
+        self,
+        dispatcher: Working,
+        service: LocalService,
+        front: Front,
+        announce: Callable[[str], None],
+        leave: Callable[[], None],
+        only_own: bool,
+        clock: Clock,
+        closing: AsyncExitStack,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.service = service
+        self.front = front
+        self.announce = announce
+        self._leave = leave
+        self._only_own = only_own
+        self._clock = clock
+        self._closing = closing
+        self._looking: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def open(cls, database: str, known: Known) -> "Parts":
+        clock, ids = known.clock, known.ids
+        undumpable()
+        _ = known.vault.redactor.is_idle  # a vault that cannot be read fails here, before anything is opened
+
+        def wake(run_id: RunId, at: Instant) -> None:
+            if at > clock.now() or not told_by_commits:
+                dispatcher.wake(run_id, at)
+
+        async with AsyncExitStack() as opened:
+            hub = Hub(clock, ids, wake)
+            stores = await open_stores(database, hub, clock)
+            opened.push_async_callback(stores.close)
+            opened.callback(hub.lost, StoreError("The engine was closed; open it again to go on."))
+            if known.observing is not None:
+                await known.observing.begin(hub, stores.journal, stores.runs, opened, stores.shared)
+            deps = await _deps(known, database, stores, hub, opened)
+            only_own = stores.shared and known.share.only_own
+            told_by_commits = stores.shared and not only_own
+            dispatcher = stores.dispatcher(clock, deps.worker, known.share)
+            opened.push_async_callback(dispatcher.stop)
+            service = LocalService(
+                stores.journal,
+                stores.runs,
+                stores.approvals,
+                stores.sessions,
+                hub,
+                known.models,
+                known.tools,
+                known.vault,
+                clock,
+                ids,
+                stores.books,
+                known.credits_per_dollar,
+            )
+            work = partial(advance, deps=deps)
+            await dispatcher.start(work if known.observing is None else known.observing.around(work))
+            front = _front(known, stores, deps, _automation(known, stores, service, hub))
+            opened.push_async_callback(front.access.close)
+            announce, leave = stores.announce, deps.leaving.set
+            return cls(dispatcher, service, front, announce, leave, only_own, clock, opened.pop_all())
+
+    def look_again(self) -> None:
+        """At runs that wait for something this process may have by now, unless they are for others to look at."""
+        if self._only_own:
+            return
+        task = asyncio.get_running_loop().create_task(self._look_again())
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look_again(self) -> None:
+        for record in await self.service.unfinished():
+            if record.waiting_for == "unavailable":
+                self.dispatcher.wake(record.origin.run_id, self._clock.now())
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing new, and let go of each run as soon as it comes to a safe point; after so many seconds, of
+        all that is left."""
+        self._leave()
+        await self.dispatcher.stop(seconds)
+
+    async def close(self) -> None:
+        for task in self._looking:
+            task.cancel()
+        await self._closing.aclose()
+
+
+async def _deps(known: Known, database: str, stores: Stores, hub: Hub, opened: AsyncExitStack) -> Deps:
+    """What the loop needs, over one database."""
+    memories = memories_on(stores.memories, known.models, known.vault, known.clock)
+    opened.push_async_callback(memories.close)
+    await memories.start()
+
+    async def identity(name: str) -> AgentId:
+        return await stores.runs.agent(name, AgentId(known.ids("agt")))
+
+    return Deps(
+        stores.journal,
+        hub,
+        known.models,
+        known.tools,
+        known.clock,
+        known.ids,
+        random.random,
+        worker_name(),
+        _timeouts(),
+        hooks=known.hooks,
+        vault=known.vault,
+        surroundings=known.surroundings,
+        workspace=known.home.workspace,
+        hidden=(known.home.path, *files_of(database)),
+        approvals=stores.approvals,
+        results=stores.results,
+        sessions=stores.sessions,
+        memories=memories,
+        agents=EngineAgents(
+            HomeAgents(known.home), known.agents, partial(refuse_unless_running, states=stores.books), identity
+        ),
+    )
+
+
+def _automation(known: Known, stores: Stores, service: LocalService, hub: Hub) -> Callable[[], Automation]:
+    @cache
+    def made() -> Automation:
+        from treadle.bootstrap.automation import automation  # which an engine that only runs agents does without
+
+        return automation(known, stores, service, hub)
+
+    return made
+
+
+def _front(known: Known, stores: Stores, deps: Deps, automation: Callable[[], Automation]) -> Front:
+    memories = stores.memories
+    return Front(
+        Access(stores.tokens, known.time_of_day, known.ids),
+        stores.requests,
+        MemoryService(memories, deps.memories, memories, known.vault, known.clock, known.ids),
+        Housekeeping(stores.deletions, known.clock),
+        automation,
+    )
+
+
+def _timeouts() -> ToolTimeouts:
+    normal = ToolTimeouts()
+    return ToolTimeouts(_seconds(TOOL_TIMEOUT, normal.default), _seconds(AGENT_TIMEOUT, normal.agents))
+
+
+def _seconds(variable: str, otherwise: float) -> float:
+    value = os.environ.get(variable)
+    try:
+        seconds = otherwise if value is None else float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise UsageError(f"{variable} is `{value}`; accepted: seconds, 0 for none.")
+    return seconds

@@ -1,0 +1,40 @@
+"""How a database is moved to another kind of store."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from treadle.config.database_url import path_of, shown
+from treadle.domain.errors import UsageError
+
+SOURCE, TARGETS = "sqlite:///", ("postgresql://", "postgres://")
+
+
+class Moved(Struct, frozen=True):
+    """What was moved, and is the same on both sides."""
+
+    source: str
+    """The file, which is left as it was."""
+    rows: int
+    tables: dict[str, int]
+    """The rows of each."""
+
+
+async def move_database(source: str, target: str, progress: Callable[[str, int, int], None]) -> Moved:
+    """Move all that the one has to the other, which must be empty. `progress` is told of a table, how many of its
+    rows are there, and how many there are."""
+    if not source.startswith(SOURCE):
+        raise UsageError(
+            f"`{shown(source)}` cannot be moved; accepted: sqlite:///PATH (sqlite:////PATH from the root)."
+        )
+    if not target.startswith(TARGETS):
+        raise UsageError("What is moved goes to a server; accepted: postgresql://USER@HOST:PORT/DATABASE.")
+    try:
+        from treadle.stores.migrate.migration import move
+    except ImportError as error:
+        raise UsageError(
+            f"PostgreSQL needs the extra `postgres` ({error}): pip install 'treadle[postgres]'."
+        ) from error
+    path = path_of(source)
+    moved = await move(path, target, progress)
+    return Moved(path, moved.rows, dict(moved.tables))

@@ -1,0 +1,170 @@
+"""All that is kept in a PostgreSQL database, which any number of processes open; and the line between them."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+from treadle.bootstrap.stores import Share, Stores, Working
+from treadle.dispatch.local import LocalDispatcher
+from treadle.dispatch.pgqueuer import PgQueuerDispatcher
+from treadle.domain.ids import Instant, RunId
+from treadle.engine.cluster_sync import Elsewhere
+from treadle.engine.event_hub import Hub
+from treadle.ports.clock import Clock
+from treadle.ports.deletion import DatabaseFacts
+from treadle.ports.dispatcher import Work
+from treadle.ports.journal import Wakes
+from treadle.stores.postgres.access import PostgresRequests, PostgresTokens
+from treadle.stores.postgres.accounts import PostgresAccounts
+from treadle.stores.postgres.approvals import PostgresApprovals
+from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
+from treadle.stores.postgres.connection import connect
+from treadle.stores.postgres.database import Database, database_as_it_is, open_database
+from treadle.stores.postgres.database_facts import (
+    compares_with,
+    facts_of,
+    guards_fired,
+    is_there,
+    refuse_unmakeable,
+)
+from treadle.stores.postgres.deletion import PostgresDeletions
+from treadle.stores.postgres.journal import PostgresJournal
+from treadle.stores.postgres.leader_lock import Turns
+from treadle.stores.postgres.memory import PostgresMemories
+from treadle.stores.postgres.notifications import PostgresLine
+from treadle.stores.postgres.results import PostgresResults
+from treadle.stores.postgres.schema import load_migrations
+from treadle.stores.postgres.sessions import PostgresSessions
+from treadle.stores.postgres.writer import Writer
+from treadle.system.clock import SteadyClock
+
+MOST_RUNNABLE = 1000
+"""Runs among which a process looks for its own."""
+
+
+async def open_postgres(url: str, hub: Hub, clock: Clock) -> Stores:
+    """For an engine: what others commit and say is heard here, and the other way round."""
+    async with AsyncExitStack() as opened:
+        database = await open_database(url)
+        opened.push_async_callback(database.close)
+        if isinstance(clock, SteadyClock):
+            clock.align(await database.now())  # timers that one process sets are looked at by others
+        writer = Writer(database, hub.lost)
+        journal = PostgresJournal(database, writer, hub, clock)
+        opened.push_async_callback(journal.close)
+        others = Elsewhere(hub, journal, PostgresLine(database, writer.name))
+        opened.push_async_callback(others.close)
+        await others.start()
+        return _stores(database, journal, clock, opened.pop_all().aclose)
+
+
+@asynccontextmanager
+async def reach_postgres(url: str, hub: Hub, clock: Clock) -> AsyncGenerator[Stores, None]:
+    """For a command that looks at something or changes something, and leaves."""
+    database = await open_database(url)
+    journal = PostgresJournal(database, Writer(database, hub.lost), hub, clock)
+    try:
+        yield _stores(database, journal, clock, journal.close)
+    finally:
+        await journal.close()
+
+
+async def look_at_postgres(
+    url: str, lately: int
+) -> tuple[DatabaseFacts | None, int, Sequence[tuple[str, int]], str]:
+    """What it holds, without bringing it up to date. Raises StoreError, or UsageError for a URL that is none: at
+    once, where others would wait for a server."""
+    known = len(load_migrations())
+    await (await connect(url)).close()
+    database = await database_as_it_is(url)
+    try:
+        if not await is_there(database):
+            await refuse_unmakeable(database)
+            return None, known, (), ""
+        return await facts_of(database), known, await guards_fired(database, lately), await compares_with(database)
+    finally:
+        await database.close()
+
+
+def _stores(
+    database: Database, journal: PostgresJournal, clock: Clock, close: Callable[[], Awaitable[None]]
+) -> Stores:
+    webhooks = PostgresWebhooks(database)
+    return Stores(
+        journal=journal,
+        runs=journal,
+        wakes=journal,
+        approvals=PostgresApprovals(database),
+        results=PostgresResults(database),
+        sessions=PostgresSessions(database),
+        books=PostgresAccounts(database),
+        memories=PostgresMemories(database),
+        tokens=PostgresTokens(database),
+        requests=PostgresRequests(database),
+        deletions=PostgresDeletions(database, clock),
+        schedules=PostgresSchedules(database),
+        hooks=PostgresHooks(database),
+        webhooks=webhooks,
+        letters=webhooks,
+        dispatcher=partial(_dispatcher, database, journal),
+        close=close,
+        alone=Turns(database).take,
+        shared=True,
+    )
+
+
+# ── Who works ──
+
+
+class NobodyWorks:
+    """Implements `ports.dispatcher.Dispatcher` for a process that leaves all work to others."""
+
+    busy = False
+
+    async def start(self, work: object) -> None:
+        """Nothing is begun."""
+
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        """Whoever works looks by themselves."""
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """Nothing is under way."""
+
+
+class OwnRuns:
+    """Implements `ports.dispatcher.Dispatcher` for a process that takes no runs but those it is woken for: what
+    it has begun itself, or sent something to."""
+
+    def __init__(self, wakes: Wakes, clock: Clock, worker: str, most: int) -> None:
+        self._wakes = wakes
+        self._own: set[RunId] = set()
+        self._here = LocalDispatcher(self, clock, worker, most)
+
+    async def start(self, work: Work) -> None:
+        await self._here.start(work)
+
+    def wake(self, run_id: RunId, at: Instant) -> None:
+        self._own.add(run_id)
+        self._here.wake(run_id, at)
+
+    async def stop(self, grace: float = 0.0) -> None:
+        await self._here.stop(grace)
+
+    @property
+    def busy(self) -> bool:
+        return self._here.busy
+
+    async def runnable(self, limit: int = 100) -> Sequence[RunId]:
+        """For its sweep. Those of others are left to them."""
+        return [run_id for run_id in await self._wakes.runnable(MOST_RUNNABLE) if run_id in self._own]
+
+    async def renew(self, worker: str) -> Sequence[RunId]:
+        return await self._wakes.renew(worker)
+
+
+def _dispatcher(database: Database, wakes: Wakes, clock: Clock, worker: str, share: Share) -> Working:
+    if share.most == 0:
+        return NobodyWorks()
+    if share.only_own:
+        return OwnRuns(wakes, clock, worker, share.most)
+    return PgQueuerDispatcher(database.connect, wakes, clock, worker, share.most)

@@ -1,0 +1,29 @@
+"""Looking at a database with the tools at hand that every engine has: to replay what was recorded there."""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
+
+from treadle.bootstrap.engine import observe
+from treadle.config.database_url import files_of
+from treadle.config.home import Home
+from treadle.operations import LocalService
+from treadle.sandbox.commands import ShellCommands
+from treadle.tools.builtin import builtin
+from treadle.tools.toolbox import ToolRegistry
+from treadle.vault.vault import HomeVault
+
+
+@asynccontextmanager
+async def observe_with_tools(home: Home) -> AsyncGenerator[LocalService, None]:
+    """The tools say what their arguments are and what rules see in them; none of them is run."""
+    hidden = (home.path, *files_of(home.database_url))
+    with (
+        closing(HomeVault(home.path, os.environ)) as vault,
+        closing(ShellCommands(hidden=hidden, user=os.environ)) as shell,
+    ):
+        tools = ToolRegistry()
+        tools.add_builtin(builtin(shell, vault))
+        tools.add_plugins()
+        async with observe(home=home, tools=tools, vault=vault) as service:
+            yield service

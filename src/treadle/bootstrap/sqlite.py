@@ -1,0 +1,139 @@
+"""All that is kept in a SQLite database: opened to be worked on, to be looked at, or to be changed."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from treadle.bootstrap.stores import Share, Stores
+from treadle.config.database_url import path_of, refuse_passing, refuse_server
+from treadle.config.home import Home
+from treadle.dispatch.local import LocalDispatcher
+from treadle.domain.errors import StoreFull, StoreOwned
+from treadle.engine.event_hub import Hub
+from treadle.ports.clock import Clock
+from treadle.ports.journal import Wakes
+from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
+from treadle.stores.sqlite.accounts import SqliteAccounts
+from treadle.stores.sqlite.approvals import SqliteApprovals
+from treadle.stores.sqlite.automation import SqliteHooks, SqliteSchedules, SqliteWebhooks
+from treadle.stores.sqlite.connection import Database, open_database, open_reader, open_to_look
+from treadle.stores.sqlite.deletion import SqliteDeletions
+from treadle.stores.sqlite.journal import SqliteJournal
+from treadle.stores.sqlite.lock import DatabaseLock
+from treadle.stores.sqlite.memory import SqliteMemories
+from treadle.stores.sqlite.results import SqliteResults
+from treadle.stores.sqlite.sessions import SqliteSessions
+from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter, Writer
+
+MEMORY = ":memory:"
+
+
+async def open_sqlite(database: str, hub: Hub, clock: Clock) -> Stores:
+    """As its owner: there is one at a time."""
+    path = path_of(database)
+    async with AsyncExitStack() as opened:
+        lock = None if path == MEMORY else DatabaseLock(path)
+        if lock is not None:
+            opened.callback(lock.release)
+        writer = _writer(path, hub)
+        journal = SqliteJournal(writer, hub, clock)
+        opened.push_async_callback(journal.close)
+        with suppress(StoreFull):  # then they run out by themselves; what is there can be read meanwhile
+            await journal.void_leases()
+        close = opened.pop_all().aclose
+        if lock is None:
+            return _stores(writer, journal, path, clock, close)
+        return _stores(writer, journal, path, clock, close, lock.announce)
+
+
+@asynccontextmanager
+async def look_at_sqlite(database: str, hub: Hub, clock: Clock) -> AsyncGenerator[Stores, None]:
+    path = path_of(database)
+    async with _alone(open_to_look(path), path, hub, clock) as stores:
+        yield stores
+
+
+@asynccontextmanager
+async def own_sqlite(home: Home, what: str, hub: Hub, clock: Clock) -> AsyncGenerator[Stores, None]:
+    path = str(database_of(home))
+    with owned(home, what):
+        async with _alone(open_database(path), path, hub, clock) as stores:
+            yield stores
+
+
+@asynccontextmanager
+async def _alone(connection: Database, path: str, hub: Hub, clock: Clock) -> AsyncGenerator[Stores, None]:
+    """For a command that does one thing after the other."""
+    writer = InlineWriter(connection)
+    try:
+        yield _stores(writer, SqliteJournal(writer, hub, clock), path, clock, writer.close)
+    finally:
+        await writer.close()
+
+
+def _writer(path: str, hub: Hub) -> Writer:
+    connection = open_database(path)
+    if path == MEMORY:
+        return InlineWriter(connection)
+    return ThreadWriter(connection, open_reader(path), path, hub.lost)
+
+
+def _stores(
+    writer: Writer,
+    journal: SqliteJournal,
+    path: str,
+    clock: Clock,
+    close: Callable[[], Awaitable[None]],
+    announce: Callable[[str], None] = lambda socket: None,
+) -> Stores:
+    webhooks = SqliteWebhooks(writer)
+    return Stores(
+        journal=journal,
+        runs=journal,
+        wakes=journal,
+        approvals=SqliteApprovals(writer),
+        results=SqliteResults(writer),
+        sessions=SqliteSessions(writer),
+        books=SqliteAccounts(writer, clock),
+        memories=SqliteMemories(writer),
+        tokens=SqliteTokens(writer),
+        requests=SqliteRequests(writer),
+        deletions=SqliteDeletions(writer, path, clock),
+        schedules=SqliteSchedules(writer),
+        hooks=SqliteHooks(writer),
+        webhooks=webhooks,
+        letters=webhooks,
+        dispatcher=partial(_dispatcher, journal),
+        close=close,
+        announce=announce,
+    )
+
+
+def _dispatcher(wakes: Wakes, clock: Clock, worker: str, share: Share) -> LocalDispatcher:
+    """Of the one process that works on all runs."""
+    return LocalDispatcher(wakes, clock, worker, share.most)
+
+
+# ── Owning ──
+
+
+def database_of(home: Home) -> Path:
+    refuse_server(home.database_url, "There is no file to keep.")
+    refuse_passing(home.database_url)
+    return Path(path_of(home.database_url)).absolute()
+
+
+@contextmanager
+def owned(home: Home, what: str) -> Generator[None, None, None]:
+    """While this process owns the database of a home."""
+    if home.database is None:
+        home.ensure()
+    try:
+        lock = DatabaseLock(str(database_of(home)))
+    except StoreOwned as error:
+        raise StoreOwned(f"{what} {error}", error.socket, error.owner) from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,156 @@
+"""How numbers, the log and traces are put together, for an engine that is to have them. One that is embedded has
+none unless it is asked."""
+
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+
+from msgspec import Struct
+
+from treadle import __version__
+from treadle.config.home import Home
+from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.ids import RunId
+from treadle.engine.event_hub import Hub
+from treadle.models.registry import ModelRegistry
+from treadle.ports.clock import Clock
+from treadle.ports.journal import Journal, Runs
+from treadle.ports.vault import Vault
+from treadle.telemetry.event_watch import Watch, Watcher
+from treadle.telemetry.logs import JsonLines, PrivateFile, RunLog, working_on
+from treadle.telemetry.metrics import Metrics
+from treadle.telemetry.span_names import CAPTURE_CONTENT
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+PROTOCOL = "http/protobuf"
+LOG_FILE = "treadle.log"
+PAGE = 500
+_TRUE = ("true", "1", "yes", "on", "span_only", "span_and_event")
+
+
+class Telemetry(Struct, frozen=True):
+    """What an engine tells about itself."""
+
+    metrics: bool = False
+    """Count, for `Engine.metrics`."""
+    log_file: bool = False
+    """Write `logs/treadle.log` of the home, and what became of each run into it."""
+    log_json: bool = False
+    """Write the log to standard error as lines of JSON, instead of words."""
+    traces: bool = False
+    """Send spans where the OTEL_ variables say."""
+    contents: bool = False
+    """With what was said, and the arguments and results of calls."""
+
+    @classmethod
+    def from_environment(
+        cls,
+        environment: Mapping[str, str],
+        *,
+        metrics: bool = False,
+        log_file: bool = False,
+        log_json: bool = False,
+    ) -> "Telemetry":
+        """With traces where the usual variables name a collector. Raises UsageError for what it cannot speak."""
+        wanted = environment.get("OTEL_TRACES_EXPORTER", "otlp") != "none" and any(map(environment.get, ENDPOINTS))
+        off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+        if wanted and not off:
+            _refuse_other_protocol(environment)
+        contents = environment.get(CAPTURE_CONTENT, "").strip().lower() in _TRUE
+        return cls(metrics, log_file, log_json, traces=wanted and not off, contents=contents)
+
+
+def _refuse_other_protocol(environment: Mapping[str, str]) -> None:
+    name = next((name for name in PROTOCOLS if environment.get(name)), None)
+    if name is not None and environment[name] != PROTOCOL:
+        raise UsageError(
+            f"{name} is `{environment[name]}`; accepted: {PROTOCOL}. Set it so (a collector mostly has port "
+            "4318 for that), or unset it."
+        )
+
+
+class Observing:
+    """Telemetry of one engine, over all the times that it is opened."""
+
+    def __init__(self, wanted: Telemetry, home: Home, models: ModelRegistry, vault: Vault, clock: Clock) -> None:
+        self._wanted = wanted
+        self._home = home
+        self._vault = vault
+        self._runs = RunLog()
+
+        def breakers() -> list[tuple[str, str, str]]:
+            return [(state.provider, state.model, state.phase) for state in models.breakers()]
+
+        self.metrics = Metrics(clock, breakers) if wanted.metrics else None
+
+    async def begin(
+        self, hub: Hub, journal: Journal, runs: Runs, opened: AsyncExitStack, shared: bool = False
+    ) -> None:
+        """Look at all that this process commits from now on, until what was opened is closed. Where the database is
+        shared, runs that it does not work on are for others to count."""
+        watchers: list[Watcher] = []
+        if self.metrics is not None:
+            for record in () if shared else await runs.unfinished():
+                self.metrics.adopt(record.origin.run_id, record.status)
+            watchers.append(self.metrics)
+        if self._wanted.log_file or self._wanted.log_json:
+            self._begin_log(opened)
+            watchers.append(self._runs)
+        if self._wanted.traces:
+            watchers.append(self._begin_traces(opened))
+        watch = Watch(watchers, lambda run_id, after: journal.read(run_id, after, PAGE))
+        opened.push_async_callback(watch.close)
+        hub.observers.append(watch)
+        hub.forgetting.append(watch.forget)
+        hub.taking.append(watch.take)
+
+    def around(self, work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
+        """The work of a dispatcher, with log lines that say which run it is."""
+        return working_on(work)
+
+    def _begin_traces(self, opened: AsyncExitStack) -> Watcher:
+        try:
+            from treadle.telemetry.traces import exporting
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"Traces are asked for, and {error.name} is not installed. Install it with pip install "
+                "'treadle[telemetry]', or unset the OTEL_ variables."
+            ) from None
+        traces = exporting(os.environ, __version__, self._wanted.contents)
+        opened.push_async_callback(traces.close)
+        return traces
+
+    def _begin_log(self, opened: AsyncExitStack) -> None:
+        root, ours = logging.getLogger(), logging.getLogger("treadle")
+        lines = JsonLines(self._vault, self._runs)
+        handlers: list[logging.Handler] = []
+        if self._wanted.log_json:
+            handlers.append(logging.StreamHandler(sys.stderr))
+            for handler in [each for each in root.handlers if _writes_words(each)]:
+                root.removeHandler(handler)
+                opened.callback(root.addHandler, handler)
+        if self._wanted.log_file:
+            handlers.append(self._log_file())
+        for handler in handlers:
+            handler.setFormatter(lines)
+            root.addHandler(handler)
+            opened.callback(handler.close)
+            opened.callback(root.removeHandler, handler)
+        if ours.level == logging.NOTSET:
+            ours.setLevel(logging.INFO)
+            opened.callback(ours.setLevel, logging.NOTSET)
+
+    def _log_file(self) -> logging.Handler:
+        path = self._home.ensure() / "logs" / LOG_FILE
+        try:
+            return PrivateFile(path)
+        except OSError as error:
+            raise ConfigError(f"{path}: the log cannot be written: {error.strerror}; check its rights") from None
+
+
+def _writes_words(handler: logging.Handler) -> bool:
+    """Whether it writes to a terminal, and not to a file."""
+    return isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler)

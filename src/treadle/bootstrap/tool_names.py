@@ -1,0 +1,21 @@
+"""The tools that an engine of this home would have, as they describe themselves; no engine is opened for it."""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+
+from treadle.domain.tools import ToolSpec
+from treadle.engine.null_ports import NoVault
+from treadle.sandbox.commands import ShellCommands
+from treadle.tools.builtin import builtin
+from treadle.tools.toolbox import ToolRegistry
+
+
+@cache
+def known_tools() -> Mapping[str, ToolSpec]:
+    """The built-in tools and those of installed plugins, by name. Tools that a program adds to its own engine are
+    not among them. Raises UsageError for a plugin that cannot be loaded, as an engine would."""
+    tools = ToolRegistry()
+    tools.add_builtin(builtin(ShellCommands(user=os.environ), NoVault()))
+    tools.add_plugins()
+    return {tool.spec.name: tool.spec for tool in tools.select(["*"])}

@@ -1,0 +1,1 @@
+"""The configuration of a home: its files, the agents they describe, and where its database is."""

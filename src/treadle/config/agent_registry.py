@@ -1,0 +1,69 @@
+"""The agents that an engine knows: those of its home, those that a program has brought along, and the system's."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from treadle.config.home import Home
+from treadle.config.system_agents import SYSTEM_AGENTS
+from treadle.domain.agents import AgentSpec
+from treadle.domain.ids import AgentId
+
+
+class HomeAgents:
+    """The agents of a home, read again only when their files have changed."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._known: dict[str, tuple[tuple[object, ...], AgentSpec]] = {}
+
+    def find(self, name: str) -> AgentSpec:
+        known = self._known.get(name)
+        if known is not None and known[0] == self._state(name):
+            return known[1]
+        spec = self._home.agent(name)  # which knows a name that leads elsewhere
+        if name in self._home.agents():
+            self._known[name] = (self._state(name), spec)
+        return spec
+
+    def names(self) -> Sequence[str]:
+        return self._home.agents()
+
+    def _state(self, name: str) -> tuple[object, ...]:
+        return tuple(map(seen, self._home.files_of_agent(name)))
+
+
+def seen(path: Path) -> tuple[int, int, int] | None:
+    """What tells whether a file is another one now; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class EngineAgents:
+    """Implements `ports.agents.Agents`."""
+
+    def __init__(
+        self,
+        home: HomeAgents,
+        brought: Mapping[str, AgentSpec],
+        admit: Callable[[str], Awaitable[None]],
+        identity: Callable[[str], Awaitable[AgentId]],
+    ) -> None:
+        self._home = home
+        self._brought = brought
+        self._admit = admit
+        """Raises for an agent that takes no messages."""
+        self._identity = identity
+
+    async def named(self, name: str, asked_by: AgentSpec) -> AgentSpec:
+        found = self._brought.get(name)
+        if found is None and name in SYSTEM_AGENTS and name not in self._home.names():
+            found = SYSTEM_AGENTS[name](asked_by)
+        spec = self._home.find(name) if found is None else found
+        await self._admit(name)
+        return spec
+
+    async def identity(self, name: str) -> AgentId:
+        return await self._identity(name)

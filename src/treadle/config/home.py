@@ -1,0 +1,387 @@
+"""The home: the folder with the configuration, the agents and the database of one user."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from treadle.config.yaml_files import as_struct, read_struct
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
+from treadle.domain.models import ModelFacts
+from treadle.domain.permissions import ApprovalRule, Approvals
+from treadle.domain.providers import ProviderConfig
+from treadle.domain.quotas import CreditRate
+from treadle.domain.schemas import refuse_wrong_schema
+from treadle.domain.suggestions import closest
+
+HOME = "TREADLE_HOME"
+DATABASE_URL = "TREADLE_DATABASE_URL"
+DEFAULT_AGENT = "default"
+DEFAULT_LOOKS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search")
+DEFAULT_ACTS = ("write_file", "edit_file", "bash", "web_fetch", "memory_save", "journal_write")
+"""The tools of the default agent: those that it may use as it likes, and those that it asks for."""
+DEFAULT_PERSONA = """\
+You are Treadle, a careful assistant with tools. Answer a plain question directly. When a task needs files, \
+commands or the web, use a tool instead of guessing, and read a file before you change it. Do what was asked and \
+nothing more. When a call fails, read its message and try another way. At the end, say briefly what you did and \
+what you found.
+"""
+_ALLOWED_HEAD = (
+    "# What this agent may do without asking, as you have answered. Remove an entry, and it asks again.\n"
+)
+
+PORT = 8420
+
+
+class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is used where nothing else is said."""
+
+    provider: str | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.model == "":
+            raise ValueError("model must not be empty")
+
+
+class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How `treadle serve` listens."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    hosts: tuple[str, ...] = ()
+    """Names that it is called by beside those of the loopback, as they stand in a Host header."""
+    origins: tuple[str, ...] = ()
+    """Sites whose pages may send requests here: https://console.example.com"""
+    drain_seconds: float = 10.0
+    """On PostgreSQL: how long a server or a worker that shall stop waits for its runs to come to a safe point."""
+
+    streams_per_token: int = 64
+    """Event streams that one access token may have open at a time. The Unix socket has no such limit."""
+
+    def __post_init__(self) -> None:
+        if self.streams_per_token < 1:
+            raise ValueError(f"streams_per_token must be 1 or more, found {self.streams_per_token}")
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"port must be from 0 to 65535, found {self.port}")
+        if not 0 <= self.drain_seconds <= 3600:
+            raise ValueError(f"drain_seconds must be from 0 to 3600, found {self.drain_seconds}")
+        for origin in self.origins:
+            if not origin.startswith(("http://", "https://")):
+                raise ValueError(f"origins: `{origin}` must begin with http:// or https://")
+
+
+class WebhookSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where webhooks may be sent."""
+
+    allow_local: bool = False
+    """Also to this machine and its link: loopback, link-local and metadata addresses."""
+
+
+class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of `config.yaml`."""
+
+    providers: dict[str, ProviderConfig] = {}
+    defaults: Defaults = Defaults()
+    aliases: dict[str, tuple[str, ...]] = {}
+    """Short names for models, each with those it stands for, in the order in which they are tried."""
+    models: dict[str, ModelFacts] = {}
+    """What is to be taken for true of a model, by provider/model-id."""
+    server: ServerSettings = ServerSettings()
+    webhooks: WebhookSettings = WebhookSettings()
+    house_rules: str = ""
+    """What every agent here is told, after its persona."""
+    credits: CreditRate = CreditRate()
+    """What credits are worth."""
+
+    def __post_init__(self) -> None:
+        for alias, names in self.aliases.items():
+            if not names:
+                raise ValueError(f"aliases.{alias} must name at least one model")
+        for name in self.providers:
+            if not name or "/" in name:
+                raise ValueError(f"the name `{name}` must not be empty and must not have a slash")
+
+
+class Allowed(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of an agent's `allowed.yaml`: what a person has allowed it for good."""
+
+    allowed: tuple[ApprovalRule, ...] = ()
+
+
+class Home(Struct, frozen=True):
+    """Where everything lies. Nothing is made before it is needed."""
+
+    path: Path
+    database: str | None = None
+    """The URL of another database than the home's own."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "Home":
+        chosen = environment.get(HOME) or "~/.treadle"
+        try:
+            path = Path(chosen).expanduser().absolute()
+        except (RuntimeError, OSError) as error:
+            raise ConfigError(f"The home `{chosen}` cannot be found: {error}. Set {HOME} to a folder.") from None
+        return cls(path, environment.get(DATABASE_URL) or None)
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.path / 'treadle.db'}"
+
+    @property
+    def vault(self) -> Path:
+        return self.path / "vault.db"
+
+    def workspace_path(self, agent: AgentSpec) -> Path:
+        """Where the tools of an agent work, whether or not there is such a folder."""
+        if agent.workspace is not None:
+            return Path(agent.workspace).expanduser().absolute()
+        return self.path / "workspaces" / agent.name
+
+    def workspace(self, agent: AgentSpec) -> Path:
+        """The folder that the tools of an agent work in, made if it is not there and is the home's own."""
+        path = self.workspace_path(agent)
+        if agent.workspace is not None:
+            if not path.is_dir():
+                raise UsageError(
+                    f"The workspace {path} of agent `{agent.name}` is no folder. Make it, or name another."
+                )
+            return path
+        for folder in (self.path, path.parent, path):
+            _make_folder(folder)
+        return path
+
+    @property
+    def weights(self) -> Path:
+        """Where the weights of models on this machine are kept."""
+        return self.path / "models"
+
+    def ensure(self) -> Path:
+        """Make the folder, for this user alone, if it is not there."""
+        _make_folder(self.path)
+        return self.path
+
+    def config(self) -> HomeConfig:
+        path = self.path / "config.yaml"
+        if not _is_there(path):
+            return HomeConfig()
+        return read_struct(path, HomeConfig)
+
+    # ── Agents ──
+
+    def agents(self) -> Sequence[str]:
+        """The names of the agents that have a file."""
+        folder = self.path / "agents"
+        if not _is_there(folder):
+            return ()
+        try:
+            return sorted(entry.name for entry in folder.iterdir() if _is_there(entry / "config.yaml"))
+        except OSError as error:
+            raise ConfigError(f"{folder}: it cannot be read: {error.strerror}; check it and its rights") from None
+
+    def agent(self, name: str, model: str | None = None) -> AgentSpec:
+        """The agent of this name. The default agent is made the first time it is asked for; where no default model
+        is set it is not kept, and answers with `model`."""
+        # A name is looked for in the list, never joined to a path: no name leads out of the folder.
+        if name in self.agents():
+            return self._read_agent(name)
+        if name == DEFAULT_AGENT:
+            return self._make_default_agent(model)
+        raise UnknownAgent(self._unknown_agent(name))
+
+    def _read_agent(self, name: str) -> AgentSpec:
+        spec = _read_agent_file(self._agent_file(name), name)
+        defaults = self.config().defaults
+        if not spec.model and defaults.model is not None:
+            spec = msgspec.structs.replace(spec, model=defaults.model, provider=spec.provider or defaults.provider)
+        return self._with_allowed(spec)
+
+    def agent_file(self, name: str) -> Path:
+        """The file of an agent that has one."""
+        self.refuse_unknown(name)
+        return self._agent_file(name)
+
+    def files_of_agent(self, name: str) -> tuple[Path, Path]:
+        """Where the settings of an agent lie, and what was allowed to it for good."""
+        return self._agent_file(name), self._allowed_file(name)
+
+    def refuse_unknown(self, name: str) -> None:
+        if name not in self.agents():
+            raise UnknownAgent(self._unknown_agent(name))
+
+    def create_agent(self, name: str, model: str | None = None, source: Path | None = None) -> Path:
+        """Make an agent with this model, or with the settings of a file and, where it is given, another model;
+        return its file."""
+        if name in self.agents():
+            raise UsageError(f"There is an agent `{name}` already. Change it with: treadle agents edit {name}")
+        if source is None and not model and self.config().defaults.model is None:
+            raise UsageError(
+                f"Agent `{name}` was not created: no model is set. Add --model provider/model-id or --from FILE, "
+                f"or set `defaults: {{model: provider/model-id}}` in {self.path / 'config.yaml'}."
+            )
+        try:
+            spec = _new_agent(name, model or "") if source is None else _read_agent_file(source)
+            wanted = msgspec.structs.replace(spec, name=name, model=model or spec.model)
+        except ValueError as error:
+            raise UsageError(f"{error}.") from None
+        is_as_it_stands = source is not None and wanted == spec
+        text = source.read_text(encoding="utf-8-sig") if source and is_as_it_stands else _agent_text(wanted)
+        _write_whole(self._agent_file(name), text)
+        return self._agent_file(name)
+
+    def replace_agent(self, name: str, source: Path) -> None:
+        """Let the file of an agent be as this one, which is checked first."""
+        path = self.agent_file(name)
+        _read_agent_file(source, name)
+        _write_whole(path, source.read_text(encoding="utf-8-sig"))
+
+    def put_agent(self, values: dict[str, Any], *, new: bool) -> AgentSpec:
+        """Keep an agent with these settings, which are checked as those of a file are."""
+        spec = as_struct(values, AgentSpec, "the agent")
+        if spec.output is not None:
+            _refuse_wrong_schema("the agent", spec.output)
+        if new and spec.name in self.agents():
+            raise InvalidState(f"There is an agent `{spec.name}` already.")
+        if not new:
+            self.refuse_unknown(spec.name)
+        _write_whole(self._agent_file(spec.name), _agent_text(spec))
+        return self._with_allowed(spec)
+
+    def delete_agent(self, name: str) -> None:
+        """Delete an agent, with what was allowed to it for good."""
+        path = self.agent_file(name)
+        try:
+            for file in (path, self._allowed_file(name)):
+                file.unlink(missing_ok=True)
+            with suppress(OSError):  # somebody has put something else there
+                path.parent.rmdir()
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: it cannot be deleted: {error.strerror}; check the folder's rights"
+            ) from None
+
+    def _with_allowed(self, spec: AgentSpec) -> AgentSpec:
+        path = self._allowed_file(spec.name)
+        if not _is_there(path):
+            return spec
+        rules = (*spec.approvals.rules, *read_struct(path, Allowed).allowed)
+        return msgspec.structs.replace(spec, approvals=msgspec.structs.replace(spec.approvals, rules=rules))
+
+    def allow(self, agent: str, tool: str, pattern: str) -> Path:
+        """Let an agent do this without asking, from its next run on; return the file that says so."""
+        path = self._allowed_file(agent)
+        rule = ApprovalRule(tool, "auto", pattern)
+        known = read_struct(path, Allowed).allowed if _is_there(path) else ()
+        rules = [msgspec.to_builtins(each) for each in (*known, *(() if rule in known else (rule,)))]
+        _write_whole(path, _ALLOWED_HEAD + yaml.safe_dump({"allowed": rules}, sort_keys=False, allow_unicode=True))
+        return path
+
+    def _make_default_agent(self, model: str | None) -> AgentSpec:
+        defaults = self.config().defaults
+        if defaults.model is not None:
+            spec = _default_agent(defaults.model, defaults.provider)
+            _write_whole(self._agent_file(DEFAULT_AGENT), _default_agent_file(spec))
+            return self._with_allowed(spec)
+        if model:
+            return self._with_allowed(_default_agent(model))
+        raise UsageError(
+            "No model is set. Name one for this run with -m provider/model-id, or for good with "
+            f"`defaults: {{model: provider/model-id}}` in {self.path / 'config.yaml'}"
+        )
+
+    def _agent_file(self, name: str) -> Path:
+        return self.path / "agents" / name / "config.yaml"
+
+    def _allowed_file(self, name: str) -> Path:
+        return self.path / "agents" / name / "allowed.yaml"
+
+    def _unknown_agent(self, name: str) -> str:
+        known = self.agents()
+        near = closest(name, known)
+        meant = f"did you mean `{near}`?" if near else f"known agents: {', '.join(known) or 'none yet'}"
+        return f"No agent is called `{name}`; {meant}. An agent is a file {self._agent_file('NAME')}"
+
+
+def _new_agent(name: str, model: str) -> AgentSpec:
+    """Return an agent as `agents create` writes it: it asks before each call, until its file says otherwise."""
+    return AgentSpec(name, model, approvals=Approvals(default="ask"))
+
+
+def _default_agent(model: str, provider: str | None = None) -> AgentSpec:
+    """Looks at what is there without asking, and asks before it does anything else."""
+    rules = tuple(ApprovalRule(tool, "auto") for tool in (*DEFAULT_LOOKS, "load_skill"))
+    approvals = Approvals(default="ask", rules=rules)
+    tools = (*DEFAULT_LOOKS, *DEFAULT_ACTS)
+    return AgentSpec(
+        DEFAULT_AGENT, model, provider, persona=DEFAULT_PERSONA, tools=tools, skills=("*",), approvals=approvals
+    )
+
+
+def _default_agent_file(spec: AgentSpec) -> str:
+    return "# The agent that answers when no other is named. Treadle made this file; change it as you like.\n" + (
+        _agent_text(spec)
+    )
+
+
+def _agent_text(spec: AgentSpec) -> str:
+    """An agent as its file says it: without what goes without saying."""
+    said = {key: value for key, value in msgspec.to_builtins(spec).items() if value not in (None, {}, "")}
+    return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+
+
+def _read_agent_file(path: Path, name: str | None = None) -> AgentSpec:
+    """The agent of a file, which must have this name, if one is given."""
+    spec = read_struct(path, AgentSpec)
+    if name is not None and spec.name != name:
+        raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
+    if spec.output is not None:
+        _refuse_wrong_schema(path, spec.output)
+    return spec
+
+
+def _refuse_wrong_schema(path: Path | str, schema: dict[str, Any]) -> None:
+    try:
+        refuse_wrong_schema(schema)
+    except ValueError as error:
+        raise ConfigError(f"{path}: output: it is not a JSON Schema: {error}") from None
+
+
+def _is_there(path: Path) -> bool:
+    """Whether something is there. What cannot be looked at is: reading it will say why it cannot be read."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"The folder {path} cannot be made: {error.strerror}. Make it writable, or set {HOME} to another one."
+        ) from None
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file so that nobody ever sees a part of it."""
+    for folder in reversed(path.parents[:3]):  # home, agents, NAME: each for this user alone
+        _make_folder(folder)
+    try:
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(made).replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be written: {error.strerror}; check the folder's rights") from None

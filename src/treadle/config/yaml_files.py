@@ -1,0 +1,105 @@
+"""Reading YAML files that people write. Whatever is wrong with one becomes a ConfigError of one line that names
+the file, the key, what was found and what is accepted."""
+
+import re
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from treadle.config.settings import Wrong, checked
+from treadle.domain.errors import ConfigError
+
+MAX_BYTES = 1_000_000
+_Kind = TypeVar("_Kind", bound=Struct)
+
+
+def read_struct(path: Path, kind: type[_Kind]) -> _Kind:
+    """The content of a file as a `kind`."""
+    try:
+        return as_struct(_load(path), kind, str(path))
+    except Wrong as wrong:
+        raise ConfigError(f"{path}: {wrong}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: it is nested too deeply, or an alias (*) contains itself") from None
+
+
+def as_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
+    """Plain values as a `kind`, as strictly as those of a file; `source` is where they are from."""
+    try:
+        return checked(msgspec.to_builtins(values), kind, at="")  # which does not end where one contains itself
+    except Wrong as wrong:
+        raise ConfigError(f"{source}: {wrong}") from None
+
+
+# ── From bytes to plain values ─────────────────────────────────────────────────────────────────────
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data only: every key is text and stands once; what looks like a date is text."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Refuse anchors and aliases: a few lines of them stand for gigabytes, or for themselves."""
+        event = cast("Any", self).peek_event()
+        if getattr(event, "anchor", None) is not None:
+            sign, line = "*" if isinstance(event, yaml.AliasEvent) else "&", event.start_mark.line + 1
+            what = f"anchors and aliases (`{sign}{event.anchor}`) are not accepted"
+            raise Wrong(f"line {line}: {what}; write the value out")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                raise Wrong(f"line {line}: merge keys (`<<`) are not accepted; write the values out")
+            if key_node.tag != "tag:yaml.org,2002:str":
+                raise Wrong(f"line {line}: the key `{_text(key_node)}` is not text; put it in quotes")
+            if key_node.value in seen:
+                raise Wrong(f"line {line}: the key `{key_node.value}` stands there twice; remove one")
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
+
+
+def _text(node: yaml.Node) -> str:
+    return node.value if isinstance(node, yaml.ScalarNode) else "…"
+
+
+_BOOL = "tag:yaml.org,2002:bool"
+_TRUE_OR_FALSE = (_BOOL, re.compile("true|True|TRUE|false|False|FALSE"))
+_Loader.yaml_implicit_resolvers = {  # as in YAML 1.2, where `off` is a word
+    first: [form for form in forms if form[0] != _BOOL] + ([_TRUE_OR_FALSE] if first in "tTfF" else [])
+    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: _text(node))
+
+
+def _load(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{path}: it is larger than {MAX_BYTES // 1_000_000} MB; shorten it")
+        data = yaml.load(content.decode("utf-8-sig"), _Loader)
+        return {} if data is None else data
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be read: {error.strerror}; check the file and its rights") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: {_syntax_error(error)}") from None
+    except (ValueError, RecursionError) as error:  # a number such as 0b2, or brackets without end
+        raise ConfigError(f"{path}: it is not valid YAML: {error}") from None
+
+
+def _syntax_error(error: yaml.YAMLError) -> str:
+    what, line = "it cannot be parsed", ""
+    if isinstance(error, yaml.MarkedYAMLError):
+        what = error.problem or error.context or what
+        mark = error.problem_mark or error.context_mark
+        line = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    elif isinstance(error, yaml.reader.ReaderError):
+        what = f"{error.reason} (character {error.position + 1})"
+    return f"{line}it is not valid YAML: {what}"

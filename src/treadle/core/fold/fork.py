@@ -1,0 +1,38 @@
+"""A run that begins where another one stood."""
+
+from treadle.core.context.tokens import TokenCount
+from treadle.core.fold.registry import on
+from treadle.core.state import RunState
+from treadle.domain import events as e
+
+
+@on(e.RunForked)
+def _forked(state: RunState, data: e.RunForked) -> None:
+    messages = state.transcript.messages
+    state.asked = data.asked
+    state.tasks = [messages[index] for index in data.tasks if index < len(messages)]
+    state.route, state.plain, state.recalled = data.route, data.plain, data.recalled
+    if data.workspace:
+        state.kept_notes = (data.workspace, data.notes)
+    for turn in data.calls:
+        state.ledger.reuse(turn)
+    _count_on(state, data.counters)
+    if (known := data.measured) is not None:
+        state.counted_by = (known.provider, known.model)
+        state.tokens = TokenCount(
+            0, known.unseen, known.counted, known.guessed, known.rate, known.reports, known.added_counted,
+            known.added_guessed,
+        )  # fmt: skip
+
+
+def _count_on(state: RunState, counted: e.Counters) -> None:
+    state.answer_so_far, state.continuations = counted.answer, counted.continuations
+    state.empty_turns, state.rejected_outputs = counted.empty_turns, counted.rejected_outputs
+    state.phantom_claims = counted.claims
+    state.claimed = (state.answer, counted.claim) if counted.claim else None
+    state.actions_at_claim = state.tally.actions
+    recovery = state.recovery
+    recovery.quiet_steps, recovery.stage, recovery.detected_at = (
+        counted.quiet_steps, counted.stage, counted.detected_at,
+    )  # fmt: skip
+    recovery.refused_tool, recovery.report_due = counted.refused_tool, counted.report_due

@@ -1,0 +1,119 @@
+"""The life of a run, and what others deliver to it."""
+
+from typing import get_args
+
+from treadle.core.accounts import ceilings_of, spending, trees_of
+from treadle.core.context.projection import set_preamble
+from treadle.core.context.tokens import TokenCount
+from treadle.core.fold.registry import on
+from treadle.core.state import RunState
+from treadle.core.suspicion import MODEL_CALL
+from treadle.domain import events as e
+from treadle.domain.messages import user
+
+FOR_PEOPLE: tuple[str, ...] = get_args(e.WaitForPeople)
+
+
+@on(e.RunQueued)
+def _queued(state: RunState, data: e.RunQueued) -> None:
+    state.agent, state.asker, state.command = data.agent, data.asker, data.command
+    state.queued = data
+    state.trees = trees_of(state.origin.run_id, data.agent, data.lineage)
+    state.accounts = (*ceilings_of(data.agent, data.token, data.token_quotas, data.lineage), *spending(state.trees))
+    state.credits_per_dollar = data.credits_per_dollar
+    state.instructions = data.instructions
+    for message in data.before:
+        state.transcript.add(message)
+
+
+@on(e.HeartbeatFired)
+def _fired(state: RunState, _: e.HeartbeatFired) -> None:
+    state.by_the_clock = True
+
+
+@on(e.UserMessage)
+def _asked(state: RunState, data: e.UserMessage) -> None:
+    state.inbox.append(data.message)
+    state.asked = data.message.text
+    state.unrecalled.append(state.asked)
+
+
+@on(e.RunStart)
+def _started(state: RunState, data: e.RunStart) -> None:
+    state.status, state.started_at = "running", state.latest_at
+    state.tools = {name: spec for spec in data.tools for name in (spec.name, *spec.aliases)}
+    state.sections, state.notes = data.sections, data.notes
+    state.guidance, state.result_header = data.guidance, data.result_header
+    set_preamble(state, data.tools, state.recalled)
+    limit = state.agent.limits.deadline_seconds
+    state.deadline = None if limit is None else state.latest_at + limit
+
+
+@on(e.ModelResolved)
+def _resolved(state: RunState, data: e.ModelResolved) -> None:
+    state.model, state.route = data, data.route
+    model = (data.provider, data.model)
+    if state.counted_by not in (None, model):
+        state.tokens = TokenCount(before=state.tokens.before)  # another model counts otherwise
+    state.counted_by = model
+
+
+@on(e.RunWaiting)
+def _waits(state: RunState, data: e.RunWaiting) -> None:
+    state.status, state.waiting = "waiting", data
+    if state.lineage is not None and state.lineage.above and data.reason in FOR_PEOPLE:
+        state.asks_people = True
+
+
+@on(e.RunRecovered)
+def _recovered(state: RunState, data: e.RunRecovered) -> None:
+    state.status = "running"
+    running = frozenset(call.name for call in state.open_calls if call.phase == "started")
+    state.suspicion.count_death(data, running or frozenset((MODEL_CALL,)))
+
+
+@on(e.RunEnd)
+def _ended(state: RunState, data: e.RunEnd) -> None:
+    state.status, state.outcome = data.status, data.outcome
+    state.step.open = False
+
+
+# ── Deliveries ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@on(e.MessageSteered)
+def _steered(state: RunState, data: e.MessageSteered) -> None:
+    state.inbox.append(data.message)
+    state.unrecalled.append(data.message.text)
+    state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "queue"
+    state.interrupted, state.waiting, state.kept = None, None, None
+    state.by_the_clock = False
+
+
+@on(e.RunInterrupted)
+def _interrupted(state: RunState, data: e.RunInterrupted) -> None:
+    state.interrupted = data.reason
+
+
+@on(e.ResumeRequested)
+def _resumed(state: RunState, _: e.ResumeRequested) -> None:
+    if state.interrupted is not None and state.judging is None:  # else it has said all that it had to
+        state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
+    state.interrupted, state.waiting = None, None
+
+
+@on(e.CancelRequested)
+def _cancelled(state: RunState, data: e.CancelRequested) -> None:
+    state.cancelled = data.reason
+
+
+@on(e.ApprovalDecided)
+def _decided(state: RunState, data: e.ApprovalDecided) -> None:
+    state.decisions.setdefault(data.approval_id, data)
+    state.waiting = None
+
+
+@on(e.ClarifyAnswered)
+def _answered(state: RunState, data: e.ClarifyAnswered) -> None:
+    state.answers.setdefault(data.call_id, data)
+    state.waiting = None

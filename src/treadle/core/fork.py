@@ -1,0 +1,129 @@
+"""Where a run stood just before it asked the model at a step: all that another run needs to go on from there."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from treadle.core.state import RunState
+from treadle.core.tools.ledger import call_key, digest
+from treadle.domain import events as e
+from treadle.domain.envelope import Event
+from treadle.domain.events import Counters, Ended, Measured, ReusedCall, RunForked
+from treadle.domain.messages import ToolUse
+from treadle.domain.tools import ToolSpec
+
+Turns = tuple[tuple[ReusedCall, ...], ...]
+
+
+def standing(state: RunState, events: Iterable[Event], request: e.LlmRequest) -> RunForked:
+    """What the steps before a request have left behind. `state` is that of the run when it had just been sent, and
+    `events` are those up to then."""
+    messages = state.transcript.messages
+    known = list(events)
+    start = next((event.data for event in known if isinstance(event.data, e.RunStart)), None)
+    return RunForked(
+        state.origin.run_id,
+        request.step,
+        state.asked,
+        tuple([index for index, message in enumerate(messages) if message in state.tasks]),
+        reused(known, state.tools),
+        _counted(state, request),
+        _measured(state),
+        _first_route(known) if state.agent.routing is not None else "",
+        state.plain and not state.fallbacks_used,
+        _in_the_system_prompt(known),
+        "" if start is None else start.notes,
+        "" if start is None else start.workspace,
+    )
+
+
+def _counted(state: RunState, request: e.LlmRequest) -> Counters:
+    recovery = state.recovery
+    return Counters(
+        state.answer_so_far,
+        state.continuations,
+        state.empty_turns,
+        state.rejected_outputs,
+        state.phantom_claims,
+        "" if state.claimed is None else state.claimed[1],
+        recovery.quiet_steps,
+        recovery.stage,
+        recovery.refused_tool,
+        not request.tools_offered,
+        recovery.detected_at,
+    )
+
+
+def _measured(state: RunState) -> Measured | None:
+    if state.counted_by is None:
+        return None
+    provider, model = state.counted_by
+    tokens = state.tokens
+    return Measured(
+        provider, model, tokens.unseen, tokens.counted, tokens.guessed, tokens.rate, tokens.reports,
+        tokens.added_counted, tokens.added_guessed,
+    )  # fmt: skip
+
+
+def _first_route(events: Iterable[Event]) -> str:
+    """What the run was routed to, before any fallback."""
+    return next((event.data.route for event in events if isinstance(event.data, e.ModelResolved)), "")
+
+
+def _in_the_system_prompt(events: Iterable[Event]) -> str:
+    """The memories that stand there."""
+    found = ""
+    for event in events:
+        match event.data:
+            case RunForked(recalled=recalled):
+                found = recalled
+            case e.MemoryRecalled(place="system", section=section):
+                found = section
+            case _:
+                pass
+    return found
+
+
+def reused(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
+    """The calls that were made, and what came of each, turn by turn; those of the run before a fork come first."""
+    turns: list[Turn] = []
+    earlier: Turns = ()
+    for event in events:
+        match event.data:
+            case RunForked(calls=calls):
+                earlier = calls
+            case e.LlmResponse(parts=parts, stop=stop) if stop != "interrupted":
+                uses = [part for part in parts if isinstance(part, ToolUse)]
+                if uses:
+                    turns.append(Turn({use.call_id: _asked(use, tools.get(use.name)) for use in uses}))
+            case e.ToolCallEnd(call_id, _, content) if turns:
+                turns[-1].end(call_id, "ok", content)
+            case e.ToolCallError(call_id=call_id, kind="denied") if turns:
+                turns[-1].end(call_id, "denied")
+            case e.ToolCallError(call_id=call_id, content=content) if turns:
+                turns[-1].end(call_id, "failed", content)
+            case e.ToolCallBlocked(call_id=call_id) | e.HookBlocked(call_id=call_id) if turns:
+                turns[-1].end(call_id, "refused")
+            case _:
+                pass
+    return (*earlier, *(tuple(turn.calls.values()) for turn in turns))
+
+
+def _asked(use: ToolUse, spec: ToolSpec | None) -> ReusedCall:
+    name, writes, polls = (use.name, False, False) if spec is None else (spec.name, spec.writes, spec.poller)
+    return ReusedCall(use.call_id, name, call_key(use), writes=writes, polls=polls)
+
+
+@dataclass(slots=True)
+class Turn:
+    """The calls of a reply, in the order in which they were asked for."""
+
+    calls: dict[str, ReusedCall]
+    ended: int = 0
+
+    def end(self, call_id: str, how: Ended, content: str = "") -> None:
+        if (call := self.calls.get(call_id)) is not None:
+            told = digest(content).hex() if how in ("ok", "failed") else ""
+            self.calls[call_id] = msgspec.structs.replace(call, ended=how, told=told, after=self.ended)
+            self.ended += 1

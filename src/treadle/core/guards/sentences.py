@@ -1,0 +1,147 @@
+"""What an answer says in its own words: sentence by sentence, without what it quotes, shows or encodes. Linear in
+its length, and only the beginning and the end of a long one are read."""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final, cast
+
+import msgspec
+
+from treadle.core.guards.claims import Claim, Prose, claims_in
+
+_END_LENGTH: Final = 8 * 1024
+"""How many characters are looked at from the beginning of a text, and from its end."""
+_CURLY_MARK = re.compile("[\u201c\u201d]")
+_SHORTEST_QUOTATION: Final = 12
+_SHORTEST_LINE: Final = 3
+"""The length of the shortest verb; there is nothing to find in less."""
+_TICKS: Final = ("\u2705", "\u2714", "done", "complete")
+_GREETINGS: Final = ("dear ", "hi ", "hello ", "hey ", "hi,", "hello,", "hey,")
+_SUBJECT = re.compile(r"\W{0,16}subject:", re.IGNORECASE)
+_ABBREVIATION = re.compile(r"\b(dr|mr|mrs|ms|prof|st|vs|approx)\.(?= )", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[.!?]) ")
+_BULLETS: Final = " -*\u2022\u2705\u2714\ufe0f\u2611|"
+_NUMBER = re.compile(r"^\d{1,3}[.)](?: |$)")
+
+
+def claims_of(answer: str, json_opens_with: str = "{[") -> list[Claim]:
+    """What the answer claims; of one in JSON, what the strings in it do."""
+    strings = _json_strings(answer, json_opens_with)
+    if strings is None:
+        return claims_in(_prose(answer))
+    said = [text for text in strings if len(text.split(maxsplit=2)) > 2]  # one or two words are a label
+    return [claim for text in _ends_among(said) for claim in claims_in(_prose(text))]
+
+
+def _json_strings(text: str, opened_by: str) -> list[str] | None:
+    """The strings inside a text that is JSON, without the names of its members; None when it is none."""
+    if not text.lstrip().startswith(tuple(opened_by)):
+        return None
+    try:
+        pending: list[object] = [msgspec.json.decode(text)]
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    found: list[str] = []
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            pending.extend(reversed(cast("list[object]", value)))
+        elif isinstance(value, dict):
+            pending.extend(reversed(cast("dict[str, object]", value).values()))
+    return found
+
+
+def _ends_of(text: str) -> str:
+    if len(text) <= 2 * _END_LENGTH:
+        return text
+    return f"{text[:_END_LENGTH]}\n{text[-_END_LENGTH:]}"
+
+
+def _ends_among(texts: list[str]) -> list[str]:
+    first = _within(texts, _END_LENGTH)
+    last = _within(reversed(texts[len(first) :]), _END_LENGTH)
+    return [*first, *reversed(last)]
+
+
+def _within(texts: Iterable[str], room: int) -> list[str]:
+    """The texts up to the one that takes the last of the room."""
+    kept: list[str] = []
+    for text in texts:
+        if room <= 0:
+            break
+        kept.append(text)
+        room -= len(text)
+    return kept
+
+
+# ── Its own sentences ──────────────────────────────────────────────────────────────────────────────
+
+
+def _prose(text: str) -> Prose:
+    unfenced = _CURLY_MARK.sub('"', _ends_of(" ".join(text.split("```")[::2])))
+    lines = [line.strip() for line in unfenced.split("\n")]
+    shows_text = "```" in text or any(_quotes(line) for line in lines if line)
+    own = _without_verse(list(_own_lines(lines)))
+    return Prose([sentence for line in own for sentence in _sentences(line)], shows_text)
+
+
+def _own_lines(lines: list[str]) -> Iterator[str]:
+    """What the agent says itself, up to a letter that is for the reader to use."""
+    for line in lines:
+        if len(line) < _SHORTEST_LINE or line.startswith(">") or _is_mere_row(line):
+            yield ""
+            continue
+        plain = _without_quotations(line.replace("**", "").replace("__", "")).strip()
+        if _opens_letter(plain):
+            return
+        yield plain
+
+
+def _is_mere_row(line: str) -> bool:
+    """Whether it is a row of a table, and not one of a table of what was done."""
+    return line.startswith("|") and not any(tick in line.lower() for tick in _TICKS)
+
+
+def _quotes(line: str) -> bool:
+    return line.startswith(">") or _without_quotations(line) != line
+
+
+def _without_quotations(line: str) -> str:
+    """The line without what it quotes; a name in quotation marks is no quotation."""
+    if len(line) <= _SHORTEST_QUOTATION:
+        return line
+    pieces = line.split('"')
+    for at in range(1, len(pieces) - 1, 2):  # the last is outside, or was never closed
+        if len(pieces[at]) >= _SHORTEST_QUOTATION:
+            pieces[at] = " "
+    return '"'.join(pieces)
+
+
+def _opens_letter(line: str) -> bool:
+    greets = len(line) <= 70 and line.endswith(",") and line.lower().startswith(_GREETINGS)
+    return greets or _SUBJECT.match(line) is not None
+
+
+def _without_verse(lines: list[str]) -> list[str]:
+    """The lines without runs of short ones of which the first goes on in the next."""
+    kept: list[str] = []
+    in_verse = False
+    for line, following in pairwise([*lines, ""]):
+        opens = line.endswith((",", ";")) and _is_short(following)
+        in_verse = _is_short(line) and (in_verse or opens)
+        if line and not in_verse:
+            kept.append(line)
+    return kept
+
+
+def _is_short(line: str) -> bool:
+    return 4 <= len(line) <= 60 and line[0] not in "-*\u2022|0123456789"
+
+
+def _sentences(line: str) -> Iterator[str]:
+    flat = " ".join(line.split())
+    for piece in _SENTENCE_END.split(_ABBREVIATION.sub(r"\1", flat)):
+        yield _NUMBER.sub("", piece.lstrip(_BULLETS)).lstrip(_BULLETS)

@@ -1,0 +1,1 @@
+"""Child runs: their limits, their rights, and how a run waits for them."""

@@ -1,0 +1,1 @@
+"""Which tool calls run, in which order, and with whose permission."""

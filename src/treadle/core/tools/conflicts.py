@@ -1,0 +1,136 @@
+"""Whether two calls of one turn may run at the same time: neither changes what the other touches.
+
+Paths are compared as they are written. Two names of one file that only the disk knows to be one are the business of
+the tools, which must not lose an update however they are called."""
+
+from collections.abc import Mapping
+from posixpath import isabs, normpath
+from typing import NamedTuple
+
+import msgspec
+
+from treadle.core.tools.ledger import Call
+from treadle.domain.tools import ToolSpec
+
+EVERYWHERE = "."
+
+
+class Asked(NamedTuple):
+    """A tool, and the arguments that it is to be run with."""
+
+    name: str
+    arguments: str
+
+
+def as_written(call: Call) -> Asked:
+    """The call as the model wrote it."""
+    return Asked(call.name, call.use.arguments)
+
+
+class Batch:
+    """Calls that may all run at the same time. What a call costs to admit does not grow with the batch."""
+
+    def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
+        self._tools = tools
+        self._concurrent: list[Asked] = []
+        """Those that get along with each other, whatever they touch."""
+        self._all: _Touched | None = None
+        """What all of them touch; None: only concurrent calls were admitted, and no other has been asked about."""
+        self._others = _Touched()
+        """What those touch that are not concurrent."""
+
+    def fits(self, call: Asked) -> bool:
+        """Return whether the call may run with all the others."""
+        spec = self._tools.get(call.name)
+        if spec is None:
+            return True  # it is not known, so it will not run
+        touched = self._others if spec.concurrent else self._touched_by_all()
+        return touched.is_empty or not touched.conflicts_with(call, spec)
+
+    def add(self, call: Asked) -> None:
+        spec = self._tools.get(call.name)
+        if spec is None:
+            return
+        if self._all is not None:
+            self._all.add(call, spec)
+        elif spec.concurrent:
+            self._concurrent.append(call)
+        else:
+            self._touched_by_all().add(call, spec)
+        if not spec.concurrent:
+            self._others.add(call, spec)
+
+    def _touched_by_all(self) -> "_Touched":
+        if self._all is None:
+            self._all = _Touched()
+            for call in self._concurrent:
+                self._all.add(call, self._tools[call.name])
+        return self._all
+
+
+class _Touched:
+    """What several calls touch together."""
+
+    def __init__(self) -> None:
+        self.is_empty = True
+        self._is_closed = False
+        """One of them runs alone, or may touch anything."""
+        self._paths: set[str] = set()
+        self._folders: set[str] = set()
+        """The folders around these paths."""
+        self._has_loose = self._has_absolute = self._has_relative = False
+
+    def add(self, call: Asked, spec: ToolSpec) -> None:
+        self.is_empty = False
+        paths = None if _stands_alone(spec) else _touched(call, spec)
+        if paths is None:
+            self._is_closed = True
+            return
+        for path in paths:
+            self._paths.add(path)
+            self._folders.update(_folders_of(path))
+            self._has_loose = self._has_loose or _is_loose(path)
+            self._has_absolute = self._has_absolute or isabs(path)
+            self._has_relative = self._has_relative or not isabs(path)
+
+    def conflicts_with(self, call: Asked, spec: ToolSpec) -> bool:
+        if self._is_closed or _stands_alone(spec):
+            return True
+        paths = _touched(call, spec)
+        return paths is None or any(map(self._overlaps, paths))
+
+    def _overlaps(self, path: str) -> bool:
+        """Whether one of the paths is the same as this one, around it or inside it, as far as names tell."""
+        if not self._paths:
+            return False
+        if _is_loose(path) or self._has_loose or (self._has_relative if isabs(path) else self._has_absolute):
+            return True
+        return path in self._paths or path in self._folders or not self._paths.isdisjoint(_folders_of(path))
+
+
+def _stands_alone(spec: ToolSpec) -> bool:
+    return spec.interactive or spec.asks_a_person or spec.parallel is False
+
+
+def _touched(call: Asked, spec: ToolSpec) -> tuple[str, ...] | None:
+    """What a call touches; None: nobody can tell."""
+    if spec.effect == "none":
+        return ()
+    if not spec.paths:
+        return None
+    try:
+        arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    given = [arguments.get(name, EVERYWHERE) for name in spec.paths]
+    paths = [normpath(path).casefold() for path in given if isinstance(path, str)]
+    return tuple(paths) if len(paths) == len(given) else None
+
+
+def _is_loose(path: str) -> bool:
+    """Whether the path may be around any other."""
+    return path in (EVERYWHERE, "/") or path.startswith("..")
+
+
+def _folders_of(path: str) -> list[str]:
+    return [path[:end] for end, letter in enumerate(path) if letter == "/" and end > 0]

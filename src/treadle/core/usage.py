@@ -1,0 +1,41 @@
+"""What a run and its step have used so far."""
+
+from dataclasses import dataclass
+
+from treadle.domain.ids import Instant
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the run has used, as it adds up; `Metrics` is how it is shown."""
+
+    model_calls: int = 0
+    repeated_calls: int = 0
+    actions: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    estimated: bool = False
+    cost: float = 0.0
+    unpriced_calls: int = 0
+    model_ms: int = 0
+    tool_ms: int = 0
+    first_token_ms: int | None = None
+
+
+@dataclass(slots=True)
+class StepTally:
+    """The step under way."""
+
+    number: int = 0
+    open: bool = False
+    began_at: Instant = 0.0
+    attempts: int = 0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    told_something: bool = False
+    """A result that was never seen before, or text."""
+    interrupted: bool = False
+    """A call of it has no result of its own, as its worker died."""

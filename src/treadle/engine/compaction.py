@@ -1,0 +1,236 @@
+"""Making the conversation shorter: results are cut, and what is cut is kept; or a model writes a summary, and where
+none is to be had the conversation stays as it is."""
+
+from collections.abc import Iterator
+
+from treadle.core.context.compaction import (
+    Summary,
+    instructions,
+    notes_so_far,
+    pieces,
+    read_summary,
+    summary_message,
+    summary_tokens,
+    writing_prompt,
+)
+from treadle.core.context.projection import input_estimate, longest_reply, most_expensive
+from treadle.core.context.tokens import tokens_in, tokens_of
+from treadle.core.guards.quota import Intent, for_a_model_call, intent_to
+from treadle.core.state import RunState
+from treadle.core.steps import Compact, Trim
+from treadle.domain.agents import ModelSettings
+from treadle.domain.commands import CompactSession
+from treadle.domain.errors import UsageError
+from treadle.domain.events import (
+    CompactionFailed,
+    CompactionStarted,
+    ContextCompacted,
+    EventData,
+    SegmentOpened,
+)
+from treadle.domain.ids import SegmentId
+from treadle.domain.messages import Message, user
+from treadle.domain.observations import text_of, was_cut
+from treadle.domain.runs import Usage
+from treadle.engine.deps import Deps
+from treadle.engine.guarded_model import reply_of
+from treadle.engine.memory import flushed
+from treadle.engine.owned_run import Log
+from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
+from treadle.ports.vault import Redactor
+
+ATTEMPTS = 2
+"""How often a writer is asked for one piece, where asking again may help."""
+
+
+async def trim(step: Trim, log: Log, deps: Deps) -> None:
+    """Keep what is about to be cut, then cut it."""
+    for result in step.results:
+        if not was_cut(result.content):  # else the whole of it is kept already
+            await deps.results.keep(log.origin, result.call_id, text_of(result.content))
+    log.record(step.event)
+
+
+async def compact(step: Compact, model: Resolved, log: Log, deps: Deps) -> None:
+    """Have a summary written: by the model that the agent names for it, else by its own."""
+    for writer in _writers(model, log.state, deps):
+        writing = Writing(step, writer, log.state, deps.vault.redactor)
+        intent = writing.started()
+        if not await log.intend(*intent.events, reserve=intent.reserve):
+            return  # something was delivered, or it is not to be paid for: decide again
+        began = deps.clock.monotonic()
+        done = await log.unless(_unwanted, writing.write(), until=log.state.deadline)
+        elapsed_ms = round((deps.clock.monotonic() - began) * 1000)
+        if (summary := writing.worth_it()) is not None:
+            remembered = await flushed(summary.remember, log, deps)
+            opened = SegmentId(deps.ids("seg"))
+            log.record(*remembered, *writing.succeeded(summary, elapsed_ms, opened))
+            return
+        if not done:
+            log.record(writing.interrupted(elapsed_ms))
+            return
+        log.record(writing.failed(elapsed_ms))
+
+
+def _unwanted(state: RunState) -> bool:
+    return state.cancelled is not None or state.interrupted is not None or state.steered == "interrupt"
+
+
+def _writers(model: Resolved, state: RunState, deps: Deps) -> Iterator[Resolved]:
+    wanted = state.agent.compaction.model
+    if wanted is not None:
+        try:
+            found = deps.models.resolve(wanted, None)
+        except UsageError:  # a model that cannot be had must not cost the run its summary
+            pass
+        else:
+            yield found
+            if (found.provider, found.model) == (model.provider, model.model):
+                return
+    yield model
+
+
+class Writing:
+    """One summary on its way, by one model."""
+
+    def __init__(self, step: Compact, writer: Resolved, state: RunState, redactor: Redactor) -> None:
+        self._step = step
+        self._writer = writer
+        self._state = state
+        self._redactor = redactor
+        messages = state.transcript.messages
+        self._span = [messages[at] for at in range(step.first, step.last) if at not in step.kept]
+        own = state.model is not None and (writer.provider, writer.model) == (
+            state.model.provider,
+            state.model.model,
+        )
+        window = state.window if own else writer.profile.context_window
+        self._most = min(summary_tokens(state.window), summary_tokens(window))
+        self._pieces = pieces(self._span, window)
+        remembers = state.agent.memory.remember
+        self._preamble = Preamble(instructions(remembers), ())
+        self._focus = state.command.focus if isinstance(state.command, CompactSession) else ""
+        self._usage = Usage()
+        self._calls = 0
+        self._asking = ""
+        self.summary: Summary | None = None
+        self.reason = "There is nothing to write about."
+
+    def started(self) -> Intent:
+        text = sum(tokens_in(piece) for piece in self._pieces)
+        tokens = text + len(self._pieces) * (tokens_in(self._preamble.system) + self._most)
+        settings = ModelSettings(max_tokens=self._most * max(1, len(self._pieces)))
+        step, state = self._step, self._state
+        started = CompactionStarted(
+            step.stage,
+            step.trigger,
+            step.first,
+            step.last,
+            self._writer.provider,
+            self._writer.model,
+            tokens,
+            most_expensive(tokens, settings, self._writer.profile),
+            state.compacting,
+        )
+        most = tokens + longest_reply(settings, self._writer.profile)
+        return intent_to((), started, for_a_model_call(state, state.step.number, 0, most, started.cost_estimate))
+
+    async def write(self) -> None:
+        """Ask for the notes piece by piece, each time with those so far."""
+        so_far, remember = notes_so_far(self._span), dict[str, None]()
+        for piece in self._pieces:
+            written = await self._ask(writing_prompt(so_far, piece, self._focus))
+            if written is None:
+                return
+            so_far = written.text
+            remember |= dict.fromkeys(written.remember)
+        if self._pieces:
+            self.summary = Summary(so_far, tuple(remember))
+
+    async def _ask(self, prompt: str) -> Summary | None:
+        request = ModelRequest(
+            self._writer.model,
+            self._preamble,
+            Conversation((user(prompt),)),
+            ModelSettings(max_tokens=self._most),
+            "none",
+            self._writer.provider,
+            self._writer.profile,
+        )
+        self._asking = prompt
+        for _ in range(ATTEMPTS):
+            self._calls += 1
+            end = await reply_of(self._writer.client, request, lambda delta: None, self._redactor)
+            self._usage = _sum(self._usage, end.usage)
+            match end:
+                case Completed(parts):
+                    found = read_summary(Message("assistant", parts).text, self._most)
+                    if found is not None:
+                        return found
+                    self.reason = "The model wrote nothing."
+                case Failed(message=message, retryable=retryable):
+                    self.reason = message
+                    if not retryable:
+                        return None
+        return None
+
+    def worth_it(self) -> Summary | None:
+        """The summary, if there is one and it is shorter than what it stands for."""
+        if self.summary is None or self._freed(self.summary) > 0:
+            return self.summary
+        self.reason = "The summary is no shorter than what it would stand for."
+        return None
+
+    def _freed(self, summary: Summary) -> int:
+        """Tokens, as guessed."""
+        step, sizes = self._step, self._state.transcript.sizes
+        gone = sum(sizes[at] for at in range(step.first, step.last) if at not in step.kept)
+        return gone - tokens_of(summary_message(summary.text))
+
+    def succeeded(self, summary: Summary, elapsed_ms: int, segment: SegmentId) -> tuple[EventData, ...]:
+        step, state = self._step, self._state
+        before = input_estimate(state)
+        after = max(0, before - round(self._freed(summary) * state.tokens.rate))
+        left = len(state.transcript.messages) - len(self._span) + 1 + bool(state.inbox)
+        compacted = ContextCompacted(
+            step.stage,
+            step.trigger,
+            step.first,
+            step.last,
+            step.kept,
+            summary.text,
+            before,
+            after,
+            f"{self._writer.provider}/{self._writer.model}",
+            self._usage,
+            elapsed_ms,
+            self._cost(),
+            self._calls,
+        )
+        return compacted, SegmentOpened(segment, state.segment.segment_id, "compaction", left)
+
+    def failed(self, elapsed_ms: int) -> CompactionFailed:
+        step = self._step
+        return CompactionFailed(
+            step.stage, step.trigger, self.reason, self._usage, elapsed_ms, self._cost(), max(1, self._calls)
+        )
+
+    def interrupted(self, elapsed_ms: int) -> CompactionFailed:
+        """What was asked for and is not wanted any more may be charged for: nobody told us."""
+        asked = Usage(tokens_in(self._preamble.system) + tokens_in(self._asking), estimated=True)
+        self._usage = _sum(self._usage, asked)
+        self.reason = "It was interrupted."
+        return self.failed(elapsed_ms)
+
+    def _cost(self) -> float | None:
+        return 0.0 if self._usage == Usage() else self._writer.profile.cost(self._usage)
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.input_tokens + other.input_tokens,
+        one.output_tokens + other.output_tokens,
+        one.cache_read_tokens + other.cache_read_tokens,
+        one.cache_write_tokens + other.cache_write_tokens,
+        one.estimated or other.estimated,
+    )

@@ -1,0 +1,14 @@
+"""A run from its journal, long after: to see what the model saw, or to bring back what was folded away."""
+
+from treadle.core.state import RunState, fresh
+from treadle.domain.envelope import Event
+from treadle.domain.ids import RunId
+from treadle.ports.journal import Journal
+
+
+async def replayed(run_id: RunId, journal: Journal) -> tuple[RunState, list[Event]]:
+    """The state that a run began with, and its events, to be folded as far as is wanted."""
+    events: list[Event] = []
+    while page := await journal.read(run_id, events[-1].sequence if events else 0):
+        events += page
+    return fresh(events[0].origin, await journal.history(run_id)), events

@@ -1,0 +1,161 @@
+"""What a session is asked to do with itself: begin anew, take that or a compaction back, keep a message; and what
+it is asked about itself."""
+
+from collections.abc import Sequence
+
+from treadle.core.context.memory_prompt import line, spoken
+from treadle.core.context.projection import input_estimate
+from treadle.core.fold import fold_all
+from treadle.core.steps import Obey
+from treadle.domain.commands import AskMemory, AskUsage, PinMessage, ResetSession, UndoSession
+from treadle.domain.events import (
+    CommandObeyed,
+    CompactionUndone,
+    ContextCompacted,
+    EventData,
+    MessagePinned,
+    SegmentOpened,
+    SegmentReason,
+)
+from treadle.domain.ids import SegmentId
+from treadle.domain.messages import Image, Message, Text, user
+from treadle.engine.deps import Deps
+from treadle.engine.owned_run import Log
+from treadle.engine.run_history import replayed
+from treadle.ports.sessions import SegmentRecord
+
+EXCERPT = 60
+LONGEST_PIN = 8000
+LISTED = 10
+"""Memories that are shown."""
+
+
+async def obey(step: Obey, log: Log, deps: Deps) -> None:
+    match step.command:
+        case ResetSession():
+            said = CommandObeyed("The conversation begins anew. /undo takes it back.")
+            log.record(_opened("reset", 0, log, deps), said)
+        case PinMessage(text):
+            log.record(*_pinned(text, log.state.transcript.messages))
+        case UndoSession():
+            log.record(*await _undone(log, deps))
+        case AskMemory(text):
+            log.record(CommandObeyed(await _memory(text, log, deps)))
+        case AskUsage():
+            log.record(CommandObeyed(await _usage(log, deps)))
+
+
+def _opened(reason: SegmentReason, messages: int, log: Log, deps: Deps) -> SegmentOpened:
+    return SegmentOpened(SegmentId(deps.ids("seg")), log.state.segment.segment_id, reason, messages)
+
+
+def _pinned(text: str, messages: Sequence[Message]) -> tuple[EventData, ...]:
+    if len(text) > LONGEST_PIN:
+        told = f"What is pinned stays in every request: at most {LONGEST_PIN} characters, and this has {len(text)}."
+        return (CommandObeyed(told, done=False),)
+    if text:
+        return MessagePinned(user(text)), CommandObeyed(f"Pinned: {_excerpt(text)}")
+    for index in reversed(range(len(messages))):
+        message = messages[index]
+        said = spoken(message.text) if message.role == "user" and message.mark != "summary" else ""
+        if said and message.mark == "pinned":
+            return (CommandObeyed(f"It is pinned already: {_excerpt(said)}"),)
+        if said:
+            return _pinned_message(index, message, said)
+    return (CommandObeyed("There is no message to pin yet. /pin TEXT keeps a text.", done=False),)
+
+
+def _pinned_message(index: int, message: Message, said: str) -> tuple[EventData, ...]:
+    """Keep what the user said, with their pictures, and not what the engine has put beside it."""
+    if len(said) > LONGEST_PIN:
+        told = f"Your last message has {len(said)} characters; at most {LONGEST_PIN} can be pinned. Try /pin TEXT."
+        return (CommandObeyed(told, done=False),)
+    pictures = tuple([part for part in message.parts if isinstance(part, Image)])
+    kept = Message("user", (Text(said), *pictures))
+    return MessagePinned(kept, index), CommandObeyed(f"Pinned: {_excerpt(said)}")
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
+
+
+async def _undone(log: Log, deps: Deps) -> tuple[EventData, ...]:
+    """Bring back what the latest compaction or reset took away that is not undone yet."""
+    latest = _to_undo(await deps.sessions.segments(log.origin.session_id))
+    if latest is None:
+        return (CommandObeyed("There is nothing to undo: nothing was compacted or reset.", done=False),)
+    found = await _before(latest, deps)
+    now = log.state.transcript.messages
+    if found is None:
+        return (CommandObeyed("What was before it is not on record any more.", done=False),)
+    before, compacted = found
+    if compacted is None:
+        undone = CompactionUndone(latest.segment_id, 0, 0, tuple(before))
+    else:
+        gone = before[compacted.first : compacted.last]
+        at = next((index for index, message in enumerate(now) if message.mark == "summary"), None)
+        if at is None:
+            return (CommandObeyed("The summary is not in the conversation any more.", done=False),)
+        undone = CompactionUndone(latest.segment_id, at, at + 1 + len(compacted.kept), tuple(gone))
+    count = len(now) - (undone.last - undone.first) + len(undone.messages)
+    what = "reset" if compacted is None else "compaction"
+    said = f"The latest {what} is undone: {len(undone.messages)} messages are back."
+    return undone, _opened("undo", count, log, deps), CommandObeyed(said)
+
+
+def _to_undo(segments: Sequence[SegmentRecord]) -> SegmentRecord | None:
+    """The latest that has not been undone: each undoing takes back the latest before it."""
+    standing: list[SegmentRecord] = []
+    for segment in segments:
+        if segment.reason != "undo":
+            standing.append(segment)
+        elif standing:
+            standing.pop()
+    return standing[-1] if standing else None
+
+
+async def _before(segment: SegmentRecord, deps: Deps) -> tuple[Sequence[Message], ContextCompacted | None] | None:
+    """The conversation just before a segment was opened, from the journal; and the compaction that opened it."""
+    state, events = await replayed(segment.run_id, deps.journal)
+    for index, event in enumerate(events):
+        if isinstance(event.data, SegmentOpened) and event.data.segment_id == segment.segment_id:
+            found = events[index - 1].data
+            compacted = found if isinstance(found, ContextCompacted) else None
+            fold_all(state, events[: index if compacted is None else index - 1])
+            return state.transcript.messages, compacted
+    return None
+
+
+async def _memory(text: str, log: Log, deps: Deps) -> str:
+    """What the agent remembers, a line each."""
+    scope = log.state.memories
+    if text:
+        recall = await deps.memories.recall(scope, text, LISTED, log.state.agent.memory.embedder)
+        memories = [found.memory for found in recall.found]
+    else:
+        memories = list(await deps.memories.latest(scope, LISTED))
+    if not memories:
+        return f"Nothing that fits `{text}` is remembered." if text else "Nothing is remembered yet."
+    return "\n".join(line(memory) for memory in memories)
+
+
+async def _usage(log: Log, deps: Deps) -> str:
+    """What the session has used, and how full its context is."""
+    session, state = log.origin.session_id, log.state
+    used = [end.metrics for end in await deps.sessions.ends(session)]
+    inputs = sum(metrics.input_tokens for metrics in used)
+    cached = sum(metrics.cache_read_tokens for metrics in used)
+    steps, calls = sum(metrics.steps for metrics in used), sum(metrics.actions for metrics in used)
+    cost, unpriced = sum(metrics.cost for metrics in used), sum(metrics.unpriced_calls for metrics in used)
+    size = input_estimate(state)
+    price = f"${cost:.4f}" + (f" and {unpriced} model calls of unknown price" if unpriced else "")
+    lines = (
+        f"runs      {len(used)}, with {steps} steps and {calls} tool calls",
+        f"tokens    {inputs} in ({cached} of them from a cache), {sum(each.output_tokens for each in used)} out",
+        f"cost      {price}",
+        f"context   about {size} of {state.window} tokens ({size / state.window:.0%}), "
+        f"{len(state.transcript.messages)} messages",
+        f"segments  {len(await deps.sessions.segments(session)) + 1}",
+    )
+    return "\n".join(lines)

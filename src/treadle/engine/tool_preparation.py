@@ -1,0 +1,266 @@
+"""Before a call runs: its arguments are decoded; hooks and rules are asked, and a person where a rule says so. What
+comes of it is a call that is ready, or the events that say why not."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.core.state import RunState
+from treadle.core.tools.conflicts import Asked, Batch
+from treadle.core.tools.ledger import Call
+from treadle.core.tools.permissions import can_be_asked, needs_no_ruling, ruling_for
+from treadle.core.tools.plan import denied
+from treadle.domain.errors import UsageError
+from treadle.domain.events import (
+    ApprovalRequested,
+    CallErrorKind,
+    ClarifyRequested,
+    EventData,
+    HookBlocked,
+    ToolCallError,
+    ToolCallStart,
+)
+from treadle.domain.ids import ApprovalId, Instant
+from treadle.domain.secret_refs import handle
+from treadle.engine.deps import Deps
+from treadle.engine.owned_run import Log
+from treadle.engine.tool_hooks import Blocked, ask_before, concerning
+from treadle.ports.hooks import HookedCall
+from treadle.ports.tool import Concern, InvalidArguments, Scene, Subjects, Tool
+
+NOBODY_ANSWERS = "It needs an approval, and nobody can answer: the message came without a terminal or a channel."
+ASK_NOBODY = "Nobody can answer. Go on with what you think best, and say what you assumed."
+NO_RAW_SECRETS = (
+    "Its arguments hold the value of the secret {names}, which was taken out. "
+    "Use the handle instead, which is replaced when the tool runs: {handles}"
+)
+
+
+class Ready(Struct, frozen=True):
+    """A call that may run, with its arguments decoded."""
+
+    call: Call
+    tool: Tool
+    arguments: Any
+    start: ToolCallStart
+    approved: tuple[str, ...] = ()
+    """The private places that a reviewer has approved for it."""
+
+
+class Refused(Exception):
+    """The call does not run, or not now; these events say so."""
+
+    def __init__(self, *events: EventData) -> None:
+        super().__init__()
+        self.events = events
+
+
+async def clear(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Ready], list[EventData]]:
+    """Those of the calls that may run now; and what is on record of the others."""
+    ready: list[Ready] = []
+    refused: list[EventData] = []
+    clearing = _clear_each(calls, ready, refused, log, deps)
+    if deps.hooks:  # which may take their time: what was said is safe, and whoever wants it to stop is heard
+        await log.flush()
+        if not await log.unless(unwanted, clearing, until=log.state.deadline):
+            return [], []
+    else:
+        await clearing
+    return (ready if len(ready) < 2 else _apart(ready, log)), refused
+
+
+async def _clear_each(
+    calls: tuple[Call, ...], ready: list[Ready], refused: list[EventData], log: Log, deps: Deps
+) -> None:
+    for call in calls:
+        try:
+            ready.append(await _clear(call, log, deps))
+        except Refused as refusal:
+            refused += refusal.events
+
+
+def unwanted(state: RunState) -> bool:
+    """Whether somebody wants the calls of a run to stop."""
+    return state.cancelled is not None or state.interrupted is not None
+
+
+def _apart(ready: list[Ready], log: Log) -> list[Ready]:
+    """Those that may run side by side with the arguments they have now; the others have their turn after them."""
+    if all(item.start.arguments == item.call.use.arguments for item in ready):
+        return ready
+    batch, together = Batch(log.state.tools), list[Ready]()
+    for item in ready:
+        call = Asked(item.call.name, item.start.arguments)
+        if batch.fits(call):
+            batch.add(call)
+            together.append(item)
+    return together
+
+
+async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
+    tool = deps.tools.find(call.name)
+    if tool is None:
+        raise _error(call, "failed", f"The tool `{call.name}` is not to be had any more. Go on without it.")
+    if call.arguments is not None:  # it was started before, and runs again as it was
+        return await _approved(call, tool, call.arguments, _parsed(call, tool, call.arguments), log, deps)
+    if call.secrets:
+        raise _raw_secret(call)
+    approval = log.state.approvals.get(call.call_id)
+    if approval is None:
+        text, arguments = await _seen_by_hooks(call, tool, call.use.arguments, log, deps)
+        if tool.spec.asks_a_person:
+            raise _question(call, arguments, log, deps)
+        subjects = await _subjects_here(call, tool, arguments, log, deps)
+        if subjects.caution is not None or subjects.concern is not None or not needs_no_ruling(log.state):
+            await _permitted(call, tool, subjects, text, log, deps)
+        return _ready(call, tool, text, arguments, log)
+    edited = log.state.decisions[approval.approval_id].arguments
+    if edited is None:
+        arguments = _parsed(call, tool, approval.arguments)
+        return await _approved(call, tool, approval.arguments, arguments, log, deps)
+    text, arguments = await _seen_by_hooks(call, tool, edited, log, deps)
+    ruling = ruling_for(log.state, tool.spec, _subjects(call, tool, arguments))
+    if ruling.verdict == "deny":
+        raise Refused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
+    return await _approved(call, tool, text, arguments, log, deps)
+
+
+async def _approved(call: Call, tool: Tool, text: str, arguments: Any, log: Log, deps: Deps) -> Ready:
+    """Return the call as it is ready, with the private places that its approval is for.
+
+    An approval names the place that the reviewer saw. Where the path leads to another one by now, it is not
+    approved, and the tool refuses it. A reviewer who edited the arguments has chosen the path."""
+    ready = _ready(call, tool, text, arguments, log)
+    approval = log.state.approvals.get(call.call_id)
+    if approval is None or (concern := await _concern(call, tool, arguments, log, deps)) is None:
+        return ready
+    decision = log.state.decisions.get(approval.approval_id)
+    was_edited = decision is not None and decision.arguments is not None
+    if decision is None or not (was_edited or concern.reason == approval.reason):
+        return ready
+    return msgspec.structs.replace(ready, approved=concern.places)
+
+
+async def _concern(call: Call, tool: Tool, arguments: Any, log: Log, deps: Deps) -> Concern | None:
+    """Return what the tool finds on this machine that needs a reviewer."""
+    assess = getattr(tool, "assess", None)
+    if assess is None:
+        return None
+    agent = log.state.agent
+    try:
+        workspace = deps.workspace(agent)
+    except UsageError:  # said when the call runs
+        return None
+    try:
+        return await assess(arguments, Scene(call.call_id, workspace, agent.confinement, deps.hidden))
+    except Exception as raised:  # a tool may be anybody's
+        raise _failed(call, raised) from raised
+
+
+async def _subjects_here(call: Call, tool: Tool, arguments: Any, log: Log, deps: Deps) -> Subjects:
+    """Return what rules look at, with what the tool finds on this machine."""
+    subjects = _subjects(call, tool, arguments)
+    concern = await _concern(call, tool, arguments, log, deps)
+    if concern is None:
+        return subjects
+    # A rule for all such calls cannot wave a private place through, so none is offered.
+    pattern = None if concern.kind == "private" else subjects.pattern
+    return msgspec.structs.replace(subjects, concern=concern, pattern=pattern)
+
+
+async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: Log, deps: Deps) -> tuple[str, Any]:
+    """The arguments as the hooks leave them, as text and decoded."""
+    arguments = _parsed(call, tool, text)
+    if not deps.hooks or not (hooks := concerning(deps.hooks, tool.spec)):
+        return text, arguments
+    asked_about = hooked(call, tool, text, log)
+    try:
+        changed = await ask_before(hooks, asked_about)
+    except Blocked as blocked:
+        told = f"`{call.name}` was not run: {blocked.reason}"
+        raise Refused(HookBlocked(call.call_id, call.name, blocked.hook, told)) from blocked
+    if changed is asked_about:
+        return text, arguments
+    text = msgspec.json.encode(changed.arguments).decode()
+    if deps.vault.redactor.redact(text).names:
+        told = (
+            f"`{call.name}` was not run: a hook has put the value of a secret into its arguments. "
+            "Go on without this call, and tell the user."
+        )
+        raise Refused(HookBlocked(call.call_id, call.name, "the last that rewrote it", told))
+    return text, _parsed(call, tool, text)
+
+
+def _ready(call: Call, tool: Tool, text: str, arguments: Any, log: Log) -> Ready:
+    key = f"{log.origin.run_id}/{call.call_id}"
+    return Ready(call, tool, arguments, ToolCallStart(call.call_id, call.name, text, key, call.attempts + 1))
+
+
+def _parsed(call: Call, tool: Tool, text: str) -> Any:
+    try:
+        return tool.parse(text)
+    except InvalidArguments as error:
+        raise _error(call, "invalid_arguments", f"`{call.name}` was not run: {error}") from None
+    except Exception as raised:  # a tool may be anybody's
+        raise _failed(call, raised) from raised
+
+
+def _failed(call: Call, raised: Exception) -> Refused:
+    return _error(call, "failed", f"`{call.name}` failed: {type(raised).__name__}: {raised}.")
+
+
+def _error(call: Call, kind: CallErrorKind, text: str) -> Refused:
+    return Refused(ToolCallError(call.call_id, call.name, kind, text))
+
+
+def _raw_secret(call: Call) -> Refused:
+    handles = ", ".join(map(handle, call.secrets))
+    return Refused(denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=handles)))
+
+
+def hooked(call: Call, tool: Tool, text: str, log: Log) -> HookedCall:
+    """The call as its hooks see it, with these arguments."""
+    origin = log.origin
+    arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
+    return HookedCall(origin.run_id, origin.session_id, log.state.agent.name, call.call_id, tool.spec, arguments)
+
+
+def _question(call: Call, arguments: Any, log: Log, deps: Deps) -> Refused:
+    if not can_be_asked(log.state):
+        return _error(call, "denied", ASK_NOBODY)
+    options = tuple(getattr(arguments, "options", ()) or ())
+    return Refused(ClarifyRequested(call.call_id, str(arguments.question), options, _expiry(log, deps)))
+
+
+async def _permitted(call: Call, tool: Tool, subjects: Subjects, text: str, log: Log, deps: Deps) -> None:
+    """Return if the call may run now. Raises Refused with a denial, or with the question to a person."""
+    ruling = ruling_for(log.state, tool.spec, subjects)
+    if ruling.verdict == "ask":
+        ruling = ruling_for(log.state, tool.spec, subjects, await deps.approvals.grants(log.origin.session_id))
+    match ruling.verdict:
+        case "auto":
+            return
+        case "deny":
+            raise Refused(denied(call, f"It is not allowed: {ruling.reason}."))
+        case "ask":
+            if not can_be_asked(log.state):
+                raise Refused(denied(call, f"{NOBODY_ANSWERS} ({ruling.reason})"))
+            approval_id, expires_at = ApprovalId(deps.ids("apr")), _expiry(log, deps)
+            raise Refused(
+                ApprovalRequested(
+                    approval_id, call.call_id, call.name, text, ruling.reason, subjects.pattern, expires_at
+                )
+            )
+
+
+def _subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
+    try:
+        return tool.subjects(arguments)
+    except Exception as raised:  # a tool may be anybody's
+        raise _failed(call, raised) from raised
+
+
+def _expiry(log: Log, deps: Deps) -> Instant | None:
+    lifetime = log.state.agent.approvals.expires_seconds
+    return None if lifetime is None else deps.clock.now() + lifetime

@@ -1,0 +1,62 @@
+"""The status that an error stands for: the one of its answer, or the one that its body names.
+
+An error inside a stream has no status of its own; a gateway may put its own in front of the provider's."""
+
+import re
+
+from treadle.models.http.error_facts import ErrorFacts
+from treadle.models.http.patterns import any_of
+from treadle.models.http.quota_errors import is_throttled
+
+_CODES: dict[int, str] = {
+    400: "invalid_request_error invalid_prompt bio_policy misalignment_policy_violation data_residency_mismatch "
+    "badrequesterror bad_request_error bad_request invalid_argument failed_precondition validationexception "
+    "validation validation_error invalidparameter invalid_parameter_error invalid_value invalid_image "
+    "invalid_image_format invalid_base64_image invalid_image_url invalid_image_mode image_too_large "
+    "image_too_small image_parse_error image_content_policy_violation image_file_too_large "
+    "unsupported_image_media_type empty_image_file failed_to_download_image image_file_not_found base_resp:2013 "
+    "base_resp:1026 base_resp:1027",
+    401: "authentication_error unauthenticated invalid_api_key base_resp:1004 base_resp:2049",
+    402: "billing_error payment_required",
+    403: "permission_error permission_denied accessdeniedexception",
+    404: "not_found_error not_found resourcenotfoundexception 1211",
+    413: "request_too_large",
+    499: "cancelled",
+    500: "api_error server_error internal internalservererror internal_server_error internalserverexception "
+    "modelstreamerrorexception base_resp:1000 base_resp:1024 base_resp:1033 1234",
+    503: "unavailable service_unavailable serviceunavailableexception modelnotreadyexception "
+    "engine_overloaded_error server_overloaded server_is_overloaded",
+    504: "timeout_error deadline_exceeded modeltimeoutexception base_resp:1001",
+    529: "overloaded_error overloaded",
+}
+"""The words that errors give for their type, code or status, by the status that they would have had."""
+_OF_CODE = {code: status for status, codes in _CODES.items() for code in codes.split()}
+_SURE = frozenset({"badrequesterror", "bad_request_error", "invalid_argument", "validationexception", "400", "422"})
+"""Words for a bad request that count whatever the status of a gateway."""
+_BAD_REQUEST = any_of(
+    r"""
+    unsupported (?:parameter|value|model|field)  invalid (?:value|parameter|argument|type|schema|request|role)
+    \bis not supported\b  \bis required\b  must be (?:a|an|one|greater|less)\b  does not support  field required
+    """
+)
+"""Words for a bad request, where no code says what went wrong."""
+_INTERNAL = (500, 502)
+
+
+def effective_status(status: int | None, facts: ErrorFacts) -> int | None:
+    """Return the status that an error stands for; None where it does not tell."""
+    if status is None or status < 300:
+        return _named(facts)
+    if status in (*_INTERNAL, 400, 403) and is_throttled(facts):
+        return 429
+    is_bad_request = not facts.codes.isdisjoint(_SURE) or facts.has_code("invalid_request_error")
+    return 400 if status in _INTERNAL and is_bad_request else status
+
+
+def _named(facts: ErrorFacts) -> int | None:
+    """Return the status that an error names. A word tells more than a number, which may be the gateway's own."""
+    if is_throttled(facts):
+        return 429
+    found = [_OF_CODE[code] for code in facts.codes if code in _OF_CODE]
+    found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code)]
+    return min(found, default=400 if _BAD_REQUEST.search(facts.words) else None)

@@ -1,0 +1,34 @@
+"""Sessions are read once more before they are deleted, and what happened in them is written elsewhere."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from treadle.domain.errors import Unknown
+from treadle.domain.ids import RunId, SessionId
+from treadle.ports.deletion import Past
+from treadle.ports.journal import Journal
+from treadle.ports.sessions import Sessions
+
+
+class Archiving:
+    """Writes all events of sessions, in the order of their runs. Results that were too long for an event, and
+    memories, are not among them."""
+
+    def __init__(self, sessions: Sessions, journal: Journal, past: Past) -> None:
+        self._sessions = sessions
+        self._journal = journal
+        self._past = past
+
+    async def keep(self, session_ids: Sequence[SessionId]) -> None:
+        """All of it is safe when this returns."""
+        for session_id in session_ids:
+            with suppress(Unknown):  # somebody else has deleted it meanwhile
+                for run in await self._sessions.runs(session_id):
+                    await self._keep_run(run.origin.run_id)
+        self._past.settle()
+
+    async def _keep_run(self, run_id: RunId) -> None:
+        after = 0
+        while events := await self._journal.read(run_id, after):
+            self._past.add(events)
+            after = events[-1].sequence

@@ -1,0 +1,28 @@
+"""Events that others deliver, made ready for the journal: without secrets, and sound. What was written down and
+cannot be read again would stop its run for good."""
+
+import msgspec
+
+from treadle.domain.envelope import Draft, decode_data, draft
+from treadle.domain.errors import UsageError
+from treadle.domain.events import EventData
+from treadle.engine.redaction import hide_in
+from treadle.ports.clock import Clock, Ids
+from treadle.ports.vault import Vault
+
+
+class Drafts:
+    def __init__(self, vault: Vault, clock: Clock, ids: Ids) -> None:
+        self._vault = vault
+        self._clock = clock
+        self._ids = ids
+
+    def make(self, data: EventData) -> Draft:
+        """Raises UsageError for a value of a kind that the event does not have."""
+        redactor = self._vault.redactor
+        try:
+            made = draft(self._ids("evt"), self._clock.now(), hide_in(data, redactor))
+            decode_data(made.type, made.raw)
+        except (msgspec.ValidationError, TypeError, UnicodeError) as error:
+            raise UsageError(f"This cannot be taken: {error}.") from None
+        return made

@@ -1,0 +1,145 @@
+"""The events of many runs in one stream: durable ones in the order of commits, and live ones on request."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from treadle.domain.envelope import Event
+from treadle.domain.errors import StoreError
+from treadle.domain.events import LlmError, LlmResponse, RunEnd, Token
+from treadle.domain.ids import RunId
+from treadle.domain.users import UserId
+from treadle.engine.event_hub import Hub
+from treadle.engine.subscription import BACKLOG
+from treadle.operations.run_stream import already_shown
+from treadle.ports.journal import Placed, RunFilter, Runs
+
+GATHER_SECONDS = 0.02
+"""How long live events are gathered, so that fewer pieces are sent; durable events never wait."""
+MOST_RUNS_IN_PROGRESS = 1000
+"""How many runs in progress are listened to from the start. Later ones are listened to when they are queued."""
+
+
+async def durable_feed(
+    hub: Hub, runs: Runs, after: int | None, agents: Sequence[str] | None, owner: UserId | None
+) -> AsyncGenerator[Sequence[Placed], None]:
+    """Yield what is committed after a position (None: from now on), of all runs or of some agents or one owner."""
+    is_part = agents is not None or owner is not None
+    with hub.news() as news:
+        last = await runs.position() if after is None else after
+        while True:
+            hub.refuse_if_lost()
+            news.clear()
+            reached = await runs.position() if is_part else 0
+            while page := await runs.after(last, agents, owner=owner):
+                yield page
+                last = page[-1].position
+            last = max(last, reached)  # the events of other runs are not looked at again
+            await news.wait()
+
+
+async def live_feed(
+    hub: Hub, runs: Runs, after: int | None, agents: Sequence[str] | None, owner: UserId | None
+) -> AsyncGenerator[Sequence[Placed | Event], None]:
+    """Yield the same, with the live events of each run after the durable event that they belong to."""
+    with hub.news() as news, LiveEvents(hub, news) as live:
+        last = await runs.position() if after is None else after
+        wanted = RunFilter(None if agents is None else tuple(agents), unfinished=True, owner=owner)
+        for record in await runs.find(wanted, MOST_RUNS_IN_PROGRESS):
+            live.listen_to(record.origin.run_id, record.sequence)
+        changes, is_caught_up = -1, False
+        while True:
+            hub.refuse_if_lost()
+            news.clear()
+            if hub.changes != changes:  # a token alone needs no look at the journal
+                changes = hub.changes
+                reached = await runs.position()
+                while page := await runs.after(last, agents, owner=owner):
+                    if is_caught_up and (events := live.take()):  # these were shown before the page was committed
+                        yield events
+                    live.follow(page)
+                    yield page
+                    last = page[-1].position
+                last, is_caught_up = max(last, reached), True
+            if events := live.take():
+                yield events
+            await news.wait()
+            if hub.changes == changes:
+                await asyncio.sleep(GATHER_SECONDS)
+
+
+class LiveEvents:
+    """The live events of the runs in progress. Implements `engine.hub.Listener`.
+
+    An event is held until the reader has the durable event that it belongs to. A reader that is too slow loses live
+    events, never durable ones: the whole text comes with `llm_response`."""
+
+    catching_up = True
+    """The durable events come from the journal: the hub need not offer any."""
+    last = 0
+
+    def __init__(self, hub: Hub, news: asyncio.Event) -> None:
+        self._hub = hub
+        self._news = news
+        self._seen: dict[RunId, int] = {}
+        """The last durable event of each run in progress that the reader has."""
+        self._texts: dict[RunId, Token] = {}
+        """The text that was in flight when a run was first listened to, which the reader got in one piece."""
+        self._events: list[Event] = []
+
+    def __enter__(self) -> "LiveEvents":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for run_id in tuple(self._seen):
+            self._leave(run_id)
+
+    def listen_to(self, run_id: RunId, seen: int) -> None:
+        if run_id in self._seen:
+            return
+        self._seen[run_id] = seen
+        self._hub.listen(run_id, self)
+        text = self._hub.said_here(run_id)
+        if text is not None and isinstance(text.data, Token):
+            self._texts[run_id] = text.data
+            self._events.append(text)
+
+    def follow(self, page: Sequence[Placed]) -> None:
+        """Listen to the runs that a page tells of, up to their end."""
+        for placed in page:
+            event = placed.event
+            if isinstance(event.data, LlmResponse | LlmError):  # what is held was written before it
+                self._events = [held for held in self._events if held.run_id != event.run_id]
+            if isinstance(event.data, RunEnd):
+                self._leave(event.run_id)
+            else:
+                self.listen_to(event.run_id, event.sequence)
+                self._seen[event.run_id] = max(event.sequence, self._seen[event.run_id])
+
+    def take(self) -> list[Event]:
+        """Return the events that may be shown now."""
+        seen = self._seen
+        shown = [event for event in self._events if event.sequence <= seen.get(event.run_id, -1)]
+        self._events = [event for event in self._events if event.sequence > seen.get(event.run_id, event.sequence)]
+        return shown
+
+    def _leave(self, run_id: RunId) -> None:
+        if self._seen.pop(run_id, None) is not None:
+            self._texts.pop(run_id, None)
+            self._hub.forget(run_id, self)
+
+    # ── What the hub tells ──
+
+    def offer(self, events: Sequence[Event]) -> None:
+        pass
+
+    def show(self, event: Event) -> None:
+        text = self._texts.get(event.run_id)
+        if text is not None and already_shown(event, text):
+            return
+        if len(self._events) >= BACKLOG:
+            self._events.clear()
+        self._events.append(event)
+        self._news.set()
+
+    def fail(self, error: StoreError) -> None:
+        self._news.set()

@@ -1,0 +1,51 @@
+"""What the model saw: the request of a step, made again from the journal."""
+
+from msgspec import Struct
+
+from treadle.core.context.projection import project
+from treadle.core.fold import fold
+from treadle.core.state import RunState
+from treadle.domain.envelope import Event
+from treadle.domain.errors import UsageError
+from treadle.domain.events import LlmRequest, ModelResolved
+from treadle.domain.ids import RunId
+from treadle.engine.run_history import replayed
+from treadle.ports.journal import Journal
+from treadle.ports.model import ModelRequest
+
+
+class Seen(Struct, frozen=True):
+    """One request, as it was sent."""
+
+    event: LlmRequest
+    model: ModelResolved
+    request: ModelRequest
+
+
+async def seen(run_id: RunId, step: int | None, journal: Journal) -> Seen:
+    """The request of a step, in its last attempt. Raises UsageError where there was none."""
+    state, events = await replayed(run_id, journal)
+    wanted = request_of(run_id, step, events)
+    for event in events:
+        fold(state, event.data, event.sequence, event.timestamp)
+        if event is wanted:
+            return _made_again(state, event)
+    raise AssertionError("an event of a journal is in it")
+
+
+def request_of(run_id: RunId, step: int | None, events: list[Event]) -> Event:
+    """The last request of a step, the latest unless it is said which. Raises UsageError where there was none."""
+    asked = [(event, event.data) for event in events if isinstance(event.data, LlmRequest)]
+    found = [event for event, data in asked if step is None or data.step == step]
+    if found:
+        return found[-1]
+    if not asked:
+        raise UsageError(f"{run_id} has asked no model: it has no step. `treadle runs show {run_id}` says why.")
+    raise UsageError(f"{run_id} has no step {step}; its steps are 1 to {asked[-1][1].step}.")
+
+
+def _made_again(state: RunState, event: Event) -> Seen:
+    assert isinstance(event.data, LlmRequest)
+    assert state.model is not None, "a run that asks has resolved its model"
+    request = project(state, event.data.tools_offered, state.model.profile)
+    return Seen(event.data, state.model, request)

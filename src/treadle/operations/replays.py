@@ -1,0 +1,104 @@
+"""What a replay is given of a run: its journal, and what its session had gone through before."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.domain.commands import AskUsage, UndoSession
+from treadle.domain.envelope import Event
+from treadle.domain.events import CommandObeyed, RunEnd, RunQueued
+from treadle.domain.ids import RunId, SessionId
+from treadle.engine.redaction import hidden
+from treadle.operations.journal_pages import stored_events
+from treadle.ports.approvals import Approvals
+from treadle.ports.journal import Journal, RunRecord
+from treadle.ports.sessions import Sessions
+from treadle.ports.tool import Toolbox
+from treadle.ports.vault import Redactor
+from treadle.replay.recording import Played, Recorded
+from treadle.replay.replay import Divergence, Replayed, replay
+
+LOOKED_BACK = 20
+"""So many runs before are read at most, for what their process may have kept in memory from one to the next."""
+
+
+async def replayed(
+    run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals, tools: Toolbox
+) -> Replayed:
+    """The replay of a run. What the process may have kept of the runs before it is looked at where it matters."""
+    record = await recorded(run_id, journal, sessions, approvals)
+    found = await asyncio.to_thread(replay, record, tools)
+    if found.divergence is None:
+        return found
+    record = await with_earlier(record, journal, sessions)
+    return await asyncio.to_thread(replay, record, tools) if record.earlier else found
+
+
+async def with_earlier(record: Recorded, journal: Journal, sessions: Sessions) -> Recorded:
+    """With the runs just before it in its session."""
+    before = _before(record.origin.run_id, await sessions.runs(record.origin.session_id))
+    earlier = tuple([await _played(run, journal) for run in before[-LOOKED_BACK:]])
+    return msgspec.structs.replace(record, earlier=earlier)
+
+
+async def recorded(run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals) -> Recorded:
+    """The journal of a run, and what its session had settled before."""
+    events = await _events(run_id, journal)
+    origin = events[0].origin
+    before = _before(run_id, await sessions.runs(origin.session_id))
+    history = tuple(await journal.history(run_id))
+    segments = tuple([
+        segment for segment in await sessions.segments(origin.session_id) if segment.run_id in before
+    ])  # fmt: skip
+    queued = events[0].data
+    undoes = isinstance(queued, RunQueued) and isinstance(queued.command, UndoSession)
+    needed = dict.fromkeys(segment.run_id for segment in segments) if undoes else {}
+    return Recorded(
+        origin,
+        events,
+        history,
+        segments,
+        await _ends(events, origin.session_id, sessions, journal),
+        (),
+        {run: await _played(run, journal) for run in needed},
+        tuple(await approvals.grants(origin.session_id)),
+    )
+
+
+def without_secrets_of(replayed: Replayed, redactor: Redactor) -> Replayed:
+    """What would be written today has not been looked at by anybody yet."""
+    if redactor.is_idle or replayed.divergence is None:
+        return replayed
+    parted = hidden(msgspec.to_builtins(replayed.divergence), redactor)
+    return msgspec.structs.replace(replayed, divergence=msgspec.convert(parted, Divergence))
+
+
+def _before(run_id: RunId, runs: Sequence[RunRecord]) -> list[RunId]:
+    ids = [record.origin.run_id for record in runs]
+    return ids[: ids.index(run_id)] if run_id in ids else []
+
+
+async def _ends(
+    events: Sequence[Event], session_id: SessionId, sessions: Sessions, journal: Journal
+) -> tuple[RunEnd, ...]:
+    """How runs of the session had ended, by the time that it was asked what it has used."""
+    obeyed = next((event for event in events if isinstance(event.data, CommandObeyed)), None)
+    queued = events[0].data
+    if obeyed is None or not isinstance(queued, RunQueued) or not isinstance(queued.command, AskUsage):
+        return ()
+    found: list[RunEnd] = []
+    for record in await sessions.runs(session_id):
+        if record.outcome is not None and record.origin.run_id != obeyed.run_id:
+            [last] = await journal.read(record.origin.run_id, record.sequence - 1, 1)
+            if isinstance(last.data, RunEnd) and last.timestamp <= obeyed.timestamp:
+                found.append(last.data)
+    return tuple(found)
+
+
+async def _played(run_id: RunId, journal: Journal) -> Played:
+    return Played(tuple(await journal.history(run_id)), await _events(run_id, journal))
+
+
+async def _events(run_id: RunId, journal: Journal) -> tuple[Event, ...]:
+    return tuple([event async for event in stored_events(journal, run_id)])

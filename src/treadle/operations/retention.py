@@ -1,0 +1,99 @@
+"""Keeping house: sessions that somebody deletes, and those that nobody has touched for long."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from treadle.domain.ids import SessionId
+from treadle.ports.clock import Clock
+from treadle.ports.deletion import Deletions, IdleSession, Tombstone
+
+SESSIONS_AT_ONCE = 50
+EVENTS_AT_ONCE = 20_000
+"""So much is deleted in one transaction, so that runs under way do not wait long for theirs."""
+REQUESTS_KEPT_SECONDS = 86_400.0
+"""How long the answer to a request is kept for whoever sends it again."""
+
+
+Keep = Callable[[Sequence[SessionId]], Awaitable[None]]
+"""What is done with sessions that are about to be deleted."""
+
+
+async def keep_nothing(session_ids: Sequence[SessionId]) -> None:
+    """Nobody wants them any more."""
+
+
+class Deleted(Struct, frozen=True):
+    """What was deleted, and where words of it may be left."""
+
+    tombstones: tuple[Tombstone, ...]
+    recalled_in: tuple[SessionId, ...] = ()
+    """Other sessions in which memories of it were recalled: their journals have the text."""
+
+
+class Pruned(Struct, frozen=True):
+    sessions: int = 0
+    runs: int = 0
+    events: int = 0
+    memories: int = 0
+    requests: int = 0
+    """Answers to old requests."""
+
+
+class Housekeeping:
+    """Deletes for good, in the process that owns the database."""
+
+    def __init__(self, deletions: Deletions, clock: Clock, keep: Keep = keep_nothing) -> None:
+        self._deletions = deletions
+        self._clock = clock
+        self._keep = keep
+
+    async def delete_session(self, session_id: SessionId, by: str) -> Deleted:
+        """Delete a session with all that came of it; a tombstone without content is left."""
+        recalled = await self._deletions.recalled(session_id)
+        buried = await self._deletions.delete(session_id, by)
+        await self._deletions.clear(self._clock.now() - REQUESTS_KEPT_SECONDS)
+        gone = {tombstone.session_id for tombstone in buried}
+        return Deleted(tuple(buried), tuple(other for other in recalled if other not in gone))
+
+    async def idle(self, older_than: float, agent: str | None = None) -> Sequence[IdleSession]:
+        """The sessions that `prune` would delete, the oldest first."""
+        return await self._deletions.idle(self._clock.now() - older_than, agent)
+
+    async def prune(
+        self,
+        older_than: float,
+        agent: str | None,
+        by: str,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Pruned:
+        """Delete what has ended and was not touched for so many seconds, a part at a time, after that part was kept
+        elsewhere. What was deleted when it is broken off stays so; asked again, it goes on."""
+        before = self._clock.now() - older_than
+        sessions = await self._deletions.idle(before, agent)
+        buried: list[Tombstone] = []
+        for part in _parts(sessions):
+            progress(len(buried), len(sessions))
+            await self._keep(part)
+            buried += await self._deletions.prune(part, before, by)
+        requests = await self._deletions.clear(self._clock.now() - REQUESTS_KEPT_SECONDS)
+        return Pruned(
+            len(buried),
+            sum(tombstone.runs for tombstone in buried),
+            sum(tombstone.events for tombstone in buried),
+            sum(tombstone.memories for tombstone in buried),
+            requests,
+        )
+
+
+def _parts(sessions: Sequence[IdleSession]) -> Iterator[list[SessionId]]:
+    part: list[SessionId] = []
+    events = 0
+    for session in sessions:
+        if part and (len(part) >= SESSIONS_AT_ONCE or events + session.events > EVENTS_AT_ONCE):
+            yield part
+            part, events = [], 0
+        part.append(session.session_id)
+        events += session.events
+    if part:
+        yield part

@@ -1,0 +1,174 @@
+"""What differs between two runs: who they were, where they part first, what came of them. All of it from their
+journals, wherever the service is that has them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Event
+from treadle.domain.errors import InvalidState
+from treadle.domain.events import ModelResolved, RunEnd, RunForked, RunQueued, UserMessage
+from treadle.domain.ids import RunId
+from treadle.domain.runs import Metrics, OutcomeKind
+from treadle.operations.interface import Service
+from treadle.operations.run_records import CallRecord, StepRecord, records_of
+
+
+class Differs(Struct, frozen=True):
+    """One thing that is otherwise; null: it is not there."""
+
+    what: str
+    a: Any = None
+    b: Any = None
+
+
+class Compared(Struct, frozen=True):
+    """One of the two runs."""
+
+    run_id: RunId
+    agent: str
+    model: str
+    """The first that answered; empty: none has."""
+    message: str
+    outcome: OutcomeKind | None
+    """Null: it has not ended."""
+    text: str
+    metrics: Metrics
+
+
+class Parting(Struct, frozen=True):
+    """The first step at which they differ, by its number in each; null: one of them has no such step."""
+
+    a: int | None
+    b: int | None
+    differs: tuple[Differs, ...]
+
+
+class RunDiff(Struct, frozen=True):
+    a: Compared
+    b: Compared
+    agent: tuple[Differs, ...]
+    """The fields of the agent that differ."""
+    forked: str
+    """Which of them is a fork of the other, and from which step; empty: neither."""
+    same_steps: int
+    """From where their steps are held against each other."""
+    parting: Parting | None
+    """Null: every step is the same."""
+    outcome: tuple[Differs, ...]
+
+
+async def diff(service: Service, a: RunId, b: RunId) -> RunDiff:
+    """Hold two runs against each other."""
+    return compared(await _journal(service, a), await _journal(service, b))
+
+
+async def _journal(service: Service, run_id: RunId) -> list[Event]:
+    record = await service.run(run_id)
+    return [event async for event in service.stored(record.origin.run_id)]
+
+
+def compared(a: Sequence[Event], b: Sequence[Event]) -> RunDiff:
+    one, other = _run(a), _run(b)
+    forked, skip_a, skip_b = _forked(a, b)
+    steps_a, steps_b = records_of(a).steps[skip_a:], records_of(b).steps[skip_b:]
+    same, parting = _parting(steps_a, steps_b)
+    ends = tuple(_fields(("outcome", one.outcome, other.outcome), ("text", one.text, other.text)))
+    return RunDiff(one, other, tuple(_of_agents(_spec(a), _spec(b))), forked, same, parting, ends)
+
+
+def _run(events: Sequence[Event]) -> Compared:
+    message = model = ""
+    end: RunEnd | None = None
+    for event in events:
+        match event.data:
+            case RunForked(asked=asked):
+                message = asked
+            case UserMessage(message=said):
+                message = said.text
+            case ModelResolved(provider, name) if not model:
+                model = f"{provider}/{name}"
+            case RunEnd():
+                end = event.data
+            case _:
+                pass
+    outcome, text = (None, "") if end is None else (end.outcome, end.text)
+    run_id, agent = events[0].run_id, _spec(events).name
+    return Compared(run_id, agent, model, message, outcome, text, records_of(events).metrics)
+
+
+def _spec(events: Sequence[Event]) -> AgentSpec:
+    queued = events[0].data
+    if not isinstance(queued, RunQueued):
+        raise InvalidState(f"{events[0].run_id} does not begin as a run does; nothing can be said about it.")
+    return queued.agent
+
+
+def _forked(a: Sequence[Event], b: Sequence[Event]) -> tuple[str, int, int]:
+    """Whether one goes on from a step of the other, and how many steps of each come before what they share."""
+    for events, other, is_b in ((b, a, True), (a, b, False)):
+        for event in events:
+            if isinstance(event.data, RunForked) and event.data.run_id == other[0].run_id:
+                told = f"{events[0].run_id} is a fork of {other[0].run_id} from its step {event.data.step}"
+                before = event.data.step - 1
+                return (told, before, 0) if is_b else (told, 0, before)
+    return "", 0, 0
+
+
+def _of_agents(one: AgentSpec, other: AgentSpec) -> Iterator[Differs]:
+    a, b = cast("dict[str, Any]", msgspec.to_builtins(one)), cast("dict[str, Any]", msgspec.to_builtins(other))
+    for name in AgentSpec.__struct_fields__:
+        if getattr(one, name) != getattr(other, name):
+            yield Differs(name, a.get(name), b.get(name))
+
+
+def _fields(*pairs: tuple[str, Any, Any]) -> Iterator[Differs]:
+    for what, a, b in pairs:
+        if a != b:
+            yield Differs(what, a, b)
+
+
+def _parting(a: Sequence[StepRecord], b: Sequence[StepRecord]) -> tuple[int, Parting | None]:
+    for index in range(max(len(a), len(b))):
+        one = a[index] if index < len(a) else None
+        other = b[index] if index < len(b) else None
+        differs = tuple(_of_steps(one, other))
+        if differs:
+            numbers = [None if step is None else step.number for step in (one, other)]
+            return index, Parting(numbers[0], numbers[1], differs)
+    return len(a), None
+
+
+def _of_steps(one: StepRecord | None, other: StepRecord | None) -> Iterator[Differs]:
+    if one is None or other is None:
+        yield Differs("step", _summed_up(one), _summed_up(other))
+        return
+    yield from _fields(
+        ("model", f"{one.provider}/{one.model}", f"{other.provider}/{other.model}"),
+        ("text", one.text, other.text),
+        ("stop", one.stop, other.stop),
+    )
+    for index in range(max(len(one.calls), len(other.calls))):
+        here = one.calls[index] if index < len(one.calls) else None
+        there = other.calls[index] if index < len(other.calls) else None
+        yield from _fields(
+            (f"call {index + 1}", _asked(here), _asked(there)),
+            (f"result {index + 1}", _told(here), _told(there)),
+        )
+
+
+def _summed_up(step: StepRecord | None) -> str | None:
+    if step is None:
+        return None
+    return step.text or ", ".join(filter(None, map(_asked, step.calls)))
+
+
+def _asked(call: CallRecord | None) -> str | None:
+    return None if call is None else f"{call.tool} {call.input}"
+
+
+def _told(call: CallRecord | None) -> str | None:
+    return None if call is None else f"{call.status}: {call.output}"

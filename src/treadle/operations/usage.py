@@ -1,0 +1,147 @@
+"""What agents have used, and whether they may use more."""
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import Protocol
+
+from msgspec import Struct
+
+from treadle.core.accounts import ceilings_of
+from treadle.core.guards.quota import whose
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import InsufficientCredits, InvalidState, QuotaExceeded, UsageError
+from treadle.domain.ids import TokenId
+from treadle.domain.quotas import Quotas
+from treadle.domain.time_format import minute
+from treadle.ports.accounts import Accounts, AgentStates, Short, UsageFilter, UsageKey, Used
+
+EPOCH = date(1970, 1, 1)
+
+
+class Books(Accounts, AgentStates, Protocol):
+    """What was used, and which agents may be."""
+
+
+class UsageLine(Struct, frozen=True):
+    """What was used by one agent, for one token, of one model or on one day."""
+
+    key: str
+    """Which one; empty: runs without a token, or runs that no model has answered."""
+    runs: int = 0
+    """Each is counted once, with the first model that answered it and on that day."""
+    model_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    tool_calls: int = 0
+    cost: float = 0.0
+    """Dollars, as far as prices are known."""
+    credits: float = 0.0
+    unpriced_calls: int = 0
+    """Calls whose cost is not known."""
+
+
+class UsageQuery(Struct, frozen=True):
+    """Which part of what was used, and how it is summed up."""
+
+    by: UsageKey = "agent"
+    agents: tuple[str, ...] | None = None
+    """None: all of them."""
+    since: str | None = None
+    """The first day, as 2026-03-01, in UTC."""
+    until: str | None = None
+    """The last one."""
+    token: TokenId | None = None
+    """Only what was used for this access token; None: whatever was."""
+
+
+ALL_BY_AGENT = UsageQuery()
+
+
+async def usage(accounts: Accounts, query: UsageQuery = ALL_BY_AGENT) -> Sequence[UsageLine]:
+    """What was used, a line for each agent, token, model or day that has used something, in their order. Raises
+    UsageError for a day that is none."""
+    wanted = UsageFilter(query.agents, _number(query.since, "since"), _number(query.until, "until"))
+    found = await accounts.usage(wanted)
+    return summed_up([used for used in found if query.token in (None, used.token)], query.by)
+
+
+def summed_up(used: Iterable[Used], by: UsageKey) -> list[UsageLine]:
+    sums: dict[str, UsageLine] = {}
+    for each in used:
+        key = _key(each, by)
+        sums[key] = _plus(sums.get(key, UsageLine(key)), each)
+    return [sums[key] for key in sorted(sums)]
+
+
+def total(lines: Iterable[UsageLine]) -> UsageLine:
+    """All of them as one."""
+    whole = UsageLine("total")
+    for line in lines:
+        whole = _plus(whole, line)
+    return whole
+
+
+def _plus(line: UsageLine, more: Used | UsageLine) -> UsageLine:
+    return UsageLine(
+        line.key, *(getattr(line, name) + getattr(more, name) for name in UsageLine.__struct_fields__[1:])
+    )
+
+
+def _key(used: Used, by: UsageKey) -> str:
+    match by:
+        case "agent":
+            return used.agent
+        case "token":
+            return used.token or ""
+        case "model":
+            return used.model
+        case "day":
+            return date.fromordinal(EPOCH.toordinal() + used.day).isoformat()
+
+
+def _number(day: str | None, name: str) -> int | None:
+    """A day, counted from 1970-01-01."""
+    if day is None:
+        return None
+    try:
+        return (date.fromisoformat(day) - EPOCH).days
+    except ValueError:
+        raise UsageError(f"{name} is `{day}`; accepted: a day such as 2026-03-01.") from None
+
+
+# ── Whether more may be used ───────────────────────────────────────────────────────────────────────
+
+
+async def refuse_unless_running(agent: str, states: AgentStates) -> None:
+    """Raise InvalidState for an agent that takes no messages."""
+    state = await states.state(agent)
+    if state != "running":
+        raise InvalidState(
+            f"Agent `{agent}` is {state} and takes no messages. Start it with: treadle agents state {agent} running"
+        )
+
+
+async def refuse_spent(
+    agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | None, accounts: Accounts
+) -> None:
+    """Raise QuotaExceeded or InsufficientCredits where nothing is left of what a new run would count for."""
+    ceilings = ceilings_of(agent, token, token_quotas)
+    short = await accounts.spent(ceilings) if ceilings else None
+    if short is not None:
+        raise _refusal(short)
+
+
+def _refusal(short: Short) -> QuotaExceeded | InsufficientCredits:
+    who = whose(short.account)
+    if short.kind == "credits":
+        return InsufficientCredits(
+            f"{who} has spent {short.used:.6g} of {short.ceiling:g} credits: nothing is left. Raise quotas.credits."
+        )
+    again = "later" if short.resets_at is None else f"on {minute(short.resets_at)}"
+    return QuotaExceeded(
+        f"{who} has used {short.used:,.0f} model tokens in the last hour, and may use {short.ceiling:,.0f}. There "
+        f"is room again {again}; or raise quotas.max_llm_tokens_per_hour.",
+        short.resets_at,
+    )

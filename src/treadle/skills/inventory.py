@@ -1,0 +1,232 @@
+"""The skills of a home, of a workspace and of Treadle itself, as a person looks at them, approves
+and removes them."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from functools import partial
+from heapq import nsmallest
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.suggestions import closest
+from treadle.skills.approvals import HOME, Approval, ApprovedSkills
+from treadle.skills.content import Content, SkillFile, read_content
+from treadle.skills.inert_text import one_line
+from treadle.skills.locations import Origin, Place, home_place, printable, shipped_place, workspace_place
+from treadle.skills.manifest import Broken, manifest, wrong_name
+
+State = Literal["approved", "changed", "new", "available", "broken", "missing"]
+"""available: it comes with Treadle, and approving it copies it into the home; missing: approved,
+and gone."""
+Deleted = Literal["folder", "link"]
+MOST = 200
+"""Skills of one place that are looked at."""
+_Answer = TypeVar("_Answer")
+
+
+class Found(Struct, frozen=True):
+    """A skill, or what was meant to be one."""
+
+    name: str
+    origin: Origin
+    path: str
+    state: State
+    reason: str = ""
+    """Why it is broken."""
+    description: str = ""
+    tools: tuple[str, ...] = ()
+    """Those that it brings, where there are tools of these names."""
+    asks_for: tuple[str, ...] = ()
+    """Those that it names; one of a workspace gets none of them."""
+    sha256: str = ""
+
+
+class Survey(Struct, frozen=True):
+    found: tuple[Found, ...]
+    left_out: int = 0
+    """Folders that were not looked at, because there are too many."""
+
+
+class Shelf:
+    """What lies there, and what a person does with it."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home_place(home)
+        self._approved = ApprovedSkills(home)
+
+    def survey(self, workspace: Path) -> Survey:
+        """Every skill of the home, of this workspace and of Treadle; never raises for what is wrong
+        with one."""
+        found: list[Found] = []
+        left_out = 0
+        for place in (self._home, workspace_place(workspace)):
+            try:
+                names, more = _names(place)
+            except Broken as error:
+                name = "/".join(place.names)
+                found.append(Found(name, place.kind, place.shown(), "broken", str(error)))
+                continue
+            left_out += more
+            found += [self._look(place, name)[0] for name in names]
+            found += self._missing(place)
+        in_the_home = {one.name for one in found if one.origin == "home" and one.state != "missing"}
+        shipped = shipped_place()
+        found += [self._look(shipped, name)[0] for name in _names(shipped)[0] if name not in in_the_home]
+        return Survey(tuple(found), left_out)
+
+    def find(self, name: str, workspace: Path | None = None) -> tuple[Found, Content | None]:
+        """The skill of this name, of the workspace where one is given, else of the home or of
+        Treadle; with all its files unless they cannot be read. Raises UsageError where there is
+        none."""
+        places = (self._home, shipped_place()) if workspace is None else (workspace_place(workspace),)
+        if wrong_name(name) is None:
+            for place in places:
+                if _is_there(place, name):
+                    return self._look(place, name)
+        raise UsageError(self._unknown(name, places))
+
+    def approve(self, found: Found, content: Content) -> Found:
+        """Let a skill count, with just this content; one of Treadle's is copied into the home
+        first."""
+        if found.state == "broken":
+            raise UsageError(f"The skill `{found.name}` cannot be approved: {found.reason}. Mend it first.")
+        if found.origin == "shipped":
+            self._copy(found.name, content)
+            path = self._home.shown(found.name)
+            found = msgspec.structs.replace(found, origin="home", path=path)
+        origin = HOME if found.origin == "home" else found.path
+        self._approved.put(Approval(found.name, origin, content.sha256))
+        return msgspec.structs.replace(found, state="approved")
+
+    def withdraw(self, name: str, workspace: Path | None = None) -> bool:
+        """Take an approval back; whether there was one."""
+        place = self._home if workspace is None else workspace_place(workspace)
+        return self._approved.take_back(name, place.origin(name))
+
+    def delete(self, name: str) -> Deleted:
+        """Delete the folder of a skill of the home, and its approval. Of a link only the link is deleted."""
+        path = self._home.path / name
+        if (wrong := wrong_name(name)) is not None:
+            raise UsageError(f"No skill can be called so: {wrong}.")
+        if not _is_there(self._home, name):
+            raise UsageError(f"There is no skill `{name}` in {self._home.path}. Nothing was deleted.")
+        is_link = path.is_symlink()
+        if not is_link and not path.is_dir():
+            raise UsageError(
+                f"{path} is no skill: it is a file, and a skill is a folder. Nothing was deleted; delete the file "
+                "yourself if nobody needs it."
+            )
+        self.withdraw(name)
+        _written(path, path.unlink if is_link else lambda: shutil.rmtree(path))
+        return "link" if is_link else "folder"
+
+    # ── Looking ──
+
+    def _look(self, place: Place, name: str) -> tuple[Found, Content | None]:
+        path = place.shown(name)
+        content = None
+        try:
+            with place.opened() as folder:
+                content = read_content(name, folder)
+            said = manifest(content.instructions.content, name)
+        except (OSError, Broken) as error:
+            reason = str(error) if isinstance(error, Broken) else f"it cannot be read: {error.strerror}"
+            return Found(printable(name), place.kind, path, "broken", one_line(reason)), content
+        state = self._state(place, name, content)
+        tools = () if place.kind == "workspace" else said.tools
+        return (
+            Found(name, place.kind, path, state, "", said.description, tools, said.tools, content.sha256),
+            content,
+        )
+
+    def _state(self, place: Place, name: str, content: Content) -> State:
+        if place.kind == "shipped":
+            return "available"
+        origin = place.origin(name)
+        known = [one for one in self._approved.read() if (one.name, one.origin) == (name, origin)]
+        if not known:
+            return "new"
+        return "approved" if known[0].sha256 == content.sha256 else "changed"
+
+    def _missing(self, place: Place) -> Generator[Found]:
+        """What is approved, and is not there."""
+        for one in self._approved.read():
+            if one.origin == place.origin(one.name) and not _is_there(place, one.name):
+                path = place.shown(one.name)
+                yield Found(one.name, place.kind, path, "missing", "its folder is gone", sha256=one.sha256)
+
+    def _unknown(self, name: str, places: Sequence[Place]) -> str:
+        known: list[str] = []
+        for place in places:
+            with suppress(Broken):
+                known += _names(place)[0]
+        near = closest(name, known)
+        where = " or ".join(str(place.path) for place in places if place.kind != "shipped")
+        meant = f"Did you mean `{near}`?" if near else "`treadle skills list` shows what is there."
+        return f"There is no skill {name[:100]!a} in {where}. {meant}"
+
+    # ── Copying ──
+
+    def _copy(self, name: str, content: Content) -> None:
+        """Put the files into the home, all at once or not at all."""
+        folder = self._home.path
+        _written(folder, self._approved.make_folder)
+        made = Path(_written(folder, lambda: tempfile.mkdtemp(dir=folder, prefix=f".{name}.")))
+        try:
+            for file in content.files:
+                _written(made, partial(_write_file, made / file.path, file))
+            _written(folder / name, lambda: made.rename(folder / name))
+        except BaseException:
+            with suppress(OSError):
+                shutil.rmtree(made)
+            raise
+
+
+def _names(place: Place) -> tuple[list[str], int]:
+    """The folders of a place that may be skills, in order, and how many more there are. Raises
+    Broken."""
+    try:
+        with place.opened() as folder, os.scandir(folder) as listed:
+            every = [entry.name for entry in listed if _may_be_a_skill(entry)]
+    except (FileNotFoundError, NotADirectoryError):
+        return [], 0
+    except OSError as error:
+        raise Broken(f"it cannot be read: {error.strerror}") from None
+    first = nsmallest(MOST, every)
+    return first, len(every) - len(first)
+
+
+def _may_be_a_skill(entry: "os.DirEntry[str]") -> bool:
+    return not entry.name.startswith(".") and not entry.is_file(follow_symlinks=False)
+
+
+def _is_there(place: Place, name: str) -> bool:
+    try:
+        with place.opened() as folder:
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except (OSError, Broken):
+        return False
+    return True
+
+
+# ── Writing ──
+
+
+def _written(path: Path, write: Callable[[], _Answer]) -> _Answer:
+    try:
+        return write()
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be changed: {error.strerror or error}; check its rights") from None
+
+
+def _write_file(path: Path, file: SkillFile) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_bytes(file.content)
+    path.chmod(0o700 if file.executable else 0o600)

@@ -1,0 +1,60 @@
+"""Where skills lie: `skills` of the home, `.agents/skills` of a workspace, and those that come with
+Treadle."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from treadle.skills.approvals import HOME
+from treadle.skills.content import opened
+from treadle.skills.inert_text import has_hidden
+
+Origin = Literal["home", "workspace", "shipped"]
+IN_A_WORKSPACE = (".agents", "skills")
+
+
+class Place(Struct, frozen=True):
+    """A folder with a folder for each skill. Below `root` no link is followed."""
+
+    kind: Origin
+    root: Path
+    names: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        return self.root.joinpath(*self.names)
+
+    def origin(self, skill: str) -> str:
+        """Under what its approval is kept."""
+        return HOME if self.kind == "home" else self.shown(skill)
+
+    def shown(self, skill: str = "") -> str:
+        """The path of a skill, as text that can be printed and kept."""
+        return printable(str(self.path / skill))
+
+    @contextmanager
+    def opened(self) -> Generator[int]:
+        """Raises OSError where it is not there, and Broken where it is a link or no folder."""
+        with opened(self.root, *self.names) as folder:
+            yield folder
+
+
+def home_place(home: Path) -> Place:
+    return Place("home", home / "skills")
+
+
+def workspace_place(workspace: Path) -> Place:
+    return Place("workspace", Path(os.path.realpath(workspace)), IN_A_WORKSPACE)
+
+
+def shipped_place() -> Place:
+    return Place("shipped", Path(__file__).parent / "shipped")
+
+
+def printable(name: str) -> str:
+    """The name as it is, or escaped where it holds what cannot be seen or is not UTF-8."""
+    return name if name.isprintable() and not has_hidden(name) else ascii(name)[1:-1]

@@ -1,0 +1,154 @@
+"""The skills that a run is offered: approved by a person, and not changed since by a single byte.
+
+Only skills that are approved are looked at, by their names: what else lies in a workspace, and how
+much of it, costs nothing and is never read."""
+
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.domain.suggestions import closest
+from treadle.ports.skills import Skill
+from treadle.skills.approvals import Approval, ApprovedSkills
+from treadle.skills.content import Content, SkillFile, read_content
+from treadle.skills.locations import Place, home_place, workspace_place
+from treadle.skills.manifest import Broken, Manifest, body, is_name, manifest
+
+_MOST_REMEMBERED = 1000
+_MOST_LISTED = 4000
+"""Characters of the list of a skill's files."""
+
+
+class _Approved(NamedTuple):
+    skill: Skill
+    content: Content
+
+
+class FolderSkills:
+    """Skills in folders; see `ports.skills.Skills`. May be used from several threads.
+
+    Raises ConfigError where the file of approvals is damaged: to go on without the skills that an
+    agent should have would hide it."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home_place(home)
+        self._approved = ApprovedSkills(home)
+        self._manifests: dict[tuple[str, str], Manifest] = {}
+        """By name and hash: what follows from the bytes, which are read anew each time."""
+
+    def offered(self, wanted: Sequence[str], workspace: Path) -> Sequence[Skill]:
+        found: dict[str, Skill] = {}
+        for place in self._places(wanted, workspace):
+            approvals = [one for one in self._approvals(place, wanted) if one.name not in found]
+            for approved in self._read(place, approvals):
+                if approved is not None:
+                    found[approved.skill.name] = approved.skill
+        return tuple(found[name] for name in sorted(found))
+
+    def load(self, name: str, wanted: Sequence[str], workspace: Path, file: str | None = None) -> str:
+        is_known = False
+        for place in self._places(wanted, workspace):
+            approvals = [one for one in self._approvals(place, wanted) if one.name == name]
+            for approved in self._read(place, approvals):
+                is_known = True
+                if approved is not None:
+                    content = approved.content
+                    return _instructions(name, place, content) if file is None else _one_file(name, content, file)
+        if is_known:
+            raise LookupError(
+                f"The skill `{name}` is no longer as a person approved it, and cannot be used until they approve "
+                "it again; `treadle skills list` shows them why. Go on without it, and say so."
+            )
+        raise LookupError(_unknown(name, [skill.name for skill in self.offered(wanted, workspace)]))
+
+    def _places(self, wanted: Sequence[str], workspace: Path) -> Generator[Place]:
+        """Those that come first go before the others."""
+        if wanted:
+            yield self._home
+            yield workspace_place(workspace)
+
+    def _approvals(self, place: Place, wanted: Sequence[str]) -> list[Approval]:
+        return [
+            approval
+            for approval in self._approved.read()
+            if any(fnmatchcase(approval.name, pattern) for pattern in wanted)
+            and is_name(approval.name)
+            and approval.origin == place.origin(approval.name)
+        ]
+
+    def _read(self, place: Place, approvals: Sequence[Approval]) -> Generator[_Approved | None]:
+        """Each as it was approved; None: it is not there, or it is not as it was approved."""
+        with ExitStack() as held:
+            folder = None
+            with suppress(OSError, Broken):
+                folder = held.enter_context(place.opened()) if approvals else None
+            for approval in approvals:
+                yield None if folder is None else self._as_approved(place, approval, folder)
+
+    def _as_approved(self, place: Place, approval: Approval, within: int) -> _Approved | None:
+        try:
+            content = read_content(approval.name, within)
+            if content.sha256 != approval.sha256:
+                return None
+            said = self._manifest(approval.name, content)
+        except (OSError, Broken):
+            return None
+        if place.kind == "home":
+            return _Approved(Skill(said.name, said.description, "home", said.tools), content)
+        return _Approved(Skill(said.name, said.description, "workspace"), content)
+
+    def _manifest(self, name: str, content: Content) -> Manifest:
+        key = (name, content.sha256)
+        known = self._manifests.get(key)
+        if known is None:
+            if len(self._manifests) >= _MOST_REMEMBERED:
+                self._manifests.clear()
+            known = self._manifests[key] = manifest(content.instructions.content, name)
+        return known
+
+
+# ── What the model reads ──
+
+
+def _instructions(name: str, place: Place, content: Content) -> str:
+    text = body(content.instructions.content) or "(This skill has no instructions beyond its description.)"
+    if not content.others:
+        return text
+    lies = f" They lie in {'/'.join(place.names)}/{name} of the workspace." if place.kind == "workspace" else ""
+    head = f'Files of this skill; load_skill(name="{name}", file="…") reads one, as it was approved.{lies}'
+    return "\n".join([text, "", head, *_listed(content.others)])
+
+
+def _listed(files: Sequence[SkillFile]) -> Generator[str]:
+    room = _MOST_LISTED
+    for index, file in enumerate(files):
+        line = f"- {file.path} ({len(file.content)} bytes{', a program' if file.executable else ''})"
+        room -= len(line) + 1
+        if room < 0:
+            yield f"- and {len(files) - index} more"
+            return
+        yield line
+
+
+def _one_file(name: str, content: Content, path: str) -> str:
+    wanted = path.removeprefix("./")
+    found = content.file(wanted)
+    if found is None:
+        paths = [file.path for file in content.files]
+        near = closest(wanted, paths)
+        meant = f"Did you mean {near}?" if near else f"It has: {', '.join(paths)[:_MOST_LISTED]}."
+        raise LookupError(f"The skill `{name}` has no file {path[:200]!a}. {meant}")
+    try:
+        return found.content.decode()
+    except UnicodeDecodeError:
+        raise LookupError(f"{wanted} of the skill `{name}` is not text, so it cannot be read here.") from None
+
+
+def _unknown(name: str, offered: Sequence[str]) -> str:
+    if not offered:
+        return f"There is no skill {name[:100]!a}: no skills are offered here. Go on without one."
+    near = closest(name, offered)
+    meant = f"Did you mean `{near}`?" if near else f"Offered are: {', '.join(offered)[:_MOST_LISTED]}."
+    return f"There is no skill {name[:100]!a}. {meant}"

@@ -1,0 +1,22 @@
+"""How many runs of an agent are worked on at a time: a run that is owned has one of its agent's places."""
+
+from collections.abc import Sequence
+
+from treadle.domain.envelope import Draft
+from treadle.domain.events import RunQueued
+from treadle.domain.ids import RunId
+
+
+def places_of(opening: Sequence[Draft]) -> int | None:
+    """How many places there are, for a run that begins with these events; None: any number."""
+    for made in opening:
+        if isinstance(made.data, RunQueued):
+            return made.data.agent.concurrency
+    return None
+
+
+def no_place(run_id: RunId, taken: int) -> str:
+    return (
+        f"{run_id} waits for others of its agent: {taken} of them are being worked on, and that is as many as its "
+        "`concurrency` allows."
+    )

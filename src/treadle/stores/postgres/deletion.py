@@ -1,0 +1,88 @@
+"""Deleting sessions from PostgreSQL, all of it or nothing, while other processes go on."""
+
+import uuid
+from collections.abc import Sequence
+
+from treadle.domain.errors import InvalidState, UnknownSession
+from treadle.domain.ids import Instant, SessionId
+from treadle.ports.clock import Clock
+from treadle.ports.deletion import IdleSession, Tombstone
+from treadle.stores.postgres.batch import session_deleted
+from treadle.stores.postgres.connection import FAILURES, explain, restored, storable
+from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.driver import Row
+
+TOUCHED = (
+    "runs, events, deliveries, said, approvals, grants, results, segments, session_notes, memories, memory_codes, "
+    "memory_vectors, requests, accounts, windows, reservations, warnings, dead_letters"
+)
+"""The tables that lose rows."""
+
+
+class PostgresDeletions:
+    """Implements `ports.keeping.Deletions`. Each deletion has a name of its own, so that one whose answer was lost
+    with the connection is found done when it is asked for again."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def delete(self, session_id: SessionId, by: str) -> Sequence[Tombstone]:
+        deletion = uuid.uuid4().hex
+        found = await self._database.row("delete_session", session_id, self._clock.now(), by, deletion)
+        assert found is not None, "a function always answers"
+        unknown, unfinished, where = found
+        if unknown:
+            raise await self._unknown(session_id)
+        if unfinished is not None:
+            raise InvalidState(
+                f"{where} has a run that has not ended. Nothing was deleted. Let it end, or end it for good with: "
+                f"treadle runs cancel {unfinished}"
+            )
+        return await self._buried(deletion)
+
+    async def idle(self, before: Instant, agent: str | None = None) -> Sequence[IdleSession]:
+        return [_idle(row) for row in await self._database.rows("idle_sessions", before, agent)]
+
+    async def prune(self, session_ids: Sequence[SessionId], before: Instant, by: str) -> Sequence[Tombstone]:
+        deletion, wanted = uuid.uuid4().hex, list(map(storable, session_ids))
+        await self._database.rows("prune_sessions", wanted, before, self._clock.now(), by, deletion)
+        return await self._buried(deletion)
+
+    async def recalled(self, session_id: SessionId) -> Sequence[SessionId]:
+        return [SessionId(row[0]) for row in await self._database.rows("recalled_elsewhere", session_id)]
+
+    async def clear(self, before: Instant) -> int:
+        """Let the server use the room of what was deleted for other rows. It overwrites that by and by; until then,
+        and for as long as somebody reads what was there before, its files have it. What it was told is also in its
+        write-ahead log, in standbys and in backups, for as long as whoever runs the server keeps those."""
+        count = len(await self._database.rows("forget_requests", before))
+        try:
+            connection = await self._database.connect()
+            try:
+                await connection.execute("SET statement_timeout = 0")
+                await connection.execute(f"VACUUM {TOUCHED}")
+            finally:
+                await connection.close(timeout=1)
+        except FAILURES as error:
+            raise explain(error, self._database.url) from error
+        return count
+
+    async def _unknown(self, session_id: SessionId) -> UnknownSession:
+        if grave := await self._database.row("grave", session_id):
+            return session_deleted((grave[0], grave[1], restored(grave[2])))
+        return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
+
+    async def _buried(self, deletion: str) -> list[Tombstone]:
+        return [_tombstone(row) for row in await self._database.rows("tombstones", deletion)]
+
+
+def _idle(row: Row) -> IdleSession:
+    session_id, agent, *rest = row
+    return IdleSession(session_id, restored(agent), *rest)
+
+
+def _tombstone(row: Row) -> Tombstone:
+    session_id, agent, *counts, at, by = row
+    runs, events, memories, first_at, latest_at = counts
+    return Tombstone(session_id, restored(agent), runs, events, memories, first_at, latest_at, at, restored(by))

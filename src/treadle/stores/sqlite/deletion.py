@@ -1,0 +1,184 @@
+"""Deleting sessions from SQLite, so that nothing of them is left in its files.
+
+To overwrite what is freed (`secure_delete`) is not enough: where pages were split or joined, copies of rows stay
+behind in the gaps. So the database is written anew when all is done, and the log of what was written before is cut
+to nothing."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+import apsw
+import msgspec
+
+from treadle.domain.errors import InvalidState, StoreFull, StoreLocked, UnknownSession
+from treadle.domain.ids import Instant, SessionId
+from treadle.ports.clock import Clock
+from treadle.ports.deletion import IdleSession, Tombstone
+from treadle.stores.sqlite.connection import BUSY_MS, SQL, Database, connect, explain
+from treadle.stores.sqlite.memory import forget_memory
+from treadle.stores.sqlite.transaction import Group, session_deleted
+from treadle.stores.sqlite.writer import Writer
+
+OF_A_SESSION = (
+    "delete_answered_requests",
+    "delete_events",
+    "delete_deliveries",
+    "delete_approvals",
+    "delete_said",
+    "delete_results",
+    "delete_segments",
+    "delete_grants",
+    "delete_notes",
+    "delete_reservations",
+    "delete_tree_accounts",
+    "delete_tree_windows",
+    "delete_tree_warnings",
+    "delete_dead_letters",
+    "bury_runs",
+    "delete_runs",
+)
+"""What takes away all that a session has, in this order: the runs, by which the rest is found, come last."""
+
+
+class SqliteDeletions:
+    """Implements `ports.keeping.Deletions`, in the process that owns the database."""
+
+    def __init__(self, writer: Writer, path: str, clock: Clock) -> None:
+        self._writer = writer
+        self._path = path
+        self._clock = clock
+
+    async def delete(self, session_id: SessionId, by: str) -> Sequence[Tombstone]:
+        def work(group: Group) -> list[Tombstone]:
+            _refuse_unknown(group.db, session_id)
+            family = _family(group.db, session_id)
+            for member in family:
+                _refuse_unfinished(group.db, member)
+            return _delete_all(group, family, self._clock.now(), by)
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def idle(self, before: Instant, agent: str | None = None) -> Sequence[IdleSession]:
+        found = await self._writer.read(lambda db: db.execute(SQL["idle_sessions"], (before, agent)).fetchall())
+        return [_idle(row) for row in found]
+
+    async def prune(self, session_ids: Sequence[SessionId], before: Instant, by: str) -> Sequence[Tombstone]:
+        def work(group: Group) -> list[Tombstone]:
+            idle = [session_id for session_id in session_ids if _is_idle(group.db, session_id, before)]
+            return _delete_all(group, idle, self._clock.now(), by)
+
+        return await self._writer.write(work, _nothing, patient=False)
+
+    async def recalled(self, session_id: SessionId) -> Sequence[SessionId]:
+        def look(db: Database) -> list[SessionId]:
+            made = db.execute(SQL["memories_from_session"], (session_id,)).fetchall()
+            used = [memory_id for memory_id, uses in made if uses]
+            if not used:
+                return []
+            found = db.execute(SQL["recalled_elsewhere"], (session_id, msgspec.json.encode(used).decode()))
+            return [SessionId(str(row[0])) for row in found]
+
+        return await self._writer.read(look)
+
+    async def clear(self, before: Instant) -> int:
+        def work(group: Group) -> int:
+            return len(group.db.execute(SQL["delete_old_requests"], (before,)).fetchall())
+
+        count = await self._writer.write(work, _nothing, patient=False)
+        if self._path != ":memory:":
+            await asyncio.to_thread(_write_anew, self._path)
+        return count
+
+
+def _nothing(_: object) -> None:
+    """Nobody need be told."""
+
+
+def _idle(row: Any) -> IdleSession:
+    return IdleSession(*row[:7])
+
+
+# ── What may be deleted ──
+
+
+def _refuse_unknown(db: Database, session_id: SessionId) -> None:
+    if db.execute(SQL["deletable"], (session_id,)).fetchone() is not None:
+        return
+    if db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
+        raise session_deleted(db, session_id)
+    raise UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
+
+
+def _refuse_unfinished(db: Database, session_id: SessionId) -> None:
+    if found := db.execute(SQL["first_unfinished"], (session_id,)).fetchone():
+        raise InvalidState(
+            f"{session_id} has a run that has not ended. Nothing was deleted. Let it end, or end it for good with: "
+            f"treadle runs cancel {found[0]}"
+        )
+
+
+def _is_idle(db: Database, session_id: SessionId, before: Instant) -> bool:
+    found = db.execute(SQL["deletable"], (session_id,)).fetchone()
+    if found is None:
+        return False
+    session = _idle(found)
+    return session.unfinished == 0 and session.latest_at < before
+
+
+def _family(db: Database, session_id: SessionId) -> list[SessionId]:
+    """The session, and those that were begun by its runs, or theirs, and by no others."""
+    family = [session_id]
+    for member in family:
+        for (child,) in db.execute(SQL["sessions_under"], (member,)).fetchall():
+            parents = {parent for (parent,) in db.execute(SQL["parents_of_session"], (child,))}
+            if child not in family and parents <= {*family, child}:
+                family.append(SessionId(str(child)))
+    return family
+
+
+# ── Deleting ──
+
+
+def _delete_all(group: Group, session_ids: Sequence[SessionId], now: Instant, by: str) -> list[Tombstone]:
+    group.forget()
+    [(position,)] = group.db.execute(SQL["latest_position"]).fetchall()
+    return [_delete(group.db, session_id, now, by, position) for session_id in session_ids]
+
+
+def _delete(db: Database, session_id: SessionId, now: Instant, by: str, position: int) -> Tombstone:
+    [row] = db.execute(SQL["deletable"], (session_id,)).fetchall()
+    session, agent_id = _idle(row), row[7]
+    made = [memory_id for memory_id, _ in db.execute(SQL["memories_from_session"], (session_id,))]
+    for memory_id in made:
+        forget_memory(db, memory_id)
+    for name in OF_A_SESSION:
+        db.execute(SQL[name], (session_id,))
+    counts = (session.runs, session.events, len(made), session.first_at, session.latest_at, now, by)
+    db.execute(SQL["bury_session"], (session_id, agent_id, *counts, position))
+    return Tombstone(session_id, session.agent, *counts)
+
+
+def _write_anew(path: str) -> None:
+    """Write the database anew, without gaps, and cut the write-ahead log to nothing. Commits wait meanwhile."""
+    try:
+        with closing(connect(path, apsw.SQLITE_OPEN_READWRITE)) as connection:
+            connection.set_busy_timeout(BUSY_MS)
+            connection.execute("VACUUM").fetchall()
+            [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except apsw.FullError:
+        raise StoreFull(
+            _still_there(path, "there is no room on the disk to write it anew. Free some space")
+        ) from None
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    if is_busy:
+        raise StoreLocked(_still_there(path, "another program is reading it. Close that program"))
+
+
+def _still_there(path: str, why: str) -> str:
+    return (
+        f"It is deleted, but copies of its pages may still be in {path} and {path}-wal, because {why}, then run: "
+        "treadle prune --older-than 36500d --yes"
+    )

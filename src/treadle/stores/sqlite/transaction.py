@@ -1,0 +1,207 @@
+"""One transaction over many runs. What all of them append is gathered and written with a few statements: each
+statement gives the interpreter to other threads and must win it back, so fewer is faster for everyone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from treadle.domain.envelope import VERSION, Draft, Origin
+from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
+from treadle.domain.ids import Instant, RunId, SessionId
+from treadle.domain.time_format import minute
+from treadle.ports.journal import NewRun, RunRecord
+from treadle.stores.owners import owner_of, session_taken
+from treadle.stores.sqlite.connection import SQL, Database, Value
+from treadle.stores.sqlite.projections import PROJECTIONS
+from treadle.stores.sqlite.reservations import settle, settle_lost
+from treadle.stores.sqlite.usage_counts import Sums
+from treadle.stores.usage_counts import ANSWERING, COUNTED, Payer, payer_of
+
+EVENT_COLUMNS = 8
+ROWS_PER_STATEMENT = 64
+
+
+@dataclass(slots=True)
+class RunRow:
+    """What an append must know of its run, as it stands within the transaction."""
+
+    id: int
+    origin: Origin
+    status: str
+    outcome: str | None
+    epoch: int
+    worker: str | None
+    lease_until: Instant | None
+    sequence: int
+    counted: int
+    """The last sequence that is in the lists of usage."""
+    places: int | None
+    """How many runs of its agent are worked on at a time; None: any number."""
+
+
+class Owned:
+    """The rows of the runs that are owned here, kept from one transaction to the next: an owner advances its run
+    again and again. They are what the database holds as long as nobody else has written to it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[RunId, RunRow] = {}
+        self.payers: dict[RunId, Payer] = {}
+        """For whom each of them counts what it uses: nobody but its owner adds to that."""
+        self.position = -1
+        """Of the latest event, over all runs; -1: it must be looked up. None is ever given twice, whatever was
+        deleted."""
+        self._version = 0
+
+    def begin(self, database: Database) -> None:
+        """At the start of a transaction: forget what may not be so any more."""
+        if database.data_version() != self._version:
+            self.rows.clear()
+            self.position = -1
+
+    def commit(self, database: Database) -> None:
+        """A transaction was committed."""
+        self._version = database.data_version()
+
+    def forget(self) -> None:
+        """A transaction was given up, and what it has changed here never was."""
+        self.position = -1
+        self.rows.clear()
+        self.payers.clear()
+
+
+class Group:
+    """The transaction, as the work in it sees it.
+
+    Work that refuses does so before it has appended or executed anything, so that it leaves no trace."""
+
+    def __init__(self, database: Database, owned: Owned) -> None:
+        self.db = database
+        self._kept = owned
+        self._owned = owned.rows
+        self._payers = owned.payers
+        self._rows: dict[RunId, RunRow] = {}
+        self._values: list[Value] = []
+        self._used = Sums()
+
+    def run(self, run_id: RunId) -> RunRow:
+        row = self._owned.get(run_id) or self._rows.get(run_id)
+        if row is None:
+            row = self._rows[run_id] = read_row(self.db, run_id)
+        return row
+
+    def own(self, row: RunRow) -> None:
+        """The run is about to be advanced again and again."""
+        self._owned[row.origin.run_id] = row
+
+    def learn(self, row: RunRow, events: Sequence[Any], now: Instant) -> None:
+        """For a run that has a new owner, and all of its events: for whom it counts what it uses from now on. What
+        was reserved for it before is settled."""
+        payer = self._payers[row.origin.run_id] = payer_of(events, row.counted)
+        if payer.is_bounded:
+            settle_lost(self.db, row.id, now)
+
+    def let_go(self, row: RunRow) -> None:
+        """Nobody owns the run now. What it has used is written with it."""
+        self._used.add(self._payer(row).take())
+        row.counted = row.sequence
+        self._owned.pop(row.origin.run_id, None)
+        self._payers.pop(row.origin.run_id, None)
+        self._rows[row.origin.run_id] = row
+
+    def forget(self) -> None:
+        """Read rows anew: a statement has changed them."""
+        self.flush()
+        self._rows.clear()
+        self._owned.clear()
+
+    def append(self, row: RunRow, drafts: Sequence[Draft]) -> None:
+        """Add events to a run. They are in the database after `flush`."""
+        sequence, position, values = row.sequence, self._kept.position, self._values
+        if position < 0:
+            [(position,)] = self.db.execute(SQL["latest_position"]).fetchall()
+        for made in drafts:
+            sequence, position = sequence + 1, position + 1
+            values += (position, row.id, sequence, made.event_id, made.timestamp, made.type, VERSION, made.raw)
+            if made.type in PROJECTIONS:
+                PROJECTIONS[made.type](self.db, row.id, made)
+            if made.type in COUNTED:
+                self._count(row, made, sequence)
+        row.sequence, self._kept.position = sequence, position
+
+    def _count(self, row: RunRow, made: Draft, sequence: int) -> None:
+        payer = self._payer(row)
+        COUNTED[made.type](payer, made.data, made.timestamp)
+        if payer.is_bounded and made.type in ANSWERING:
+            settle(self.db, row.id, made, payer.rate)
+        if payer.is_due(made.timestamp):
+            self._used.add(payer.take())
+            row.counted = sequence
+            self.db.execute(SQL["counted_up_to"], (sequence, row.id))
+
+    def _payer(self, row: RunRow) -> Payer:
+        payer = self._payers.get(row.origin.run_id)
+        if payer is None:  # it was forgotten with a transaction that was given up
+            stored = self.db.execute(SQL["events_after"], (row.id, 0, -1)).fetchall()
+            payer = self._payers[row.origin.run_id] = payer_of(stored, row.counted)
+        return payer
+
+    def finish(self) -> None:
+        """Write the last of what was gathered: the transaction is about to be committed."""
+        self.flush()
+        self._used.write(self.db)
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        width = EVENT_COLUMNS * ROWS_PER_STATEMENT
+        for at in range(0, len(self._values), width):
+            part = self._values[at : at + width]
+            self.db.execute(_insert_events(len(part) // EVENT_COLUMNS), part)
+        self._values = []
+
+
+@cache
+def _insert_events(rows: int) -> str:
+    return SQL["insert_events"] + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * rows)
+
+
+def read_row(database: Database, run_id: RunId) -> RunRow:
+    found = database.execute(SQL["run"], (run_id,)).fetchone()
+    if found is None:
+        raise unknown(database, run_id)
+    id_, session_id, agent_id, parent, *rest = found
+    return RunRow(id_, Origin(run_id, session_id, agent_id, parent), *rest)
+
+
+def unknown(database: Database, run_id: RunId) -> UnknownRun:
+    """Why there is no such run: nobody knows of it, or it was deleted."""
+    if found := database.execute(SQL["tombstone_of_run"], (run_id,)).fetchone():
+        session_id, at, by = found
+        return RunDeleted(
+            f"{run_id} was deleted with its session {session_id} on {minute(at)} by {by}: nothing of it is left."
+        )
+    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+
+
+def session_deleted(database: Database, session_id: SessionId) -> SessionDeleted:
+    """For a session that was deleted: it is not begun again."""
+    found = database.execute(SQL["tombstone"], (session_id,)).fetchone()
+    when = "" if found is None else f" on {minute(found[-2])} by {found[-1]}"
+    return SessionDeleted(f"{session_id} was deleted{when}: nothing of it is left. Begin another session.")
+
+
+def refuse_unfit_session(database: Database, new: NewRun) -> None:
+    """Raise SessionDeleted or SessionTaken where the session of a new run was deleted, or is another owner's."""
+    session_id = new.origin.session_id
+    if database.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
+        raise session_deleted(database, session_id)
+    found = database.execute(SQL["owner_of_session"], (session_id,)).fetchone()
+    if found is not None and found[0] != owner_of(new.events):
+        raise session_taken(session_id)
+
+
+def run_record(row: Any) -> RunRecord:
+    run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
+    sequence, agent, owner = rest
+    origin = Origin(run_id, session_id, agent_id, parent)
+    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, agent, owner)

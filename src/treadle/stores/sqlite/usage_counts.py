@@ -1,0 +1,33 @@
+"""What one transaction adds to the lists of usage, on SQLite."""
+
+from functools import cache
+
+from treadle.stores.sqlite.connection import SQL, Database, Value
+from treadle.stores.usage_counts import Rows
+
+
+class Sums:
+    """What one transaction adds to the lists of usage."""
+
+    def __init__(self) -> None:
+        self._rows: Rows = {}
+
+    def add(self, rows: Rows) -> None:
+        for key, row in rows.items():
+            known = self._rows.get(key)
+            self._rows[key] = row if known is None else [one + other for one, other in zip(known, row, strict=True)]
+
+    def write(self, database: Database) -> None:
+        """One statement, however many runs have used something."""
+        if self._rows:
+            values: list[Value] = []
+            for key, row in self._rows.items():
+                values += (*key, *row)
+            database.execute(_statement(len(self._rows)), values)
+            self._rows = {}
+
+
+@cache
+def _statement(rows: int) -> str:
+    marks = f"({', '.join('?' * 14)})"
+    return f"{SQL['count_usage']} {', '.join([marks] * rows)} {SQL['add_usage']}"

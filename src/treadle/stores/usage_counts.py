@@ -1,0 +1,242 @@
+"""What runs have used, counted as their events are appended, for the lists of usage.
+
+The sums of a run are kept in memory while it is owned, and written when it is let go of and every few seconds. How
+far they are written stands with the run: whoever takes it over counts the rest from the journal, so nothing is lost
+and nothing is counted twice."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.envelope import decode_data
+from treadle.domain.events import (
+    AgentSpawn,
+    CompactionFailed,
+    CompactionStarted,
+    ContextCompacted,
+    EventData,
+    LlmError,
+    LlmResponse,
+    ModelResolved,
+    Unknown,
+)
+from treadle.domain.ids import Instant
+from treadle.domain.quotas import Quotas
+from treadle.domain.runs import Usage
+
+DAY = 86_400
+LONGEST = 5.0
+"""Seconds that the sums of a run are kept before they are written."""
+RUNS, MODEL_CALLS, INPUT, OUTPUT, CACHE_READ, CACHE_WRITE, TOOL_CALLS, COST, CREDITS, UNPRICED = range(10)
+"""Where each sum stands in its row."""
+
+Key = tuple[int, str, str, str]
+"""Day, agent, token, model."""
+Rows = dict[Key, list[Any]]
+
+
+class _Limits(Struct, frozen=True):
+    cost: float | None = None
+
+
+class _Agent(Struct, frozen=True):
+    name: str
+    quotas: Quotas = Quotas()
+    limits: _Limits = _Limits()
+    budget: str = "own"
+
+
+class _Tree(Struct, frozen=True):
+    cost: float | None = None
+    steps: int | None = None
+
+
+class _Lineage(Struct, frozen=True):
+    ceilings: tuple[_Tree, ...] = ()
+    quotas: tuple[tuple[str, Quotas], ...] = ()
+
+
+class _Queued(Struct, frozen=True):
+    """Of `run_queued`: who pays, and whether there is a ceiling."""
+
+    agent: _Agent
+    token: str | None = None
+    token_quotas: Quotas | None = None
+    credits_per_dollar: float = 1.0
+    lineage: _Lineage | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        own = self.agent.limits.cost is not None or self.agent.budget == "shared"
+        lineage = self.lineage or _Lineage()
+        above = any((tree.cost, tree.steps) != (None, None) for tree in lineage.ceilings)
+        quotas = [quotas for _, quotas in lineage.quotas]
+        return own or above or _has_ceiling(self.agent.quotas, self.token_quotas, *quotas)
+
+
+class _Resolved(Struct, frozen=True):
+    provider: str
+    model: str
+
+
+_queued = msgspec.json.Decoder(_Queued)
+_resolved = msgspec.json.Decoder(_Resolved)
+
+
+@dataclass(slots=True)
+class Payer:
+    """For whom a run's use is counted, and what was not written yet."""
+
+    agent: str = ""
+    token: str = ""
+    rate: float = 1.0
+    """Credits for a dollar."""
+    is_bounded: bool = False
+    """It may have something reserved."""
+    model: str = ""
+    writer: str = ""
+    """Of the summary that is being written."""
+    counted: bool = False
+    """The run itself was."""
+    asking: bool = False
+    """A model was asked, and nothing is on record of its end."""
+    rows: Rows = field(default_factory=Rows)
+    since: Instant = 0.0
+    """Of the oldest that is in them."""
+
+    def row(self, at: Instant, model: str | None = None) -> list[Any]:
+        """The sums of that day; the run itself is added on the way."""
+        if not self.rows:
+            self.since = at
+        key = (int(at // DAY), self.agent, self.token, self.model if model is None else model)
+        row = self.rows.get(key)
+        if row is None:
+            row = self.rows[key] = [0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0]
+        if not self.counted:
+            self.counted = True
+            row[RUNS] += 1
+        return row
+
+    def is_due(self, now: Instant) -> bool:
+        return bool(self.rows) and now - self.since >= LONGEST
+
+    def take(self) -> Rows:
+        """What is to be written now."""
+        rows, self.rows = self.rows, {}
+        return rows
+
+
+def payer_of(events: Iterable[Any], written: int) -> Payer:
+    """For whom a run counts, and what it has used since the sequence up to which that is written; from all of its
+    events as they are stored."""
+    payer = Payer()
+    for sequence, _, timestamp, type_, version, raw in events:
+        if type_ == "run_queued":
+            queued = _queued.decode(raw)
+            payer.agent, payer.token, payer.rate = queued.agent.name, queued.token or "", queued.credits_per_dollar
+            payer.is_bounded = queued.is_bounded
+        elif type_ not in COUNTED:
+            continue
+        elif sequence > written:
+            data = decode_data(type_, raw, version)
+            if not isinstance(data, Unknown):  # which only a later version can count
+                COUNTED[type_](payer, data, timestamp)
+        elif type_ == "model_resolved":
+            found = _resolved.decode(raw)
+            payer.model = f"{found.provider}/{found.model}"
+        elif type_ in ASKING:
+            payer.counted = payer.counted or payer.asking  # with the one that was lost
+            payer.asking = True
+        else:
+            payer.asking, payer.counted = payer.asking and type_ not in ANSWERING, True
+    return payer
+
+
+def _has_ceiling(*quotas: Quotas | None) -> bool:
+    return any(
+        each.max_llm_tokens_per_hour is not None or each.credits is not None for each in quotas if each is not None
+    )
+
+
+# ── By type of event ───────────────────────────────────────────────────────────────────────────────
+
+
+def _model_resolved(payer: Payer, data: EventData, _: Instant) -> None:
+    assert isinstance(data, ModelResolved)
+    payer.model = f"{data.provider}/{data.model}"
+
+
+def _asked(payer: Payer, data: EventData, at: Instant) -> None:
+    _count_lost(payer, at)
+    payer.asking = True
+    if isinstance(data, CompactionStarted):
+        payer.writer = f"{data.provider}/{data.model}"
+
+
+def _answered(payer: Payer, data: EventData, at: Instant) -> None:
+    assert isinstance(data, LlmResponse | LlmError)
+    row = payer.row(at)
+    if payer.asking or isinstance(data, LlmResponse):  # else nobody was asked: there was nobody to ask
+        payer.asking = False
+        _add(row, payer.rate, data.usage, data.cost)
+
+
+def _summed_up(payer: Payer, data: EventData, at: Instant) -> None:
+    assert isinstance(data, ContextCompacted | CompactionFailed)
+    payer.asking = False
+    _add(payer.row(at, payer.writer or payer.model), payer.rate, data.usage, data.cost, data.calls)
+
+
+def _add(row: list[Any], rate: float, usage: Usage, cost: float | None, calls: int = 1) -> None:
+    row[MODEL_CALLS] += calls
+    row[INPUT] += usage.input_tokens
+    row[OUTPUT] += usage.output_tokens
+    row[CACHE_READ] += usage.cache_read_tokens
+    row[CACHE_WRITE] += usage.cache_write_tokens
+    if cost is None:
+        row[UNPRICED] += 1
+    else:
+        row[COST] += cost
+        row[CREDITS] += cost * rate
+
+
+def _called(payer: Payer, _: EventData, at: Instant) -> None:
+    payer.row(at)[TOOL_CALLS] += 1
+
+
+def _delegated(payer: Payer, data: EventData, at: Instant) -> None:
+    assert isinstance(data, AgentSpawn)
+    payer.row(at)[TOOL_CALLS] += data.end is None  # else nobody called for it: it judges the run
+
+
+def _ended(payer: Payer, _: EventData, at: Instant) -> None:
+    _count_lost(payer, at)
+    if not payer.counted:
+        payer.row(at)
+
+
+def _count_lost(payer: Payer, at: Instant) -> None:
+    """A model call that nobody knows the end of, because its worker is gone, was a call."""
+    if payer.asking:
+        payer.asking = False
+        payer.row(at)[MODEL_CALLS] += 1
+
+
+ASKING = frozenset(("llm_request", "compaction_started"))
+ANSWERING = frozenset(("llm_response", "llm_error", "context_compacted", "compaction_failed"))
+"""What ends a model call, and settles what was reserved for it."""
+COUNTED: dict[str, Callable[[Payer, EventData, Instant], None]] = {
+    "model_resolved": _model_resolved,
+    "llm_request": _asked,
+    "compaction_started": _asked,
+    "llm_response": _answered,
+    "llm_error": _answered,
+    "context_compacted": _summed_up,
+    "compaction_failed": _summed_up,
+    "tool_call_start": _called,
+    "agent_spawn": _delegated,
+    "run_end": _ended,
+}

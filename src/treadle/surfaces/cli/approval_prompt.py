@@ -1,0 +1,213 @@
+"""What a run asks of the person at the terminal: may this call run, and what did you mean?"""
+
+import sys
+from typing import Literal
+
+from msgspec import Struct
+
+from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import InvalidState, UsageError
+from treadle.domain.events import ClarifyRequested, Decision
+from treadle.domain.ids import RunId
+from treadle.operations import Answer, Service
+from treadle.operations.run_tree import family
+from treadle.ports.approvals import ApprovalRecord
+from treadle.surfaces.cli.call_view import quoted, readable_json, remembered, shown
+from treadle.surfaces.cli.event_output import Printer, say
+from treadle.surfaces.cli.line_input import Prompt
+from treadle.surfaces.cli.terminal import revealed_line, size_of
+
+BY = "terminal"
+AROUND = 10
+"""Lines of the terminal that are not for the arguments of a call."""
+MOST_ROWS = 40
+COMMANDS = ("bash", "run_command")
+NOT_KEPT = "nothing can be remembered for this call; y runs it once"
+NO_TEXT = "only n takes a note, and e takes arguments: type {word} alone, or n and what the agent shall know"
+Came = Literal["taken", "too late", "refused"]
+"""What became of an answer; too late: somebody else has given one; refused: what was typed does not fit."""
+VIEW_FIRST = "not all of it was shown: v shows it, then it can be approved"
+
+
+class Asking(Struct, frozen=True):
+    """How the questions of a run are answered here."""
+
+    service: Service
+    home: Home
+    printer: Printer
+    prompt: Prompt | None
+    """None: nobody sits here."""
+    always: Decision | None = None
+    """The answer to every approval, where it was given beforehand."""
+
+    async def settle(self, run_id: RunId) -> bool:
+        """Have everything answered that the run waits for, or one under it; whether all of it was."""
+        for member in await family(self.service, run_id, unfinished=True):
+            if not await self._settle(member.record.origin.run_id):
+                return False
+        return True
+
+    async def _settle(self, run_id: RunId) -> bool:
+        for approval in await self.service.approvals(run_id):
+            if not await self._approval(approval):
+                return False
+        for question in await self.service.questions(run_id):
+            if not await self._question(run_id, question):
+                return False
+        return True
+
+    async def _approval(self, approval: ApprovalRecord) -> bool:
+        if self.always is not None:
+            answer = Answer(self.always, by=f"{BY}, beforehand")
+            return await decide(self.service, self.printer, approval, answer) != "refused"
+        if self.prompt is None:
+            return False
+        agent = await self.service.agent_of(approval.origin.run_id)
+        return await ApprovalDialog(self.service, self.home, self.printer, self.prompt, approval, agent).hold()
+
+    async def _question(self, run_id: RunId, question: ClarifyRequested) -> bool:
+        if self.prompt is None:
+            return False
+        self.printer.note("the agent asks:")
+        options = [f"  {number}. {option}" for number, option in enumerate(question.options, start=1)]
+        for line in quoted("\n".join([question.question, *options]), size_of(sys.stderr).columns):
+            say(line)
+        while not (typed := await self.prompt.ask("your answer:")):
+            if typed is None:
+                return False
+            self.printer.note("type your answer; Ctrl-D leaves it for later")
+        chosen = int(typed) if typed.isdecimal() else 0
+        text = question.options[chosen - 1] if 0 < chosen <= len(question.options) else typed
+        try:
+            await self.service.answer(run_id, question.call_id, text, by=BY)
+        except InvalidState as error:
+            self.printer.note(str(error))
+        return True
+
+
+class ApprovalDialog:
+    """One call, shown and asked about until there is an answer, or it is left for later."""
+
+    def __init__(
+        self,
+        service: Service,
+        home: Home,
+        printer: Printer,
+        prompt: Prompt,
+        approval: ApprovalRecord,
+        agent: AgentSpec,
+    ) -> None:
+        self._service = service
+        self._home = home
+        self._printer = printer
+        self._prompt = prompt
+        self._call = approval
+        self._agent = agent
+        self._seen = False
+        """Whether the whole call was shown."""
+
+    async def hold(self) -> bool:
+        """Whether it was answered."""
+        self._printer.note(f"{self._call.tool} asks to run {self._where()}:")
+        self._show(min(MOST_ROWS, size_of(sys.stderr).lines - AROUND))
+        self._printer.note(f"  ({revealed_line(self._call.reason)}; {self._call.approval_id})")
+        while True:
+            typed = await self._prompt.ask(self._choices())
+            if typed is None:
+                return False
+            word, _, rest = typed.partition(" ")
+            match word.lower():
+                case "y" | "yes" | "s" | "session" | "a" | "always":
+                    if (refusal := self._refusal(word, rest)) is not None:
+                        self._printer.note(refusal)
+                    else:
+                        return await self._approve(word[0].lower())
+                case "n" | "no":
+                    return await self._decide(Answer("deny", note=rest.strip(), by=BY))
+                case "e" | "edit":
+                    if await self._edit(rest.strip()):
+                        return True
+                case "v" | "view":
+                    self._show(None)
+                case "l" | "later":
+                    return False
+                case _:
+                    self._help()
+
+    def _where(self) -> str:
+        """Where it runs, and what it gets."""
+        folder = self._agent.workspace or str(self._home.path / "workspaces" / self._agent.name)
+        place = f"in {revealed_line(folder)}"
+        if self._call.tool not in COMMANDS:
+            return place
+        policy = self._agent.confinement
+        if policy.mode == "off":
+            return f"{place}, in no sandbox, with the network on"
+        sandbox = "in a sandbox" if policy.mode == "required" else "in a sandbox (where this machine has one)"
+        return f"{place}, {sandbox} with the network {'on' if policy.network else 'off'}"
+
+    def _show(self, rows: int | None) -> None:
+        call = shown(self._call.arguments, size_of(sys.stderr).columns, rows)
+        for line in call.lines:
+            say(line)
+        self._seen = self._seen or call.is_whole
+
+    def _choices(self) -> str:
+        view = "" if self._seen else " [v]iew"
+        more = ""
+        if self._call.pattern is not None:
+            more = f" [s]ession or [a]lways ({remembered(self._call.tool, self._call.pattern)})"
+        return f"Run it?{view} [y]es{more} [n]o [e]dit [l]ater:"
+
+    def _help(self) -> None:
+        self._printer.note("y: once · n: no, and what you type after it is told to the agent")
+        if self._call.pattern is not None:
+            what = remembered(self._call.tool, self._call.pattern)
+            self._printer.note(f"s: yes, and {what} is not asked about again in this session")
+            self._printer.note(f"a: yes, and {what} is never asked about again, for the agent {self._agent.name}")
+        self._printer.note("e: with other arguments · v: show all of it · l, Ctrl-C or Ctrl-D: later")
+
+    def _refusal(self, word: str, rest: str) -> str | None:
+        """Why what was typed cannot be taken for a yes."""
+        if rest.strip():
+            return NO_TEXT.format(word=word)
+        if word[0].lower() in "sa" and self._call.pattern is None:
+            return NOT_KEPT
+        return None if self._seen else VIEW_FIRST
+
+    async def _approve(self, choice: str) -> bool:
+        pattern = self._call.pattern
+        if choice == "y" or pattern is None:
+            return await self._decide(Answer("approve", by=BY))
+        came = await decide(self._service, self._printer, self._call, Answer("approve", by=BY, remember="session"))
+        what = remembered(self._call.tool, pattern)
+        if came == "taken" and choice == "a":
+            where = self._home.allow(self._agent.name, self._call.tool, pattern)
+            self._printer.note(f"from now on without asking: {what}; it is written in {where}")
+        elif came == "taken":
+            self._printer.note(f"without asking in this session: {what}")
+        return came != "refused"
+
+    async def _edit(self, arguments: str) -> bool:
+        if not arguments:
+            self._printer.note("as they are now, to copy and change:")
+            say(readable_json(self._call.arguments))
+            arguments = await self._prompt.ask("arguments, as JSON:") or ""
+        return bool(arguments) and await self._decide(Answer("approve", arguments, by=BY))
+
+    async def _decide(self, answer: Answer) -> bool:
+        return await decide(self._service, self._printer, self._call, answer) != "refused"
+
+
+async def decide(service: Service, printer: Printer, approval: ApprovalRecord, answer: Answer) -> Came:
+    """Give an answer, and say why it was not taken where it was not."""
+    try:
+        await service.decide(approval.approval_id, answer)
+    except InvalidState as error:
+        printer.note(str(error))
+        return "too late"
+    except UsageError as error:
+        printer.note(str(error))
+        return "refused"
+    return "taken"

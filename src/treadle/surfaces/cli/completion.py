@@ -1,0 +1,59 @@
+"""What a shell offers when the tab key is pressed: names and ids of what is there. What cannot be looked at is not
+offered, and nothing is said about it: somebody is in the middle of a line."""
+
+import os
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+Offers = list[tuple[str, str]]
+"""What can be typed, each with a word about it."""
+MOST = 50
+
+
+def agent_names(incomplete: str) -> Offers:
+    from treadle.config.home import DEFAULT_AGENT, Home
+    from treadle.domain.errors import TreadleError
+
+    try:
+        names = {*Home.from_environment(os.environ).agents(), DEFAULT_AGENT}
+    except TreadleError:
+        return []
+    return [(name, "") for name in sorted(names) if name.startswith(incomplete)]
+
+
+def run_ids(incomplete: str) -> Offers:
+    return _beginning(incomplete, _looked(_runs()))
+
+
+def session_ids(incomplete: str) -> Offers:
+    return _beginning(incomplete, _looked(_sessions()))
+
+
+async def _runs() -> Offers:
+    from treadle.bootstrap.engine import observe
+
+    async with observe() as service:
+        found = await service.runs(limit=MOST)
+        return [(record.origin.run_id, record.outcome or record.waiting_for or record.status) for record in found]
+
+
+async def _sessions() -> Offers:
+    from treadle.bootstrap.engine import observe
+
+    async with observe() as service:
+        return [(record.session_id, record.agent) for record in await service.sessions(MOST)]
+
+
+def _looked(looking: Coroutine[Any, Any, Offers]) -> Offers:
+    import asyncio  # which costs more than all that help needs
+
+    from treadle.domain.errors import TreadleError
+
+    try:
+        return asyncio.run(looking)
+    except TreadleError:
+        return []
+
+
+def _beginning(incomplete: str, offers: Sequence[tuple[str, str]]) -> Offers:
+    return [(value, about) for value, about in offers if value.startswith(incomplete)]

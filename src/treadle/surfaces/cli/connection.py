@@ -1,0 +1,184 @@
+"""Reaching a home: as its owner; or, where another process is that, through it."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec import Struct
+
+from treadle.api.engine import Engine
+from treadle.bootstrap.stores import owner_of
+from treadle.config.database_url import is_postgres
+from treadle.config.home import Home
+from treadle.domain.errors import StoreOwned, UsageError
+from treadle.operations import Service
+from treadle.surfaces.cli.event_output import note
+from treadle.surfaces.http.unix_socket import attachable
+
+if TYPE_CHECKING:
+    from treadle.remote.connection import Connection
+
+Keeper = TypeVar("Keeper")
+PATIENCE_SECONDS = 2.0
+"""For so long an owner that cannot be attached to may be one that is just coming, or just going."""
+TRY_AGAIN_SECONDS = 0.05
+HAND_OVER_SECONDS = 600.0
+"""How long runs in progress may take to come to a safe point before the home is handed over."""
+START_SECONDS = 30.0
+"""How long a server may take to start once it has the home."""
+
+
+class Reached:
+    """The service of a home, whichever process answers. That changes when the home is handed over, or its owner has
+    gone and another process has taken its place."""
+
+    def __init__(self, service: Service, home: Home, engine: Engine | None = None) -> None:
+        self._current = _Current(service)
+        self.service = cast("Service", self._current)
+        self.home = home
+        self.engine = engine
+        """None: another process does the work."""
+        self.attended: Callable[[], bool] = lambda: False
+        """Whether another command works through this process."""
+        self._connections = AsyncExitStack()
+        self._handing_over: asyncio.Task[None] | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes can work on its runs, beside this one."""
+        return is_postgres(self.home.database_url)
+
+    @property
+    def busy(self) -> bool:
+        """Whether this process works on any run."""
+        return self.engine is not None and self.engine.busy
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the service that answers may go away without that being an error."""
+        return self.engine is None or self._handing_over is not None
+
+    def hand_over_when_asked(self, owned: AsyncExitStack, asked: asyncio.Event) -> "asyncio.Task[None]":
+        """Release the home, which `owned` closes, once a server asks for it."""
+
+        async def hand_over() -> None:
+            await asked.wait()
+            self._handing_over = task
+            assert self.engine is not None
+            note("handing the home over to `treadle serve`: runs in progress stop at the next safe point")
+            await self.engine.drain(HAND_OVER_SECONDS)
+            await owned.aclose()
+            self.engine, self.attended = None, lambda: False
+
+        task = asyncio.ensure_future(hand_over())
+        return task
+
+    async def follow_home(self) -> bool:
+        """Attach to the process that owns the home now; return whether there is one that answers."""
+        patience = PATIENCE_SECONDS
+        if self._handing_over is not None:
+            await asyncio.shield(self._handing_over)
+            self._handing_over, patience = None, START_SECONDS
+        deadline = asyncio.get_running_loop().time() + patience
+        while asyncio.get_running_loop().time() < deadline:
+            owner = owner_of(self.home)
+            if owner is not None and owner.pid != os.getpid() and owner.socket is not None:
+                connection = await _attached(owner.socket, self._connections)
+                if connection is not None:
+                    self._current.service = _remote(connection)
+                    return True
+            await asyncio.sleep(TRY_AGAIN_SECONDS)
+        return False
+
+    async def close(self) -> None:
+        await self._connections.aclose()
+
+
+class _Current:
+    """Stands in for the service that answers now."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.service, name)
+
+
+def _remote(connection: "Connection") -> Service:
+    from treadle.remote.service import RemoteService
+
+    return RemoteService(connection)
+
+
+@asynccontextmanager
+async def reached(engine: Engine, home: Home, base_url: str | None = None) -> AsyncGenerator[Reached, None]:
+    """Open the engine, and let other commands attach to it; or attach to the process that owns the home. That one
+    does not know an endpoint that was named on this command's line."""
+    async with AsyncExitStack() as opened:
+        owned = await opened.enter_async_context(AsyncExitStack())
+        found = await _owned_or_attached(lambda: engine, owned)
+        if isinstance(found, Engine):
+            home_of, asked = Reached(engine.service, home, engine), asyncio.Event()
+            opened.push_async_callback(home_of.close)
+            home_of.attended = await owned.enter_async_context(attachable(engine, home, hand_over=asked.set))
+            handing_over = home_of.hand_over_when_asked(owned, asked)
+            try:
+                yield home_of
+            finally:
+                handing_over.cancel()
+                await asyncio.wait({handing_over})
+            return
+        if base_url is not None:
+            raise UsageError(
+                f"--base-url is for a process that works by itself. {found.owned} Or add the endpoint to the "
+                f"providers in {home.path / 'config.yaml'}, and start that process again."
+            )
+        home_of = Reached(_remote(found.connection), home)
+        opened.push_async_callback(home_of.close)
+        yield home_of
+
+
+@asynccontextmanager
+async def kept_up(
+    own: Callable[[], AbstractAsyncContextManager[Keeper]], attached: Callable[["Connection"], Keeper]
+) -> AsyncGenerator[Keeper, None]:
+    """Whoever keeps something up in a home: this process, where it can own the home; else the one that does."""
+    async with AsyncExitStack() as opened:
+        found = await _owned_or_attached(own, opened)
+        yield attached(found.connection) if isinstance(found, Attached) else found
+
+
+class Attached(Struct, frozen=True):
+    connection: "Connection"
+    owned: StoreOwned
+
+
+async def _owned_or_attached(
+    own: Callable[[], AbstractAsyncContextManager[Keeper]], opened: AsyncExitStack
+) -> Keeper | Attached:
+    """Own the home, or attach to its owner. One that answers nowhere may be about to, or about to go: it is looked
+    at again for a while."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await opened.enter_async_context(own())
+        except StoreOwned as owned:
+            if owned.socket is not None and (connection := await _attached(owned.socket, opened)) is not None:
+                return Attached(connection, owned)
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+        await asyncio.sleep(TRY_AGAIN_SECONDS)
+
+
+async def _attached(socket: str, opened: AsyncExitStack) -> "Connection | None":
+    """A connection to the owner; None: it does not answer."""
+    from treadle.remote.connection import Address, Connection, ServerGone
+
+    connection = await opened.enter_async_context(Connection(Address(socket)))
+    try:
+        await connection.get("/healthz", object)
+    except ServerGone:
+        return None
+    return connection

@@ -1,0 +1,59 @@
+"""`treadle runs prompt`: what the model saw at a step, made again from the journal."""
+
+import sys
+
+import msgspec
+
+from treadle.bootstrap.engine import as_sent, observe
+from treadle.domain.ids import RunId
+from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
+from treadle.operations import Seen
+from treadle.surfaces.cli.terminal import inert, print_json_line
+
+
+async def show_prompt(run_id: str, step: int | None, json: bool) -> int:
+    async with observe() as service:
+        seen = await service.prompt(RunId(run_id), step)
+    if json:
+        print_json_line(as_sent(seen.model.api_mode, seen.request))
+    else:
+        text = "\n".join(_lines(seen))
+        print(inert(text) if sys.stdout.isatty() else text)
+    return 0
+
+
+def _lines(seen: Seen) -> list[str]:
+    event, request = seen.event, seen.request
+    attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
+    lines = [
+        f"── step {event.step}{attempt}: {event.provider}/{event.model}, about {event.input_estimate} tokens ──"
+    ]
+    if request.preamble.system:
+        lines += ["", "[system]", request.preamble.system]
+    if request.preamble.tools:
+        offered = "" if event.tools_offered else " (not to be called this time)"
+        lines += ["", f"[tools]{offered}"]
+        lines += [f"{tool.name}: {msgspec.json.encode(tool.schema).decode()}" for tool in request.preamble.tools]
+    for message in request.conversation.messages:
+        mark = f", {message.mark}" if message.mark else ""
+        lines += ["", f"[{message.role}{mark}]", *_parts(message)]
+    if request.aside:
+        lines += ["", "[after the conversation, with this request alone]", request.aside]
+    return lines
+
+
+def _parts(message: Message) -> list[str]:
+    lines: list[str] = []
+    for part in message.sent:
+        match part:
+            case Text(text):
+                lines.append(text)
+            case Thinking(text=text):
+                lines.append(f"(reasoning) {text}")
+            case ToolUse(call_id, name, arguments):
+                lines.append(f"(call {call_id}) {name} {arguments}")
+            case ToolResult(call_id, content):
+                lines.append(f"(result of {call_id}) {content}")
+            case Image(media_type):
+                lines.append(f"(a picture, {media_type})")
+    return lines

@@ -1,0 +1,81 @@
+"""What one run may have otherwise than its agent: less of anything; more, for those who may change the agent."""
+
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from treadle.api.agent import Options, overridden
+from treadle.domain.access import Principal
+from treadle.domain.agents import AgentSpec, Limits
+from treadle.domain.errors import UsageError
+from treadle.domain.tools import COMMAND, COMMAND_ALIAS
+from treadle.operations.schemas import Overrides
+from treadle.surfaces.http.problems import Refusal
+
+
+def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Principal) -> AgentSpec:
+    """The agent for one run. Raises UsageError for what makes no sense, and a refusal for more than is allowed."""
+    if overrides is None:
+        return agent
+    if overrides.model is not None and not principal.may("admin"):
+        refuse_other_model(overrides.model, agent)
+    options = Options()
+    limits = dict(overrides.limits or {})
+    if overrides.cost is not None:
+        limits["cost"] = overrides.cost
+    if limits:
+        options["limits"] = limits
+    if overrides.model is not None:
+        options["model"] = overrides.model
+    if overrides.deadline is not None:
+        options["deadline"] = overrides.deadline
+    if overrides.output is not None:
+        options["output"] = overrides.output
+    changed = overridden(agent, options)
+    if not principal.may("admin"):
+        _refuse_more(agent, changed.limits)
+    if overrides.tools is None:
+        return changed
+    missing = [tool for tool in overrides.tools if not any(_is_part_of(tool, known) for known in agent.tools)]
+    if missing:
+        known = f"Agent `{agent.name}` has no tool {', '.join(missing)}"
+        raise UsageError(f"{known}; a run may have fewer than its agent, never more.")
+    return msgspec.structs.replace(changed, tools=overrides.tools)
+
+
+def _is_part_of(tool: str, entry: str) -> bool:
+    """Whether an entry of an allowlist allows a tool."""
+    names = (COMMAND, COMMAND_ALIAS) if tool in (COMMAND, COMMAND_ALIAS) else (tool,)
+    return any(fnmatchcase(name, entry) for name in names)
+
+
+def refuse_other_model(model: str, agent: AgentSpec) -> None:
+    """Raise a refusal for a model that is not one of the agent's own."""
+    tiers = () if agent.routing is None else tuple(tier.model for tier in agent.routing.tiers)
+    own = {agent.model, *agent.fallbacks, *tiers}
+    if agent.provider is not None:
+        own.add(f"{agent.provider}/{agent.model}")
+    if model not in own:
+        raise Refusal(
+            403,
+            "ModelNotAllowed",
+            f"This token may run agent `{agent.name}` with the agent's own models only. Leave `model` out, or use "
+            "a token with the scope `admin`.",
+        )
+
+
+def _refuse_more(agent: AgentSpec, wanted: Limits) -> None:
+    """Whoever may run an agent may not lift what holds for it."""
+    for name in Limits.__struct_fields__:
+        allowed, asked = _number(agent.limits, name), _number(wanted, name)
+        if allowed is not None and (asked is None or asked > allowed):
+            raise Refusal(
+                403,
+                "AboveTheLimit",
+                f"Agent `{agent.name}` has limits.{name} {allowed:g}, and a run may have less, not more. Whoever "
+                "has the scope admin may give it more.",
+            )
+
+
+def _number(limits: Limits, name: str) -> float | None:
+    return limits.deadline_seconds if name == "deadline" else getattr(limits, name)

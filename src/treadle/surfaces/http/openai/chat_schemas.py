@@ -1,0 +1,154 @@
+"""Chat completions as they go over the wire. What a request has beside these fields is ignored, as OpenAI does."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from treadle.domain.runs import Metrics
+from treadle.surfaces.http.openai.agent_limits import Effort, Format
+
+# ── Requests ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class TextPart(Struct, frozen=True, tag="text"):
+    text: str
+
+
+class RefusalPart(Struct, frozen=True, tag="refusal"):
+    refusal: str
+
+
+class ImageUrl(Struct, frozen=True):
+    url: str
+
+
+class ImagePart(Struct, frozen=True, tag="image_url"):
+    image_url: ImageUrl
+
+
+class AudioPart(Struct, frozen=True, tag="input_audio"):
+    """Nothing that an agent can hear."""
+
+
+class FilePart(Struct, frozen=True, tag="file"):
+    """Nothing that an agent is given so."""
+
+
+ContentPart = TextPart | RefusalPart | ImagePart | AudioPart | FilePart
+
+
+class ClientFunction(Struct, frozen=True):
+    name: str = ""
+    arguments: str = ""
+
+
+class ClientCall(Struct, frozen=True):
+    """A call that a model made of a tool of the client's."""
+
+    function: ClientFunction = ClientFunction()
+
+
+class ChatMessage(Struct, frozen=True):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | tuple[ContentPart, ...] | None = None
+    tool_calls: tuple[ClientCall, ...] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class StreamOptions(Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+class ChatRequest(Struct, frozen=True):
+    model: str
+    messages: Annotated[tuple[ChatMessage, ...], Meta(min_length=1, max_length=10_000)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    reasoning_effort: Effort | None = None
+    response_format: Format | None = None
+    metadata: dict[str, Any] | None = None
+    n: int | None = None
+    tools: Any = None
+    functions: Any = None
+    tool_choice: Any = None
+    stop: Any = None
+    logprobs: Any = None
+    top_logprobs: Any = None
+    logit_bias: Any = None
+    audio: Any = None
+    modalities: Any = None
+    prediction: Any = None
+    web_search_options: Any = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+
+
+# ── Answers ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PromptDetails(Struct, frozen=True):
+    cached_tokens: int = 0
+
+
+class ChatUsage(Struct, frozen=True):
+    """Of all model calls of the run together."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+
+
+class Said(Struct, frozen=True):
+    content: str
+    role: Literal["assistant"] = "assistant"
+    refusal: None = None
+
+
+FinishReason = Literal["stop", "length"]
+
+
+class Choice(Struct, frozen=True):
+    message: Said
+    finish_reason: FinishReason
+    index: int = 0
+    logprobs: None = None
+
+
+class ChatCompletion(Struct, frozen=True):
+    id: str
+    created: int
+    model: str
+    choices: tuple[Choice, ...]
+    usage: ChatUsage | None
+    object: Literal["chat.completion"] = "chat.completion"
+
+
+class Delta(Struct, frozen=True):
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+
+
+class ChunkChoice(Struct, frozen=True):
+    delta: Delta
+    finish_reason: FinishReason | None = None
+    index: int = 0
+
+
+class ChatChunk(Struct, frozen=True):
+    id: str
+    created: int
+    model: str
+    choices: tuple[ChunkChoice, ...]
+    usage: ChatUsage | UnsetType = UNSET
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+
+
+def chat_usage(metrics: Metrics) -> ChatUsage:
+    given, made = metrics.input_tokens, metrics.output_tokens
+    return ChatUsage(given, made, given + made, PromptDetails(metrics.cache_read_tokens))

@@ -1,0 +1,221 @@
+"""Responses as they go over the wire. What a request has beside these fields is ignored, as OpenAI does."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from treadle.domain.ids import RunId
+from treadle.domain.runs import Metrics
+from treadle.surfaces.http.openai.agent_limits import Effort, Format
+from treadle.surfaces.http.problems import Refusal
+
+# ── Requests ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class InputText(Struct, frozen=True, tag="input_text"):
+    text: str
+
+
+class EarlierText(Struct, frozen=True, tag="output_text"):
+    text: str
+
+
+class EarlierRefusal(Struct, frozen=True, tag="refusal"):
+    refusal: str
+
+
+class EarlierReasoning(Struct, frozen=True, tag="reasoning_text"):
+    """What led another model to its answer: nothing for this one."""
+
+
+class InputImage(Struct, frozen=True, tag="input_image"):
+    image_url: str | None = None
+
+
+class InputFile(Struct, frozen=True, tag="input_file"):
+    """Nothing that an agent is given so."""
+
+
+class InputAudio(Struct, frozen=True, tag="input_audio"):
+    """Nothing that an agent can hear."""
+
+
+InputPart = InputText | EarlierText | EarlierRefusal | EarlierReasoning | InputImage | InputFile | InputAudio
+
+
+class InputItem(Struct, frozen=True):
+    """A message, or something that was done between messages."""
+
+    type: str = "message"
+    role: Literal["user", "assistant", "system", "developer"] | None = None
+    content: str | tuple[InputPart, ...] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    output: Any = None
+
+
+class TextConfig(Struct, frozen=True):
+    format: Format | None = None
+
+
+class ReasoningConfig(Struct, frozen=True):
+    effort: Effort | None = None
+
+
+class ConversationRef(Struct, frozen=True):
+    """A session."""
+
+    id: str
+
+
+class ResponseRequest(Struct, frozen=True):
+    model: str
+    input: str | Annotated[tuple[InputItem, ...], Meta(max_length=10_000)]
+    instructions: str | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    previous_response_id: str | None = None
+    conversation: str | ConversationRef | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    reasoning: ReasoningConfig | None = None
+    text: TextConfig | None = None
+    metadata: dict[str, Any] | None = None
+    tools: Any = None
+    tool_choice: Any = None
+    include: tuple[str, ...] | None = None
+    top_logprobs: int | None = None
+    top_p: float | None = None
+    prompt: Any = None
+
+
+# ── Answers ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class OutputText(Struct, frozen=True, tag="output_text"):
+    text: str
+    annotations: tuple[()] = ()
+    logprobs: tuple[()] = ()
+
+
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class OutputMessage(Struct, frozen=True, tag="message"):
+    id: str
+    content: tuple[OutputText, ...]
+    status: ItemStatus
+    role: Literal["assistant"] = "assistant"
+
+
+class SummaryText(Struct, frozen=True, tag="summary_text"):
+    text: str
+
+
+class ReasoningItem(Struct, frozen=True, tag="reasoning"):
+    id: str
+    summary: tuple[SummaryText, ...]
+    status: ItemStatus
+
+
+OutputItem = OutputMessage | ReasoningItem
+
+
+class InputDetails(Struct, frozen=True):
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class OutputDetails(Struct, frozen=True):
+    reasoning_tokens: int = 0
+
+
+class ResponseUsage(Struct, frozen=True):
+    """Of all model calls of the run together."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens_details: OutputDetails
+
+
+class IncompleteDetails(Struct, frozen=True):
+    reason: Literal["max_output_tokens"] | None
+    """None: they have no word for it; the answer says it."""
+
+
+class ResponseError(Struct, frozen=True):
+    """Why there is no answer. The codes are a closed list there; `type` says what we call it."""
+
+    code: Literal["rate_limit_exceeded", "server_error"]
+    message: str
+    type: str
+
+
+ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+
+
+class ResponseObject(Struct, frozen=True):
+    id: str
+    created_at: int
+    model: str
+    conversation: ConversationRef
+    """The session: to go on in, as `conversation`."""
+    status: ResponseStatus = "in_progress"
+    output: tuple[OutputItem, ...] = ()
+    error: ResponseError | None = None
+    incomplete_details: IncompleteDetails | None = None
+    usage: ResponseUsage | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    background: bool = False
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    reasoning: ReasoningConfig = ReasoningConfig()
+    text: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    tools: tuple[()] = ()
+    tool_choice: Literal["auto"] = "auto"
+    parallel_tool_calls: bool = True
+    top_p: float | None = None
+    store: bool = True
+    truncation: Literal["disabled"] = "disabled"
+    object: Literal["response"] = "response"
+
+
+class StreamEvent(Struct, frozen=True):
+    """One event of a stream; each kind has some of the fields."""
+
+    type: str
+    sequence_number: int
+    response: ResponseObject | UnsetType = UNSET
+    item: OutputItem | UnsetType = UNSET
+    item_id: str | UnsetType = UNSET
+    output_index: int | UnsetType = UNSET
+    content_index: int | UnsetType = UNSET
+    summary_index: int | UnsetType = UNSET
+    part: OutputText | SummaryText | UnsetType = UNSET
+    delta: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    logprobs: tuple[()] | UnsetType = UNSET
+
+
+def response_id(run_id: RunId) -> str:
+    return f"resp_{run_id}"
+
+
+def response_usage(metrics: Metrics) -> ResponseUsage:
+    given, made = metrics.input_tokens, metrics.output_tokens
+    read, written = metrics.cache_read_tokens, metrics.cache_write_tokens
+    return ResponseUsage(given, made, given + made, InputDetails(read, written), OutputDetails())
+
+
+def response_error(failure: Refusal) -> ResponseError:
+    code = "rate_limit_exceeded" if failure.status == 429 else "server_error"
+    return ResponseError(code, str(failure), failure.kind)
+
+
+def message(item_id: str, text: str, status: ItemStatus = "completed") -> OutputMessage:
+    return OutputMessage(item_id, (OutputText(text),), status)

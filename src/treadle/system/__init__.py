@@ -1,0 +1,1 @@
+"""What the operating system supplies: clock, ids, timers, threads and helper processes."""

@@ -1,0 +1,78 @@
+"""The real clock and real ids."""
+
+import os
+import secrets
+import time
+from collections.abc import Callable
+
+from treadle.domain.ids import Instant, Prefix
+
+
+class SystemClock:
+    """The time of day, which jumps when someone sets it. Implements `ports.clock.Clock`.
+
+    For what others tell the time of: schedules, signatures, tokens that expire."""
+
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+
+
+class SteadyClock:
+    """The time of day when the process started, and from then on the time that has passed, time asleep included.
+
+    Setting the clock of the machine changes nothing for a process that runs: deadlines, retries and leases take as
+    long as they should. Implements `ports.clock.Clock`."""
+
+    def __init__(self, wall: Callable[[], Instant] = time.time, elapsed: Callable[[], float] | None = None) -> None:
+        self._elapsed = elapsed or _elapsed
+        self._start = wall() - self._elapsed()
+
+    def now(self) -> Instant:
+        return self._start + self._elapsed()
+
+    def align(self, now: Instant) -> None:
+        """Go on from this time, which several processes agree on."""
+        self._start = now - self._elapsed()
+
+    monotonic = staticmethod(time.monotonic)
+
+
+def _elapsed() -> float:
+    """Return seconds since some moment that count while the machine sleeps, where the system has such a clock."""
+    return time.clock_gettime(_ELAPSED)
+
+
+_ELAPSED: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+_COUNTS = [f"{count:03x}" for count in range(0x1000)]
+
+
+class TimeOrderedIds:
+    """UUIDv7 (RFC 9562): 48 bits of milliseconds, 12 that count within one, 62 of chance, drawn once per process.
+
+    Ids of one process are in order even when the clock steps back. They are names, not secrets."""
+
+    def __init__(self) -> None:
+        self._tail = f"{0x8000000000000000 | secrets.randbits(62):016x}"
+        self._millisecond = 0
+        self._count = 0
+        self._head = ""
+
+    def __call__(self, prefix: Prefix) -> str:
+        millisecond = time.time_ns() // 1_000_000
+        self._count += 1
+        if millisecond > self._millisecond:
+            self._begin(millisecond)
+        elif self._count > 0xFFF:
+            self._begin(self._millisecond + 1)
+        return f"{prefix}_{self._head}{_COUNTS[self._count]}{self._tail}"
+
+    def _begin(self, millisecond: int) -> None:
+        self._millisecond, self._count = millisecond, 0
+        self._head = f"{millisecond:012x}7"
+
+
+def worker_name() -> str:
+    """A name that no other worker has, with a hint for people where to look."""
+    return f"{os.uname().nodename}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -1,0 +1,129 @@
+"""Whoever wants to know all that is committed, with what went before it.
+
+What is on record of a run that another process began, or this one before it was restarted, is heard of when it is
+taken up here, or read from the journal: so what is said of it does not depend on who was there."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from treadle.domain.envelope import Draft, Event, Origin
+from treadle.domain.events import RunEnd
+from treadle.domain.ids import RunId
+
+logger = logging.getLogger(__name__)
+
+Earlier = Callable[[RunId, int], Awaitable[Sequence[Event]]]
+"""Reads the events of a run after a sequence, a page at a time; the last page is empty."""
+
+UNREAD = "the beginning of %s could not be read; what is said of it is not whole"
+
+
+class Watcher(Protocol):
+    """Must not block."""
+
+    def remember(self, event: Event) -> None:
+        """This was committed before anybody watched. Whoever watched then has said what is to be said of it."""
+        ...
+
+    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        """These are committed now; the first has the sequence `first`."""
+        ...
+
+    def forget(self, run_id: RunId) -> None:
+        """Another process goes on with it, and watches. If it comes back, it is remembered anew."""
+        ...
+
+
+class Watch:
+    """An observer of a hub: hands every commit to its watchers, each run from its beginning."""
+
+    def __init__(self, watchers: Sequence[Watcher], earlier: Earlier) -> None:
+        self._watchers = tuple(watchers)
+        self._earlier = earlier
+        self._known: set[RunId] = set()
+        self._behind: dict[RunId, list[tuple[Origin, int, Sequence[Draft]]]] = {}
+        """What came while the beginning of its run was being read."""
+        self._reading: set[asyncio.Task[None]] = set()
+        self._left: set[RunId] = set()
+        """Those that another process went on with meanwhile."""
+
+    def __call__(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        run_id = origin.run_id
+        if run_id not in self._known:
+            if first != 1:
+                self._catch_up(origin, first, drafts)
+                return
+            self._known.add(run_id)
+        self._show(origin, first, drafts)
+
+    def take(self, events: Sequence[Event]) -> None:
+        """This is all that is on record of a run that is worked on here from now on."""
+        if events and (run_id := events[0].run_id) not in self._known and run_id not in self._behind:
+            self._known.add(run_id)
+            try:
+                self._remember(events)
+            except Exception:
+                logger.exception(UNREAD, run_id)
+
+    def forget(self, run_id: RunId) -> None:
+        """Another process goes on with it."""
+        if run_id in self._behind:
+            self._left.add(run_id)
+        elif run_id in self._known:
+            self._known.discard(run_id)
+            for watcher in self._watchers:
+                watcher.forget(run_id)
+
+    async def close(self) -> None:
+        """Until everything that was committed is seen."""
+        while self._reading:
+            await asyncio.wait(self._reading)
+
+    def _show(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        for watcher in self._watchers:
+            try:
+                watcher.see(origin, first, drafts)
+            except Exception:
+                logger.exception(
+                    "%s failed on events of %s; the run goes on", type(watcher).__name__, origin.run_id
+                )
+        if drafts and type(drafts[-1].data) is RunEnd:
+            self._known.discard(origin.run_id)
+
+    def _catch_up(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        behind = self._behind.get(origin.run_id)
+        if behind is not None:
+            behind.append((origin, first, drafts))
+            return
+        self._behind[origin.run_id] = [(origin, first, drafts)]
+        task = asyncio.get_running_loop().create_task(self._read(origin.run_id, first))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _read(self, run_id: RunId, first: int) -> None:
+        try:
+            await self._read_up_to(run_id, first)
+        except Exception:
+            logger.exception(UNREAD, run_id)
+        self._known.add(run_id)
+        for commit in self._behind.pop(run_id):
+            self._show(*commit)
+        if run_id in self._left:
+            self._left.discard(run_id)
+            self.forget(run_id)
+
+    async def _read_up_to(self, run_id: RunId, first: int) -> None:
+        last = 0
+        while page := await self._earlier(run_id, last):
+            before = [event for event in page if event.sequence < first]
+            self._remember(before)
+            if len(before) < len(page):
+                return
+            last = page[-1].sequence
+
+    def _remember(self, events: Sequence[Event]) -> None:
+        for event in events:
+            for watcher in self._watchers:
+                watcher.remember(event)

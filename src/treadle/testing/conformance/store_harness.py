@@ -1,0 +1,86 @@
+"""What the checks share of all that a store keeps beside its runs: the harness that opens it."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from treadle.domain.ids import AgentId
+from treadle.domain.memories import MemoryScope
+from treadle.domain.users import LOCAL_USER
+from treadle.ports.access import Requests, Tokens
+from treadle.ports.automation import DeadLetters, Hooks, Schedules, Webhooks
+from treadle.ports.clock import Clock
+from treadle.ports.deletion import Deletions
+from treadle.ports.journal import Publisher
+from treadle.ports.memory import MemoryKeeper
+from treadle.ports.memory_index import MemoryIndex, VectorShelf
+from treadle.testing.conformance.store import Process, Recorder, Store
+from treadle.testing.time import CountingIds, FakeClock
+
+AGENT = AgentId("agt_conformance")
+"""The one that all runs of a check are of."""
+OWN = MemoryScope(AGENT, LOCAL_USER)
+"""What the local user has told it."""
+OTHER = AgentId("agt_other")
+
+
+class MemoryStore(MemoryKeeper, MemoryIndex, VectorShelf, Protocol):
+    """The three ports that a store of memories implements."""
+
+
+class WebhookStore(Webhooks, DeadLetters, Protocol):
+    """The two ports that a store of webhooks implements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """All that a store keeps, as one process has it."""
+
+    runs: Store
+    memories: MemoryStore
+    tokens: Tokens
+    requests: Requests
+    schedules: Schedules
+    hooks: Hooks
+    webhooks: WebhookStore
+    deletions: Deletions
+
+
+class KeptHarness(Protocol):
+    """How a store is opened. One harness stands for one store, which is empty at first."""
+
+    def open(self, publisher: Publisher, clock: Clock) -> AbstractAsyncContextManager[Kept]:
+        """The store as one process has it; opened again, it is the same store as another process has it."""
+        ...
+
+
+KeptCheck = Callable[[KeptHarness], Awaitable[None]]
+
+
+class Desk(Process):
+    """A process, with all that its store keeps."""
+
+    def __init__(self, kept: Kept, told: Recorder, clock: FakeClock, ids: CountingIds, name: str) -> None:
+        super().__init__(kept.runs, told, clock, ids, name)
+        self.kept = kept
+
+    @property
+    def memories(self) -> MemoryStore:
+        return self.kept.memories
+
+
+@asynccontextmanager
+async def one_desk(harness: KeptHarness) -> AsyncGenerator[Desk, None]:
+    """The store, open in one process."""
+    clock, told = FakeClock(), Recorder()
+    async with harness.open(told, clock) as kept:
+        yield Desk(kept, told, clock, CountingIds(), "worker-1")
+
+
+@asynccontextmanager
+async def two_desks(harness: KeptHarness) -> AsyncGenerator[tuple[Desk, Desk], None]:
+    """The store, open in two processes at the same time."""
+    clock, ids, told = FakeClock(), CountingIds(), (Recorder(), Recorder())
+    async with harness.open(told[0], clock) as first, harness.open(told[1], clock) as second:
+        yield Desk(first, told[0], clock, ids, "worker-1"), Desk(second, told[1], clock, ids, "worker-2")

@@ -1,0 +1,122 @@
+"""Writing a file: whole or not at all, and one writer of a file at a time, under whatever names they know it.
+
+The lock lies on the open file itself (`flock`), so it is the same for all its names and for other workers on this
+machine. A file is replaced by renaming a new one over it. So nobody sees half of it, and where it has a second name
+by a hard link, which may stand anywhere, that one keeps the old text: what is outside is never written."""
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
+
+from treadle.ports.tool import ToolError
+from treadle.tools.files.name_display import shown
+from treadle.tools.files.workspace import HERE, Place, Workspace, explained
+
+_MOST_TRIES = 1000
+"""How often a file is tried that another program writes. Each try waits. On a busy machine, where that program is
+slower, a try takes longer too."""
+_PAUSE = 0.01
+_LONGEST_STEM = 60
+_PERMISSIONS = 0o777
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Target:
+    """A file that nobody else writes for now, or a place where none is yet."""
+
+    def __init__(self, place: Place, descriptor: int | None) -> None:
+        self.path = place.path
+        self.descriptor = descriptor
+        self._place = place
+
+    @property
+    def found(self) -> os.stat_result | None:
+        return None if self.descriptor is None else os.fstat(self.descriptor)
+
+    def on_other_names(self) -> str:
+        """What becomes of its other names when it is replaced, with a space before; empty: it has none."""
+        others = 0 if self.found is None else self.found.st_nlink - 1
+        return f" It has {others} other name(s) by hard link; those keep the old text." if others > 0 else ""
+
+    def replace(self, data: bytes) -> None:
+        """Put this in its place, with the permissions it had."""
+        folder, name = self._place.folder, self._place.name
+        temporary = f".{name[:_LONGEST_STEM]}.{secrets.token_hex(6)}.tmp"
+        try:
+            descriptor = os.open(temporary, _NEW, 0o666 if self.found is None else 0o600, dir_fd=folder)
+        except OSError as error:
+            raise explained(error, self.path) from error
+        try:
+            with open(descriptor, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                _keep_permissions(descriptor, self.found)
+                os.fsync(descriptor)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException as error:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            if isinstance(error, OSError):
+                raise explained(error, self.path) from error
+            raise
+
+
+@contextmanager
+def alone(workspace: Workspace, path: str) -> Generator[Target]:
+    """The file at this path, with nobody else writing it. Folders on the way are made."""
+    for _ in range(_MOST_TRIES):
+        with ExitStack() as held:
+            place = held.enter_context(workspace.place_to_write(path))
+            if place.name == HERE:
+                raise ToolError(f"{shown(place.path)} is a folder. Name a file.")
+            if place.status() is None:
+                yield Target(place, None)
+                return
+            descriptor = _open_to_change(place)
+            held.callback(os.close, descriptor)
+            if _try_lock(descriptor) and _is_still(place, descriptor):
+                yield Target(place, descriptor)
+                return
+        time.sleep(_PAUSE)
+    raise ToolError(f"{shown(path)} is being written by another program. Try again in a moment.")
+
+
+def _open_to_change(place: Place) -> int:
+    """Opening it for writing asks the system whether it may be changed; what is written is a new file."""
+    try:
+        return place.open(os.O_RDWR)
+    except ToolError as refused:
+        cause = refused.__cause__
+        if isinstance(cause, OSError) and cause.errno == errno.ETXTBSY:  # a program that runs can be replaced
+            return place.open()
+        raise
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock the file, and return whether that worked. A disk that knows no locks lets everybody write."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_still(place: Place, descriptor: int) -> bool:
+    """Whether the file that was waited for is still the one that goes by this name."""
+    now = place.status()
+    return now is not None and os.path.samestat(now, os.fstat(descriptor))
+
+
+def _keep_permissions(descriptor: int, found: os.stat_result | None) -> None:
+    if found is None:
+        return
+    with suppress(PermissionError):
+        os.fchown(descriptor, found.st_uid, found.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(found.st_mode) & _PERMISSIONS)

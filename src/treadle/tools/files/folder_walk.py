@@ -1,0 +1,158 @@
+"""Going through the files of a folder: in order, bounded, stoppable, and never through a link."""
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import PurePosixPath
+from stat import S_ISDIR
+from threading import Event
+from typing import Literal, NamedTuple
+
+from treadle.ports.tool import ToolError
+from treadle.tools.files.ignore_rules import PASSED_BY, Ignored
+from treadle.tools.files.name_display import shown
+from treadle.tools.files.private_files import NO_PRIVACY
+from treadle.tools.files.workspace import HERE, OPEN_FOLDER, Place, Workspace
+
+_MOST_ENTRIES = 200_000
+_MOST_IN_ONE_FOLDER = 50_000
+_DEEPEST = 60
+_NAMED = 5
+"""Folders that were passed by and are named."""
+Kind = Literal["folder", "file", "other", "private"]
+"""private: it is there, and is not looked into."""
+
+
+class Entry(NamedTuple):
+    place: Place
+    kind: Kind
+
+
+class Walk:
+    """One search through the workspace. What it left out, and why, can be asked when it is over."""
+
+    def __init__(self, stopped: Event) -> None:
+        """`stopped`: set when the caller stopped waiting. What bounds the search otherwise is a count,
+        never a time, so that a busy machine finds the same."""
+        self._stopped = stopped
+        self._seen = 0
+        self._passed_by: list[str] = []
+        self._private: list[str] = []
+        self._workspace: Workspace | None = None
+        self.cut: str | None = None
+        """Why it ended early."""
+
+    @contextmanager
+    def start(self, workspace: Workspace, path: str) -> Generator[tuple[str, Iterator[Entry]]]:
+        """What is at this path: where it starts, as the beginning of every path, and what is there."""
+        with workspace.place(path) as place:
+            found = place.status()
+            if found is None:
+                raise ToolError(f"{shown(place.path)} is not there. Search in `.` or in a folder that is.")
+            if not S_ISDIR(found.st_mode):
+                yield "", iter([Entry(place, "file")])
+                return
+            start = "" if place.path == HERE else f"{place.path}/"
+        self._workspace = workspace
+        with workspace.folder(path) as folder:
+            yield start, self._entries(folder, start, self._rules_above(workspace, start), 0)
+
+    def over(self) -> bool:
+        """Whether to stop here."""
+        if self.cut is None and self._stopped.is_set():
+            self.cut = "it was stopped"
+        return self.cut is not None
+
+    def notes(self, found: str) -> list[str]:
+        """What the model should know of how far it went."""
+        notes = [] if self.cut is None else [f"[cut: {self.cut}. There may be {found}: narrow the search]"]
+        if self._passed_by:
+            notes.append(
+                f"[ignored folders, not searched: {_listed(self._passed_by)}; give one as path to search it]"
+            )
+        if self._private:
+            notes.append(
+                f"[private places, not searched: {_listed(self._private)}; naming one as path asks for approval]"
+            )
+        return notes
+
+    def leave_out(self, entry: Entry) -> None:
+        """Note a private place that a search would have looked into."""
+        self._private.append(entry.place.path)
+
+    def _rules_above(self, workspace: Workspace, start: str) -> Ignored:
+        rules = Ignored()
+        if not start:
+            return rules
+        for above in reversed(PurePosixPath(start).parents):
+            with suppress(ToolError), workspace.folder(str(above)) as folder:  # a private one has no say
+                rules = rules.and_those_of(folder, "" if str(above) == HERE else f"{above}/")
+        return rules
+
+    def _entries(self, folder: int, under: str, rules: Ignored, depth: int) -> Iterator[Entry]:
+        rules = rules.and_those_of(folder, under)
+        for name, kind in self._listed(folder):
+            self._seen += 1
+            if self._seen > _MOST_ENTRIES:
+                self.cut = f"there are more than {_MOST_ENTRIES:,} files and folders"
+            if self.over():
+                return
+            path = under + name
+            if self._is_private(name, path):
+                yield Entry(Place(folder, name, f"{path}/" if kind == "folder" else path), "private")
+            elif kind == "folder" and (name in PASSED_BY or rules.covers(f"{path}/")):
+                self._passed_by.append(f"{path}/")
+            elif kind == "folder":
+                yield Entry(self._place(folder, name, path), kind)
+                yield from self._inside(folder, name, path, rules, depth)
+            elif not rules.covers(path) and not self._is_hidden(name, folder):
+                yield Entry(self._place(folder, name, path), kind)
+
+    def _place(self, folder: int, name: str, path: str) -> Place:
+        return Place(folder, name, path, NO_PRIVACY if self._workspace is None else self._workspace.privacy)
+
+    def _is_private(self, name: str, path: str) -> bool:
+        return self._workspace is not None and self._workspace.privacy.covers(name, path)
+
+    def _is_hidden(self, name: str, folder: int) -> bool:
+        return self._workspace is not None and self._workspace.hides(name, folder)
+
+    def _inside(self, folder: int, name: str, path: str, rules: Ignored, depth: int) -> Iterator[Entry]:
+        if depth == _DEEPEST:
+            self.cut = f"{shown(path)} is more than {_DEEPEST} folders deep"
+            return
+        try:
+            descriptor = os.open(name, OPEN_FOLDER, dir_fd=folder)
+        except OSError:  # gone meanwhile, or not ours to read
+            return
+        try:
+            if self._workspace is not None and self._workspace.keeps_out_of(descriptor):
+                return
+            yield from self._entries(descriptor, f"{path}/", rules, depth + 1)
+        finally:
+            os.close(descriptor)
+
+    def _listed(self, folder: int) -> list[tuple[str, Kind]]:
+        """What is in a folder, in an order that makes the paths come sorted."""
+        try:
+            with os.scandir(folder) as listed:
+                found: list[tuple[str, Kind]] = [
+                    (entry.name, _kind(entry)) for entry in islice(listed, _MOST_IN_ONE_FOLDER + 1)
+                ]
+        except OSError:
+            return []
+        if len(found) > _MOST_IN_ONE_FOLDER:
+            self.cut = f"a folder holds more than {_MOST_IN_ONE_FOLDER:,} files"
+        return sorted(found, key=lambda item: f"{item[0]}/" if item[1] == "folder" else item[0])
+
+
+def _listed(paths: list[str]) -> str:
+    named = ", ".join(shown(path) for path in paths[:_NAMED])
+    return named + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")
+
+
+def _kind(entry: "os.DirEntry[str]") -> Kind:
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"

@@ -1,0 +1,87 @@
+"""The glob to offer to somebody who does not want to be asked about such a command again.
+
+It offers further words only where no further word makes the command do something else in kind: `git log *`, but
+not `docker run *`. Otherwise the command itself is offered, exactly as it is."""
+
+import re
+from collections.abc import Mapping
+
+from treadle.tools.shell.escapes import SUBCOMMANDS
+from treadle.tools.shell.simple_commands import Call, Parsed
+from treadle.tools.shell.wrappers import SHELLS, WRAPPERS
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@+,=-]+")
+_ANYTHING = (
+    SHELLS
+    | WRAPPERS.keys()
+    | {
+        "find", "eval", "su", "python", "python3", "ipython", "node", "deno", "bun", "perl", "ruby", "php", "lua",
+        "awk", "gawk", "mawk", "nawk", "Rscript", "osascript", "gdb", "lldb", "vim", "vi", "nvim", "ex", "ed",
+        "emacs", "sqlite3", "duckdb", "psql", "mysql", "mariadb", "mongosh", "expect", "npx", "bunx", "uvx", "pipx",
+        "script", "flock", "runuser", "sftp", "osqueryi", "sed", "gsed", "tclsh", "java", "jshell", "groovy",
+    }
+)  # fmt: skip
+"""Programs that run whatever they are told: to allow them always is to allow everything."""
+LOOKING = frozenset(
+    {
+        "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "rg", "pwd", "echo", "printf", "whoami", "id",
+        "uname", "du", "df", "stat", "file", "tree", "which", "type", "ps", "uptime", "free", "diff", "cmp",
+        "cut", "tr", "sort", "uniq", "comm", "nl", "tac", "rev", "paste", "column", "seq", "basename", "dirname",
+        "realpath", "readlink", "md5sum", "sha1sum", "sha256sum", "jq", "true", "false", "sleep", "test", "cd",
+        "mkdir", "touch", "date", "xxd", "od", "hexdump", "strings", "fd", "cal",
+    }
+)  # fmt: skip
+"""Programs that only look and print, or make something empty; with options that do more they are asked about."""
+_VERBS: Mapping[str, frozenset[str]] = {
+    "git": frozenset({
+        "status", "log", "diff", "show", "add", "commit", "blame", "shortlog", "describe", "rev-parse", "ls-files",
+        "ls-tree", "cat-file", "reflog", "grep", "rev-list", "fetch", "name-rev", "merge-base", "count-objects",
+    }),
+    "docker": frozenset({"ps", "images", "logs", "inspect", "version", "info", "stats", "top", "port", "diff"}),
+    "podman": frozenset({"ps", "images", "logs", "inspect", "version", "info", "stats", "top", "port", "diff"}),
+    "kubectl": frozenset({"get", "describe", "logs", "top", "version", "explain", "api-resources"}),
+    "npm": frozenset({"test", "ls", "list", "view", "outdated", "audit"}),
+    "pip": frozenset({"list", "show", "freeze", "check"}),
+    "pip3": frozenset({"list", "show", "freeze", "check"}),
+    "cargo": frozenset({"test", "build", "check", "clippy", "fmt", "tree", "doc", "bench"}),
+    "go": frozenset({"test", "build", "vet", "fmt", "list", "doc", "version", "env"}),
+    "systemctl": frozenset({"status", "is-active", "is-enabled", "list-units", "show", "cat"}),
+    "apt": frozenset({"list", "show", "search"}),
+    "brew": frozenset({"list", "info", "search", "outdated"}),
+    "terraform": frozenset({"plan", "validate", "fmt", "show", "output", "version"}),
+    "dotnet": frozenset({"test", "build"}),
+    "helm": frozenset({"list", "status", "get", "history", "search", "show", "version"}),
+}  # fmt: skip
+"""Commands of these that are offered with any further words."""
+_LOOKS = frozenset({"list", "ls", "view", "status", "diff", "checks", "show", "describe", "get"})
+_NAMED_SCRIPTS = frozenset({"npm run", "pnpm run", "yarn run"})
+_THREE_WORDS = frozenset({"gh", "aws", "gcloud", "az"})
+
+
+def pattern_for(parsed: Parsed) -> str | None:
+    """For one simple command that can be understood."""
+    if (parsed.opaque is not None and not parsed.only_by_path) or len(parsed.calls) != 1 or parsed.calls[0].within:
+        return None
+    call = parsed.calls[0]
+    depth = _depth(call)
+    said = call.words[: depth or len(call.words)]
+    if call.program in _ANYTHING or re.fullmatch(r"python[0-9.]+", call.program):
+        return None
+    if not all(_PLAIN.fullmatch(word) for word in said):
+        return None
+    if call.program in SUBCOMMANDS and len(said) > 1 and said[1].startswith("-"):
+        return None
+    exact = " ".join(said)
+    return exact if len(said) == len(call.words) else f"{exact} *"
+
+
+def _depth(call: Call) -> int | None:
+    """How many words say what a command does, whatever follows them; None: all of them."""
+    words = call.words
+    if call.program in LOOKING:
+        return 1
+    if " ".join(words[:2]) in _NAMED_SCRIPTS and len(words) > 2 and not words[2].startswith("-"):
+        return 3
+    if call.program in _THREE_WORDS:
+        return 3 if len(words) > 2 and words[2] in _LOOKS and not words[1].startswith("-") else None
+    return 2 if len(words) > 1 and words[1] in _VERBS.get(call.program, ()) else None

@@ -1,0 +1,371 @@
+"""Every simple command in a line of shell, wherever it stands, and why the line may do more than that."""
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+from treadle.tools.shell import git
+from treadle.tools.shell.escapes import escape_of
+from treadle.tools.shell.evaluation import Evaluation
+from treadle.tools.shell.glob_suggestion import LOOKING
+from treadle.tools.shell.simple_commands import Call, Context, Parsed, Unwrapped
+from treadle.tools.shell.variable_builtins import evaluated_name, put_by
+from treadle.tools.shell.variables import assigned_by, trusted_variable
+from treadle.tools.shell.words import Word, literal, word_of
+from treadle.tools.shell.wrappers import unwrap
+
+DEEPEST = 60
+"""How deep commands may be nested before nobody looks any further."""
+MOST_CALLS = 500
+MOST_BYTES = 128 * 1024
+"""Linux accepts no longer argument, so that no shell could be given a longer line."""
+MOST_SYNTAX = 1000
+"""Characters with a meaning in the shell. On hostile lines the grammar takes time that grows with the square of
+their number, and it cannot be stopped. A count, unlike a time, gives the same answer on a busy machine."""
+_STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"})
+_LOOKING = LOOKING | {"sed", "gsed", "awk", "gawk", "mawk", "find", "[", "xargs"}
+SYNTAX = b"`$(){}[]<>|&;!"
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""Characters that do something else than they show."""
+_JOINED = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
+"""A word that goes on in the next line: the grammar takes it for two."""
+_NO_PROGRAM = re.compile(
+    r"[-+=].*|[0-9]+|.*\{\}.*|[!{}]|\[\[|\]\]|(?:if|then|elif|else|fi|for|in|do|done|while|until|case|esac|select|function)",
+    re.DOTALL,
+)
+"""What stands where a program should, when the grammar has misread a line."""
+_HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+_WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
+_CLOSES = frozenset({">&-", "<&-"})
+_TRANSPARENT = frozenset(
+    {
+        "program", "list", "compound_statement", "subshell", "do_group", "if_statement", "elif_clause",
+        "else_clause", "while_statement", "case_statement", "case_item", "c_style_for_statement", "negated_command",
+        "command_substitution", "process_substitution", "string", "concatenation", "arithmetic_expansion",
+        "test_command", "unary_expression", "binary_expression", "ternary_expression", "postfix_expression",
+        "parenthesized_expression", "variable_assignments", "array", "subscript", "heredoc_body",
+        "herestring_redirect", "translated_string", "command_name", "brace_expression", "extglob_pattern", "regex",
+        "word",
+    }
+)  # fmt: skip
+_LEAVES = frozenset(
+    {
+        "comment", "raw_string", "ansi_c_string", "number", "variable_name", "special_variable_name",
+        "string_content", "file_descriptor", "test_operator", "heredoc_start", "heredoc_end", "heredoc_content",
+        "simple_expansion",
+    }
+)  # fmt: skip
+
+
+_SUBSTITUTION = re.compile(rb"(?<!\\)(?:\\\\)*(`|\$\()")
+_SUBSTITUTION_IN_WORD = re.compile(rb"(?<!\\)(?:\\\\)*(`|\$\(|[<>]\()")
+_LITERAL = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_start", "heredoc_end"})
+
+
+def commands_of(line: str) -> Parsed:
+    """Never raises: what cannot be understood is opaque."""
+    reader = _Reader()
+    try:
+        reader.read(line, Context())
+    except RecursionError:
+        reader.note("the line is nested too deep to be understood")
+    reader.note(reader.evaluation.left_over())
+    reader.note(git.escape_of_line(reader.calls, _LOOKING))
+    if reader.opaque is None and reader.paths:
+        return Parsed(tuple(reader.calls), f"`{reader.paths[0]}` is named by its path", tuple(reader.paths))
+    return Parsed(tuple(reader.calls), reader.opaque)
+
+
+@cache
+def _grammar() -> Language:
+    return Language(tree_sitter_bash.language())
+
+
+def syntax_tree(source: bytes) -> Node:
+    """Return the root of the line's syntax. What is longer than `MOST_BYTES`, or has more than `MOST_SYNTAX`
+    characters of syntax, may take very long."""
+    return Parser(_grammar()).parse(source).root_node
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.opaque: str | None = None
+        self.paths: list[str] = []
+        """Programs that are named by a path outside the standard folders: each may be any program."""
+        self.evaluation = Evaluation()
+        self._syntax_left = MOST_SYNTAX
+        self._visitors: Mapping[str, Callable[[Node, Context], None]] = {
+            "command": self._command,
+            "pipeline": self._pipeline,
+            "redirected_statement": self._redirected,
+            "file_redirect": self._file,
+            "heredoc_redirect": self._text,
+            "declaration_command": self._declaration,
+            "unset_command": self._declaration,
+            "variable_assignment": self._assignment,
+            "for_statement": self._for,
+            "expansion": self._expansion,
+            "function_definition": self._function,
+        }
+
+    def note(self, why: str | None) -> None:
+        """Keep the first reason."""
+        self.opaque = self.opaque or why
+
+    def read(self, text: str, context: Context) -> None:
+        if _UNSEEN.search(text):
+            self.note("the line holds characters that are not seen")
+        if _JOINED.search(text):
+            self.note("a word goes on in the next line")
+        if context.depth > DEEPEST or len(self.calls) > MOST_CALLS:
+            self.note("the line is nested too deep to be understood")
+            return
+        source = text.encode("utf-8", "surrogatepass")
+        self._syntax_left -= len(source) - len(source.translate(None, SYNTAX))
+        if len(source) > MOST_BYTES or self._syntax_left < 0:
+            self.note("the line takes too long to be understood")
+            return
+        root = syntax_tree(source)
+        if root.has_error or root.start_byte > _blank(source) or _unfinished_text(root):
+            self.note("the shell's syntax is not understood")
+        self._visit(root, context)
+
+    def _visit(self, node: Node, context: Context) -> None:
+        if len(self.calls) > MOST_CALLS:
+            self.note("the line has more commands than anybody would read")
+            return
+        if node.type not in _LITERAL and _hides_a_command(node):
+            self.note("a substitution stands where it is not understood")
+        self.note(self.evaluation.look(node))
+        if _is_translated(node):
+            self.note("a text is translated")
+        if not node.is_named or node.type in _LEAVES:
+            return
+        visit = self._visitors.get(node.type)
+        if visit is not None:
+            visit(node, context)
+            return
+        if node.type not in _TRANSPARENT:
+            self.note(f"`{node.type}` is not understood")
+        self._children(node, context)
+
+    def _children(self, node: Node, context: Context) -> None:
+        for child in node.children:
+            self._visit(child, context)
+
+    # ── What stands between commands ──
+
+    def _pipeline(self, node: Node, context: Context) -> None:
+        stages = [child for child in node.children if child.is_named]
+        before: tuple[str, ...] = context.fed_by
+        for index, stage in enumerate(stages):
+            known = len(self.calls)
+            piped = Context(context.fed or index > 0, before, context.within, context.depth)
+            self._visit(stage, piped)
+            before += tuple(call.program for call in self.calls[known:])
+
+    def _redirected(self, node: Node, context: Context) -> None:
+        fed = context.fed or any(_reads(child) for child in node.children)
+        within = Context(fed, context.fed_by, context.within, context.depth)
+        self._children(node, within)
+
+    def _function(self, node: Node, context: Context) -> None:
+        self.note("a function is defined, and its name may stand for a program")
+        self._children(node, context)
+
+    def _text(self, node: Node, context: Context) -> None:
+        """A here-document, and what stands behind it in its first line."""
+        context = Context(True, context.fed_by, context.within, context.depth)
+        start = next((child.text or b"" for child in node.children if child.type == "heredoc_start"), b"")
+        is_literal = start[:1] in (b"'", b'"', b"\\")
+        for child in node.children:
+            if not (is_literal and child.type == "heredoc_body"):
+                self._visit(child, context)
+
+    def _file(self, node: Node, context: Context) -> None:
+        operator = next((child.type for child in node.children if not child.is_named), "")
+        targets = [word_of(target) for target in node.children_by_field_name("destination")]
+        for target in targets:
+            if operator in _WRITES and not _is_harmless(target, operator):
+                self.note(f"it writes to a file, `{target.text}`")
+            if target.text.startswith(("/dev/tcp/", "/dev/udp/")):
+                self.note("it opens a connection")
+        if len(targets) > 1 or (not targets and operator not in _CLOSES):
+            self.note("a redirection is not understood")  # words of the command may follow it
+        self._children(node, context)
+
+    def _assignment(self, node: Node, context: Context) -> None:
+        name = node.child_by_field_name("name")
+        if name is not None and name.type == "subscript":
+            name = name.child_by_field_name("name")
+        before_a_command = node.parent is not None and node.parent.type == "command"
+        self._sets(word_of(name).text if name is not None else "", before_a_command)
+        self._children(node, context)
+
+    def _sets(self, name: str, exported: bool = False) -> None:
+        if not name or not trusted_variable(name, exported):
+            self.note(f"`{name}` changes what other programs do")
+
+    def _for(self, node: Node, context: Context) -> None:
+        variable = node.child_by_field_name("variable")
+        self._sets(word_of(variable).text if variable is not None else "")
+        self._children(node, context)
+
+    def _expansion(self, node: Node, context: Context) -> None:
+        operators = {child.type for child in node.children if not child.is_named}
+        variable = next((word_of(child).text for child in node.children if child.type == "variable_name"), "")
+        if operators & {":=", "="}:
+            self._sets(variable)
+        if any(operator.startswith("@") for operator in operators):
+            self.note("an expansion is evaluated again")
+        self._children(node, context)
+
+    # ── Commands ──
+
+    def _command(self, node: Node, context: Context) -> None:
+        name = node.child_by_field_name("name")
+        arguments = node.children_by_field_name("argument")
+        words = [word_of(child) for child in arguments if not _is_descriptor(child)]
+        fed = context.fed or any(_reads(child) for child in node.children)
+        self._children(node, context)
+        if name is None:
+            self.note("a command has no name")
+            return
+        self.add((word_of(name), *words), Context(fed, context.fed_by, context.within, context.depth))
+
+    def _declaration(self, node: Node, context: Context) -> None:
+        keyword = next((child.type for child in node.children if not child.is_named), "")
+        words = [word_of(child) for child in node.children if child.is_named]
+        self._children(node, context)
+        self.add((literal(keyword), *words), context)
+
+    def add(self, words: tuple[Word, ...], context: Context) -> None:
+        """Take up a command, and all that it runs in turn."""
+        if _is_elsewhere(words[0].text):
+            self.paths.append(words[0].text)
+        words = (_named(words[0]), *words[1:])
+        program = words[0]
+        if _NO_PROGRAM.fullmatch(program.text):
+            self.note(f"`{program.text}` stands where a program should")
+        if program.text == "exec" and context.fed:
+            self.note("`exec` changes what later commands read")
+        if not program.is_known or not program.text or _UNSEEN.search(program.text) or "\n" in program.text:
+            self.note("the name of a command comes from an expansion or a pattern")
+        if any(word.is_brace for word in words):
+            self.note("braces become several words")
+        for variable in assigned_by(words):
+            if variable.dynamic:
+                self.note(f"`{program.text}` sets a variable whose name comes from an expansion")
+            self._sets(re.split(r"[+=\[]", variable.text)[0] or "-", _exports(words))
+        self.note(evaluated_name(words) or put_by(words, self.evaluation))
+        unwrapped = unwrap(words)
+        self.note(unwrapped.opaque)
+        call = Call(tuple(word.text for word in words), context.fed, context.fed_by, context.within)
+        self.note(escape_of(call, words))
+        if unwrapped.keep or not unwrapped.inner:
+            self.calls.append(call)
+        self._run_in_turn(unwrapped, program.text, context)
+
+    def _run_in_turn(self, unwrapped: Unwrapped, program: str, context: Context) -> None:
+        deeper = context.inside(program)
+        for inner in unwrapped.inner:
+            if inner.text is not None:
+                self.read(inner.text, deeper)
+            elif deeper.depth > DEEPEST:
+                self.note("the line is nested too deep to be understood")
+            elif inner.words:
+                self.add(inner.words, deeper)
+
+
+def _blank(source: bytes) -> int:
+    return len(source) - len(source.lstrip())
+
+
+def _unfinished_text(root: Node) -> bool:
+    """Whether a here-document never ends: the shell takes the rest of the line for its text."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node.type == "heredoc_redirect" and not _is_ended(node):
+            return True
+        pending += node.children
+    return False
+
+
+def _is_ended(text: Node) -> bool:
+    parts = {child.type: (child.text or b"").strip() for child in text.children}
+    start, end = parts.get("heredoc_start", b""), parts.get("heredoc_end", b"")
+    return bool(end) and end == re.sub(rb"['\"\\]", b"", start)
+
+
+def _hides_a_command(node: Node) -> bool:
+    """Whether a substitution is in the text of a node but not among what the grammar found in it."""
+    found = _SUBSTITUTION_IN_WORD if node.type in ("word", "regex", "extglob_pattern") else _SUBSTITUTION
+    text, begin = node.text or b"", node.start_byte
+    if not node.is_named or found.search(text) is None:
+        return False
+    at, own = 0, bytearray()
+    for child in node.children:
+        own += text[at : child.start_byte - begin] + b" "
+        at = child.end_byte - begin
+    return found.search(bytes(own + text[at:])) is not None
+
+
+def _is_translated(node: Node) -> bool:
+    """Whether this is the `$` of `$"text"`, which the grammar does not always take as one."""
+    if node.end_byte - node.start_byte != 1 or node.text != b"$":
+        return False
+    following = node.next_sibling
+    return following is not None and following.type == "string" and following.start_byte == node.end_byte
+
+
+def _reads(node: Node) -> bool:
+    """Whether a redirection gives a command something to read."""
+    if node.type == "file_redirect":
+        return any(child.type in ("<", "<&", "<>") for child in node.children)
+    return node.type in ("heredoc_redirect", "herestring_redirect")
+
+
+def _exports(words: tuple[Word, ...]) -> bool:
+    return words[0].text == "export" or any(word.text.startswith("-") and "x" in word.text for word in words)
+
+
+def _is_descriptor(argument: Node) -> bool:
+    """Whether a number is what a redirection is of, as in `bash 0<x`: the grammar takes it for a word."""
+    if not (argument.text or b"").isdigit():
+        return False
+    node: Node | None = argument
+    following = None
+    while node is not None and following is None:
+        following, node = node.next_sibling, node.parent
+    return (
+        following is not None and following.type.endswith("_redirect") and following.start_byte == argument.end_byte
+    )
+
+
+def _is_harmless(target: Word, operator: str) -> bool:
+    if operator == ">&" and target.text.isdigit():
+        return True
+    return target.is_known and target.text in _HARMLESS_FILES
+
+
+def _is_elsewhere(program: str) -> bool:
+    """Whether a program is named by a path that may lead out of the standard folders."""
+    if "/" not in program:
+        return False
+    folder, _ = posixpath.split(program)
+    return ".." in program.split("/") or posixpath.normpath(folder).replace("//", "/") not in _STANDARD_FOLDERS
+
+
+def _named(word: Word) -> Word:
+    """A program of the system by its name alone, however its path is written."""
+    if word.is_known and word.text.startswith("/"):
+        folder, name = posixpath.split(posixpath.normpath(word.text))
+        if folder.replace("//", "/") in _STANDARD_FOLDERS and name:
+            return literal(name)
+    return word

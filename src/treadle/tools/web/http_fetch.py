@@ -1,0 +1,233 @@
+"""One page over HTTP. Each host on the way is looked up once, all its addresses are vetted, and the connection goes
+to those and to no other: neither a redirect nor a name that changes its address leads anywhere else."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, NamedTuple
+
+from treadle.ports.tool import ToolError
+from treadle.tools.web.addresses import Resolve, Vet, not_a_public_name
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+    from yarl import URL
+
+MOST_HOPS = 5
+MOST_BYTES = 5_000_000
+PATIENCE = 30.0
+_REDIRECTS = {301, 302, 303, 307, 308}
+_PORTS = {80, 443}
+_FIRST_FREE_PORT = 1024
+_LONGEST_URL = 8000
+_PIECE = 1 << 16
+_HEADERS = {
+    "User-Agent": "Mozilla/5.0 (compatible; Treadle web_fetch)",
+    "Accept": "text/html, text/markdown, text/plain;q=0.9, application/json;q=0.9, */*;q=0.5",
+    "Accept-Encoding": "gzip, deflate",
+}
+
+
+class Fetched(NamedTuple):
+    url: str
+    """Where it came from in the end."""
+    content_type: str
+    charset: str | None
+    body: bytes
+    cut: bool
+
+
+class Limits(NamedTuple):
+    bytes: int = MOST_BYTES
+    seconds: float = PATIENCE
+
+
+LIMITS = Limits()
+
+
+class _Redirect(NamedTuple):
+    location: str
+
+
+async def fetch(url: str, vet: Vet, resolve: Resolve, limits: Limits = LIMITS) -> Fetched:
+    """The page, after at most five redirects. Raises ToolError."""
+    try:
+        async with asyncio.timeout(limits.seconds):
+            return await _follow(url, vet, resolve, limits)
+    except TimeoutError:
+        raise ToolError(
+            f"{url} did not answer within {limits.seconds:g} s. Try later, or another source."
+        ) from None
+
+
+async def _follow(url: str, vet: Vet, resolve: Resolve, limits: Limits) -> Fetched:
+    target = _parsed(url)
+    for _ in range(MOST_HOPS + 1):
+        addresses = await _vetted(target, vet, resolve)
+        got = await _get(target, addresses, limits)
+        if isinstance(got, Fetched):
+            return got
+        target = _next(target, got.location)
+    raise ToolError(f"{url} redirects more than {MOST_HOPS} times. Use another address of the page.")
+
+
+def _parsed(url: str) -> "URL":
+    from yarl import URL
+
+    if len(url) > _LONGEST_URL:
+        raise ToolError(f"the URL is {len(url)} characters long; at most {_LONGEST_URL} are accepted.")
+    try:
+        target = URL(url.strip())
+        port = target.port
+    except (ValueError, UnicodeError) as error:
+        raise ToolError(f"{url!r} is not a URL: {error}. Give one like https://example.com/page.") from None
+    if target.scheme not in ("http", "https"):
+        raise ToolError(f"{url!r} cannot be fetched: only http and https URLs can.")
+    if target.raw_user is not None or target.raw_password is not None:
+        raise ToolError("a URL with a user name or password in it is not fetched. Leave them out.")
+    if reason := not_a_public_name(target.raw_host or ""):
+        raise ToolError(f"{url!r} is not fetched: {reason}. Only hosts of the public internet can be.")
+    if port not in _PORTS and (port is None or port < _FIRST_FREE_PORT):
+        raise ToolError(f"{url!r} is not fetched: port {port} is not one for web pages.")
+    return target.with_fragment(None)
+
+
+def _next(target: "URL", location: str) -> "URL":
+    from yarl import URL
+
+    try:
+        joined = str(target.join(URL(location)))
+    except (ValueError, UnicodeError) as error:
+        raise ToolError(f"{target} redirects to {location[:200]!r}, which is not a URL: {error}.") from None
+    try:
+        return _parsed(joined)
+    except ToolError as refused:
+        raise ToolError(f"{target} redirects elsewhere: {refused}") from None
+
+
+async def _vetted(target: "URL", vet: Vet, resolve: Resolve) -> Sequence[str]:
+    """The addresses of the host, if every one of them may be connected to."""
+    host, port = str(target.raw_host), target.port or 0
+    try:
+        addresses = [str(ip_address(host))]
+    except ValueError:
+        addresses = await _looked_up(host, port, resolve)
+    for address in addresses:
+        if reason := vet(ip_address(address)):
+            raise ToolError(
+                f"{target} is not fetched: {host} is at {address}, which is {reason}. Only hosts of the public "
+                "internet can be fetched; do not try to reach it in another way."
+            )
+    return addresses
+
+
+async def _looked_up(host: str, port: int, resolve: Resolve) -> Sequence[str]:
+    try:
+        addresses = list(dict.fromkeys(await resolve(host, port)))
+    except (OSError, UnicodeError) as error:
+        raise ToolError(f"the host {host} was not found ({error}). Check its name.") from None
+    if not addresses:
+        raise ToolError(f"the host {host} has no address. Check its name.")
+    return addresses
+
+
+async def _get(target: "URL", addresses: Sequence[str], limits: Limits) -> Fetched | _Redirect:
+    async with _response(target, addresses) as response:
+        location = response.headers.get("Location")
+        if response.status in _REDIRECTS and location:
+            return _Redirect(location)
+        if not 200 <= response.status < 300:
+            raise _refused(target, response.status, response.reason or "", response.headers)
+        body, cut = await _body(response, limits.bytes)
+        typed = response.content_type if "Content-Type" in response.headers else ""
+        return Fetched(str(target), typed, response.charset, body, cut)
+
+
+@asynccontextmanager
+async def _response(target: "URL", addresses: Sequence[str]) -> "AsyncGenerator[ClientResponse]":
+    import aiohttp
+
+    from treadle.tools.web.pinned_resolver import Pinned
+
+    connector = aiohttp.TCPConnector(
+        resolver=Pinned(str(target.raw_host), addresses), use_dns_cache=False, force_close=True
+    )
+    session = aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        auto_decompress=False,
+        headers=_HEADERS,
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+    try:
+        async with session, session.get(target, allow_redirects=False) as response:
+            _came_from(response, addresses, target)
+            yield response
+    except aiohttp.ClientError as error:
+        raise ToolError(f"{target} could not be fetched: {error}. Try later, or another source.") from None
+
+
+def _came_from(response: "ClientResponse", addresses: Sequence[str], target: "URL") -> None:
+    """The last word on where the connection went, by the connection itself."""
+    connection = response.connection
+    peer = connection.transport.get_extra_info("peername") if connection and connection.transport else None
+    if peer is not None and str(ip_address(peer[0])) not in addresses:
+        raise ToolError(f"{target} was answered from {peer[0]}, which was not vetted. It is not read.")
+
+
+def _refused(target: "URL", status: int, reason: str, headers: Mapping[str, str]) -> ToolError:
+    later = headers.get("Retry-After", "")
+    wait = f" It asks to wait {later} s." if later.isdigit() else ""
+    match status:
+        case 401 | 403:
+            advice = "It does not let this tool in; use another source."
+        case 404 | 410:
+            advice = "There is no such page; check the address or search for it."
+        case 429:
+            advice = "It gets too many requests; try later."
+        case _:
+            advice = "Try later, or another source." if status >= 500 else "Use another source."
+    return ToolError(f"{target} answered {status} {reason}. {advice}{wait}".replace(" .", "."))
+
+
+async def _body(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
+    """The body, unpacked, up to a size; and whether there is more of it."""
+    unpack = _Unpacking(response.headers.get("Content-Encoding", ""), str(response.url))
+    pieces: list[bytes] = []
+    room = most
+    received = 0
+    async for packed in response.content.iter_chunked(_PIECE):
+        received += len(packed)
+        piece = unpack.take(packed, room + 1)
+        pieces.append(piece[:room])
+        if len(piece) > room or received > most:
+            return b"".join(pieces), True
+        room -= len(piece)
+    return b"".join(pieces), False
+
+
+class _Unpacking:
+    """What was packed comes out in bounded pieces: a small body can stand for one of many gigabytes."""
+
+    def __init__(self, encoding: str, url: str) -> None:
+        self._url = url
+        match encoding.strip().lower():
+            case "" | "identity":
+                self._stream = None
+            case "gzip" | "x-gzip":
+                self._stream = zlib.decompressobj(wbits=31)
+            case "deflate":
+                self._stream = zlib.decompressobj()
+            case other:
+                raise ToolError(f"{url} is packed as {other[:50]!r}, which was not asked for. Use another source.")
+
+    def take(self, packed: bytes, most: int) -> bytes:
+        if self._stream is None:
+            return packed
+        try:
+            return self._stream.decompress(packed, most)
+        except zlib.error as error:
+            raise ToolError(f"{self._url} could not be unpacked ({error}). Use another source.") from None
