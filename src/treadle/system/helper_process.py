@@ -20,7 +20,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "LC_ALL": "C.UTF-8",
 }
 """Everything that a helper finds in its environment. Nothing of the caller's is passed on."""
-PACKAGE_ROOT = Path(__file__).resolve().parents[1]
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 _BOOT = """
 import sys
