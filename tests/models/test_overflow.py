@@ -1,4 +1,5 @@
 """What an error says is too large: the conversation, the reply that is asked for, or something else."""
+# ruff: noqa: E501
 
 import json
 
@@ -45,6 +46,17 @@ You passed 40961 input tokens and 0 output tokens. However, the model's context 
 Query length of 32940 tokens exceeds model capacity
 Please reduce the number of tokens in your prompt
 max_tokens must be at least 1, got -186.
+The input (text and image tokens) exceeds the maximum of 8192 tokens
+The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that `max_model_len` is no smaller than the number of text tokens plus multimodal tokens. For image inputs, the number of image tokens depends on the number of images and their aspect ratios as well.
+prompt is too long, images count as tokens
+Invalid 'messages[0].content': string too long. Expected a string with maximum length 1048576, but got a string with length 1050000 instead.
+Invalid 'input': string too long. Expected a string with maximum length 10485760, but got a string with length 12000000 instead.
+Invalid 'messages': array too long. Expected an array with maximum length 2048, but got an array with length 2049 instead.
+Requested generation length 1 is not possible! The provided prompt is 4309 tokens long, so generating 1 tokens requires a sequence length of 4310, but the maximum supported sequence length is just 4096!
+max_input_tokens exceeded: 5000 > 4096
+max_total_tokens 9000 exceeds 8192
+too many tokens: total_tokens must be at most 8192
+Your messages exceed the maximum length. 300000 characters, at most 200000 characters
 """.strip().splitlines()
 
 REPLY = {
@@ -55,6 +67,19 @@ REPLY = {
     "Expected maxOutputTokens to be <= 8192 but was 100000": 8192,
     "max_tokens 不能大于 8192": 8192,
     "input length and max_tokens exceed context limit: 90402 + 116650 > 204648": 110153,
+    "Requested generation length 4000 is not possible! The provided prompt is 300 tokens long, so "
+    "generating 4000 tokens requires a sequence length of 4300, but the maximum supported sequence "
+    "length is just 4096!": 3620,
+    "maxTokens must be less than or equal to 8192": 8192,
+    "Malformed input request: #/max_gen_len: 4096 is not less or equal to 2048, please reformat your "
+    "input and try again.": 2048,
+    "Malformed input request: #/textGenerationConfig/maxTokenCount: 10000 is not less or equal to 8192, "
+    "please reformat your input and try again.": 8192,
+    "Unable to submit request because it has a maxOutputTokens value of 100000 but the supported range "
+    "is from 1 (inclusive) to 65537 (exclusive). Update the value and try again.": 65536,
+    "The maximum number of generated tokens is 4096": 4096,
+    "maximum number of generated tokens exceeded: 9000 > 4096": 4096,
+    "generation length is too large: at most 2048": 2048,
 }
 
 SOMETHING_ELSE = """
@@ -80,6 +105,22 @@ upstream request timeout: response took too long
 Maximum number of queued requests exceeded, request queue size 1000
 Request header fields too large
 Provider returned error
+Image token count 5000 exceeds limit of 4096
+too many images in the prompt
+At most 1 image(s) may be provided in one prompt.
+At most 1 image(s) may be provided in one request.
+image token limit exceeded
+The prompt contains too many video tokens: 90000 > 65536
+messages.3.content.2.image.source.base64.data: At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels
+Request contains 25 images, more than the maximum of 20 images per prompt
+Audio input of 50000 tokens exceeds the limit
+Invalid 'messages[2].tool_call_id': string too long. Expected a string with maximum length 40, but got a string with length 1066 instead.
+Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64, but got a string with length 69 instead.
+'safety_identifier' must be at most 64 characters
+tool_call_id: String should have at most 64 characters
+The value of metadata.note exceeds the maximum length of 512 characters
+Metadata values must be at most 512 characters, got 1500
+image_url.url is too long: maximum 2083 characters
 """.strip().splitlines()
 
 

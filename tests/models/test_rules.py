@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from treadle.models.http.error_facts import read_error
-from treadle.models.http.error_rules import RULES, Example, Rule, rule_for
+from treadle.models.http.error_rules import RULES, Example, Rule, decide, rule_for
 from treadle.models.http.error_status import effective_status
 
 CASES = [(rule, example) for rule in RULES for example in rule.examples]
@@ -46,3 +46,46 @@ def test_what_is_compacted_or_repaired_is_not_simply_sent_again() -> None:
 def test_the_status_that_an_error_in_a_stream_would_have_had(error: object, status: int | None) -> None:
     body = msgspec.json.encode({"error": error}).decode()
     assert effective_status(None, read_error(body)) == status
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("Quota exhausted, retry in 20s", "rate_limited"),
+        ("You exceeded your current quota. Please retry in 34.07s.", "rate_limited"),
+        ("You exceeded your current quota of requests per minute", "rate_limited"),
+        ("您的额度已用完 请在 30 秒后重试", "rate_limited"),
+        ("You exceeded your current quota, please check your plan and billing details.", "billing"),
+        ("Quota exhausted, retry in 14 days", "billing"),
+        ("Insufficient balance. Please retry in 20s", "billing"),
+        ("Your credit balance is too low, try again in 10 seconds", "billing"),
+        ("Monthly limit reached, try again in 30s", "billing"),
+    ],
+)
+def test_a_quota_that_is_back_soon_is_a_rate(message: str, kind: str) -> None:
+    body = msgspec.json.encode({"error": {"message": message}}).decode()
+    assert decide(429, body).rule.kind == kind
+
+
+def test_a_short_wait_in_a_header_makes_a_quota_a_rate() -> None:
+    body = '{"error":"quota exhausted"}'
+    assert decide(429, body, headers={"retry-after": "20"}).rule.kind == "rate_limited"
+    assert decide(429, body).rule.kind == "billing"
+    code = '{"error":{"message":"no","code":"insufficient_quota"}}'
+    assert decide(429, code, headers={"retry-after": "20"}).rule.kind == "billing"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ('{"originalStatusCode":400,"originalMessage":"Input is too long for requested model."}', "overflow"),
+        ('{"originalStatusCode":429,"message":"no"}', "rate_limited"),
+        ('{"originalStatusCode":503,"message":"no"}', "overloaded"),
+        ('{"originalStatusCode":400,"originalMessage":"temperature: must be below 1"}', "invalid_request"),
+        ('{"code":424,"message":"The model failed"}', "server"),
+        ("", "server"),
+    ],
+)
+def test_a_failure_behind_a_gateway_is_judged_by_what_it_says_of_it(body: str, kind: str) -> None:
+    assert decide(424, body).rule.kind == kind
+    assert rule_for(424, body).kind == kind

@@ -1,5 +1,6 @@
 """How long a provider asks to wait, in every form that providers use."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -38,6 +39,8 @@ LATER = NOW + timedelta(seconds=60)
         ({"retry-after": "30s"}, 30),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
+        ({"x-ratelimit-remaining-tokens": "-120", "x-ratelimit-reset-tokens": "9s"}, 9),
+        ({"x-ratelimit-remaining-tokens": "-1", "x-ratelimit-reset-tokens": "0"}, None),
     ],
 )
 def test_headers(headers: dict[str, str], seconds: float | None) -> None:
@@ -111,3 +114,30 @@ def test_durations() -> None:
         360, 1, 3723.5, 0.12, 120, 86400,
     ]  # fmt: skip
     assert [duration(text) for text in ("", "soon", "6", "1s later")] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({"resets_in_seconds": 602}, 602),
+        ({"resets_in_ms": 1500}, 1.5),
+        ({"reset_after_milliseconds": 1500}, 1.5),
+        ({"retry_after_minutes": 2}, 120),
+        ({"seconds_until_reset": 42}, 42),
+        ({"ms_until_reset": 4200}, 4.2),
+        ({"quotaResetDelay": "31.5s"}, 31.5),
+        ({"quotaResetTimeStamp": "2026-01-01T00:01:00Z"}, 60),
+        ({"resetsAt": LATER.timestamp()}, 60),
+        ({"retryDelay": {"seconds": 34, "nanos": 500_000_000}}, 34.5),
+        ({"retryDelay": {"seconds": "34"}}, 34),
+        ({"retryDelay": {"nanos": 0}}, None),
+        ({"retryDelay": {"seconds": "soon"}}, None),
+        ({"retryDelay": {}}, None),
+        ({"retry": True}, None),
+        ({"retries": 3}, None),
+        ({"presets_in_seconds": 3}, None),
+    ],
+)
+def test_fields_with_waits(fields: dict[str, object], seconds: float | None) -> None:
+    body = json.dumps({"error": {"message": "no", "details": [fields]}})
+    assert asked_wait({}, read_error(body), NOW) == seconds

@@ -22,24 +22,31 @@ _MESSAGE_FIELDS = frozenset(
         "error", "errors", "message", "msg", "detail", "details", "description", "title", "reason", "cause", "raw",
         "statusmsg", "errormsg", "errormessage", "errordescription", "metadata", "baseresp", "violations",
         "innererror", "upstreamerror", "originalerror", "exception", "fault", "faultstring", "response", "result",
-        "errordata", "content", "body", "text", "header",
+        "errordata", "content", "body", "text", "header", "originalmessage", "upstreammessage", "providermessage",
     }
 )  # fmt: skip
 _CODE_FIELDS = frozenset(
     {
         "code", "type", "status", "reason", "errorcode", "errortype", "statuscode", "httpcode", "httpstatus",
         "httpstatuscode", "statusname", "quotaid", "quotametric", "name", "errorname", "innercode",
+        "originalstatuscode", "upstreamstatus", "upstreamstatuscode", "providerstatus", "providerstatuscode",
     }
 )  # fmt: skip
 _PARAMETER_FIELDS = frozenset({"param", "params", "parameter", "field", "path", "loc", "pointer"})
 _ONLY_IF_ERROR = frozenset({"content", "body", "text", "result", "response", "header"})
 """Fields that hold an error only where they hold JSON."""
-_WAIT_FIELD = re.compile(r"(?:retry|reset|wait)(?:delay|after|in|time|at)?(?:ms|millis|s|secs?|seconds?)?|resetsat")
+_WAIT_FIELD = re.compile(
+    r"(?:quota|limit|ratelimit|next|suggested)?(?:retry|resets?|wait|backoff)"
+    r"(?:delay|after|in|time|timestamp|at|on|date|period)?(?:ms|millis|milliseconds|s|secs?|seconds?|mins?|minutes?)?"
+    r"|(?:secs?|seconds|ms|millis|milliseconds|minutes)(?:to|till|until|before)(?:the)?(?:next)?(?:retry|reset)"
+)
 _HTML = re.compile(r"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 _DIGITS = r"(?:\d{1,3}(?:[,_\u00a0\u202f]\d{3})+|\d+(?:\.\d+)?[kK]?)"
 _NUMBER = re.compile(rf"(?<![A-Za-z0-9_.-])-?{_DIGITS}(?:(?=[ -]?tokens?)|(?![A-Za-z0-9_-]))")
 _ADDRESS = re.compile(r"https?://\S+|\b[\w-]{1,80}\.(?:com|ai|io|cn|dev|net|org)\b\S*", re.IGNORECASE)
 _COUNTED = re.compile(r"\b(input|prompt|total|message)_")
+_REPLY_BOUND = re.compile(r"\bmax(?:[A-Z][a-z]{1,12}){0,2}Tokens?(?:Count)?\b")
+"""Parameters such as `maxOutputTokens`, which are read in the other spelling."""
 _IDENTIFIER = re.compile(
     r"\b(?:req|org|run|msg|call|chatcmpl|resp)[-_][\w-]{6,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-\w+"
 )
@@ -63,6 +70,7 @@ class ErrorFacts(NamedTuple):
     def words(self) -> str:
         """The messages and codes in lower case, without addresses and ids."""
         text = _COUNTED.sub(r"\1 ", _IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))
+        text = _REPLY_BOUND.sub(lambda found: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", found[0]), text)
         return re.sub(r"[`'\"*]", "", re.sub(r"([a-z])([A-Z])", r"\1 \2", text)).lower()
 
     @property
@@ -138,8 +146,8 @@ class _Reader:
             self._add_code(str(value))
         if name in _PARAMETER_FIELDS:
             self._add_parameter(value)
-        elif _WAIT_FIELD.fullmatch(name) and isinstance(value, str | int | float):
-            self.waits.append((spelled.lower(), str(value)))
+        elif _WAIT_FIELD.fullmatch(name) and (wait := _wait_in(value)) is not None:
+            self.waits.append((spelled.lower(), wait))
         elif name == "headers" and isinstance(value, dict):
             found = cast("dict[str, Any]", value).items()
             self.headers += [(key.lower(), str(each)) for key, each in found if isinstance(each, str | int | float)]
@@ -160,6 +168,19 @@ class _Reader:
                 self.texts.append(value[:MAX_TEXT])
             else:
                 self.parameters.append(value.strip().lower())
+
+
+def _wait_in(value: Any) -> str | None:
+    """Return a wait as it is written: a number, a duration, a moment, or `{"seconds": 34, "nanos": 0}`."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        if not fields or not fields.keys() <= {"seconds", "nanos"}:
+            return None
+        try:
+            return f"{float(fields.get('seconds') or 0) + float(fields.get('nanos') or 0) / 1e9:f}s"
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
 
 
 def _embedded(text: str) -> tuple[int, int]:

@@ -26,6 +26,8 @@ class Told(NamedTuple):
     facts: ErrorFacts
     verdict: Verdict
     words: str
+    wait: float | None = None
+    """The seconds that the provider asks to wait, where it says so."""
 
 
 class Rule(NamedTuple):
@@ -102,7 +104,7 @@ def blames_reply(told: Told) -> bool:
 
 
 def has_no_money(told: Told) -> bool:
-    return is_exhausted(told.status, told.facts)
+    return is_exhausted(told.status, told.facts, told.wait)
 
 
 def is_too_fast(told: Told) -> bool:

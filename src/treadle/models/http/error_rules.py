@@ -1,6 +1,7 @@
 """What the errors of providers mean, in one table. The first rule that fits an answer wins; each has examples."""
 
 import re
+from collections.abc import Mapping
 
 from treadle.models.http.error_facts import MAX_TEXT, read_error
 from treadle.models.http.error_rule import (
@@ -17,6 +18,7 @@ from treadle.models.http.error_rule import (
 from treadle.models.http.error_status import effective_status
 from treadle.models.http.overflow import NOTHING, Blame, exceeds_rate_alone, judge
 from treadle.models.http.request_size import RequestSize
+from treadle.models.http.retry_after import asked_wait
 
 
 def _words(*patterns: str) -> re.Pattern[str]:
@@ -75,6 +77,8 @@ RULES = (
             ),
             Example(400, '{"error":{"code":"1261","message":"Prompt 超长"}}'),
             Example(413, '{"type":"error","error":{"type":"request_too_large"}}'),
+            Example(424, '{"originalStatusCode":400,"originalMessage":"Input is too long for requested model."}'),
+            Example(502, '{"error":{"message":"Upstream: maximum context length is 8192 tokens, got 9000"}}'),
         ),
         accepts=blames_conversation,
         compact=True,
@@ -303,10 +307,11 @@ RULES = (
             Example(500, '{"type":"error","error":{"type":"api_error"}}'),
             Example(502, "<html><head><title>502 Bad Gateway</title></head></html>"),
             Example(409, ""),
+            Example(424, '{"message":"The model has encountered an unexpected error"}'),
             Example(425, ""),
             Example(499, '{"error":{"message":"The operation was cancelled.","status":"CANCELLED"}}'),
         ),
-        (409, 425, 444, 460, 499, *range(500, 600)),
+        (409, 424, 425, 444, 460, 499, *range(500, 600)),
         retry=True,
         next_model=True,
     ),
@@ -355,18 +360,22 @@ RULES = (
     ),
 )
 
-_JUDGED = frozenset({None, 400, 403, 413, 422, 429, 500})
-"""Statuses of requests that are too large: 403 comes from Together, 500 from llama.cpp, 429 from a rate limit."""
+_JUDGED = frozenset({None, 400, 403, 406, 409, 412, 413, 422, 424, 429, 500, 502, 503, 520, 529})
+"""Statuses of requests that are too large: 403 comes from Together, 500 from llama.cpp, 429 from a rate limit, 424
+from Bedrock, and the others from gateways that answer for a provider."""
 
 
-def decide(status: int | None, body: str, size: RequestSize | None = None) -> Decision:
+def decide(
+    status: int | None, body: str, size: RequestSize | None = None, headers: Mapping[str, str] | None = None
+) -> Decision:
     """Return the first rule that fits an answer to a request of this size."""
     facts = read_error(body)
     meant = effective_status(status, facts)
     verdict = judge(meant, facts, size or RequestSize()) if meant in _JUDGED else NOTHING
     if meant == 429 and verdict.blame is not Blame.NOTHING and not exceeds_rate_alone(facts):
         verdict = NOTHING
-    told = Told(meant, facts, verdict, "\n".join((facts.text, *facts.codes)) or body[:MAX_TEXT])
+    words = "\n".join((facts.text, *facts.codes)) or body[:MAX_TEXT]
+    told = Told(meant, facts, verdict, words, asked_wait(headers or {}, facts))
     return Decision(next(rule for rule in RULES if rule.fits(told)), told)
 
 

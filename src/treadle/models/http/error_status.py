@@ -41,22 +41,27 @@ _BAD_REQUEST = any_of(
 )
 """Words for a bad request, where no code says what went wrong."""
 _INTERNAL = (500, 502)
+_FAILED_BEHIND = frozenset({424, 520, 530})
+"""Statuses of a gateway whose provider failed: the body names the provider's own status, if it names any."""
 
 
 def effective_status(status: int | None, facts: ErrorFacts) -> int | None:
     """Return the status that an error stands for; None where it does not tell."""
     if status is None or status < 300:
         return _named(facts)
-    if status in (*_INTERNAL, 400, 403) and is_throttled(facts):
+    if status in (*_INTERNAL, 400, 403, *_FAILED_BEHIND) and is_throttled(facts):
         return 429
+    if status in _FAILED_BEHIND:
+        return _named(facts, but=status) or status
     is_bad_request = not facts.codes.isdisjoint(_SURE) or facts.has_code("invalid_request_error")
     return 400 if status in _INTERNAL and is_bad_request else status
 
 
-def _named(facts: ErrorFacts) -> int | None:
-    """Return the status that an error names. A word tells more than a number, which may be the gateway's own."""
+def _named(facts: ErrorFacts, but: int | None = None) -> int | None:
+    """Return the status that an error names. A word tells more than a number, which may be the gateway's own: `but`
+    is not counted."""
     if is_throttled(facts):
         return 429
     found = [_OF_CODE[code] for code in facts.codes if code in _OF_CODE]
-    found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code)]
+    found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code) and int(code) != but]
     return min(found, default=400 if _BAD_REQUEST.search(facts.words) else None)

@@ -13,7 +13,6 @@ from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.error_rules import PASSES, Decision, decide
 from treadle.models.http.keys import Key
 from treadle.models.http.request_size import RequestSize
-from treadle.models.http.retry_after import asked_wait
 from treadle.ports.model import Failed
 
 MAX_WORDS = 500
@@ -35,14 +34,12 @@ def from_response(asked: Asked, status: int, headers: Mapping[str, str], body: b
     said = f"answered {status}"
     if 300 <= status < 400:
         said += f" and points to {_one_line(asked.endpoint, headers.get('Location', 'nowhere'))}"
-    decision = decide(status, text, asked.size)
+    decision = decide(status, text, asked.size, headers)
     failed = _failed(asked, status, said, text, decision)
     should_retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), failed.retryable)
     if failed.kind == "billing":
         should_retry = False  # whatever a header says: a spend cap does not pass
-    return msgspec.structs.replace(
-        failed, retryable=should_retry, retry_after=asked_wait(headers, decision.told.facts)
-    )
+    return msgspec.structs.replace(failed, retryable=should_retry, retry_after=decision.told.wait)
 
 
 def in_stream(asked: Asked, error: Any) -> Failed:
@@ -50,7 +47,7 @@ def in_stream(asked: Asked, error: Any) -> Failed:
     text = msgspec.json.encode({"error": error}).decode()
     decision = decide(None, text, asked.size)
     failed = _failed(asked, decision.told.status, "broke off its reply with an error", text, decision)
-    return msgspec.structs.replace(failed, retry_after=asked_wait({}, decision.told.facts))
+    return msgspec.structs.replace(failed, retry_after=decision.told.wait)
 
 
 def _failed(asked: Asked, status: int | None, said: str, body: str, decision: Decision) -> Failed:

@@ -41,6 +41,10 @@ class Verdict(NamedTuple):
 
 NOTHING = Verdict(Blame.NOTHING)
 _BLAMED = re.compile(r"invalid (?:value for |parameter:? )?[`'\"]?([\w.\[\]]+)[`'\"]?:")
+_CHARACTER_LIMIT = re.compile(
+    r"(?:at most|up to|max(?:imum)?(?: of| is)?|exceeds?|limit(?:ed)?(?: of| to| is)?|longer than|more than)"
+    r" (\d[\d,]{0,12}) (?:characters?|chars?)\b|string with max\w* length (\d[\d,]{0,12})"
+)
 
 
 # ── One request that is larger than a rate limit ───────────────────────────────────────────────────
@@ -89,13 +93,21 @@ def _has_overflow_code(facts: ErrorFacts) -> bool:
 
 def _is_about_something_else(words: str, blamed: str) -> bool:
     """Whether a picture, a file, a tool or a small field is too large, and not the conversation."""
-    if blamed and said.SMALL_FIELD.search(re.sub(r"\d", "", blamed)) and not said.CONTEXT.search(words):
-        return True
-    if said.CONTEXT.search(words):
+    if said.CONTEXT.search(said.MEDIA_TOKENS.sub(" ", words)):
         return False
+    if said.MEDIA_BLAMED.search(words) or (blamed and said.SMALL_FIELD.search(re.sub(r"\d", "", blamed))):
+        return True
+    if said.SMALL_SUBJECT.search(words) or _is_short_string(words):
+        return True
     if said.MEDIA.search(words) and not re.search(r"\b(?:prompt|tokens?)\b", words):
         return True
     return said.TOOLS.search(words) is not None and not re.search(r"\btokens?\b|\bprompt\b", words)
+
+
+def _is_short_string(words: str) -> bool:
+    """Whether the limit is one of a few characters, as names, ids and keys have it."""
+    found = _CHARACTER_LIMIT.search(words)
+    return found is not None and _number(found[1] or found[2]) < _LEAST_LIMIT
 
 
 def _points(status: int | None, facts: ErrorFacts, words: str, size: RequestSize) -> int:
@@ -135,8 +147,11 @@ def _compares_with(numbers: list[float], size: RequestSize) -> bool:
 
 # ── The bound of the reply ─────────────────────────────────────────────────────────────────────────
 
-_BEFORE_LABEL = re.compile(r"(\d[\d,]*) (?:(?:in|for) the (?:completion|output)|max_\w*tokens)")
-_AFTER_LABEL = re.compile(r"max_\w*tokens\D{0,25}?(\d[\d,]*)")
+_BEFORE_LABEL = re.compile(r"(\d[\d,]*) (?:(?:in|for) the (?:completion|output)|max_\w*tokens|output tokens)")
+_AFTER_LABEL = re.compile(r"(?:max_\w*tokens|(?:generation|completion|output) length)\D{0,25}?(\d[\d,]*)")
+_BEDROCK_FRAME = re.compile(r"malformed input request|please reformat your input and try again")
+"""What Bedrock says around each error, which has nothing to do with the length of the input."""
+_EXCLUSIVE = re.compile(r"(\d[\d,]*) ?\(exclusive\)")
 _SUM = re.compile(r"(\d[\d,]*) \+ (\d[\d,]*)\D{1,20}(\d[\d,]*)")
 
 
@@ -144,12 +159,13 @@ def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) 
     """Return the verdict where the error is about the bound of the reply; None where it is about something else."""
     if re.search(r"max_\w*tokens.{0,40}(?:got|value|:) *-\d", words):  # what is left of the window is negative
         return Verdict(Blame.CONVERSATION)
+    words = _BEDROCK_FRAME.sub(" ", words)
     names_reply = said.REPLY.search(words) is not None or said.REPLY_PARAMETER.search(blamed) is not None
     if not names_reply or "budget_tokens" in words:
         return None
     if "not supported" in words or "unsupported parameter" in words:
         return NOTHING
-    rest = re.sub(r"max_\w*tokens", " ", words)
+    rest = re.sub(r"max_(?!(?:input|prompt)_)\w*tokens", " ", words)
     about_input = (
         said.INPUT_SHARE.search(rest) is not None and re.search(r"\btokens?\b|\blength\b", rest) is not None
     )
@@ -162,7 +178,8 @@ def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) 
 
 def _largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
     """Return the largest bound that the error mentions and that is below the one that was sent."""
-    numbers = sorted({number for number in facts.numbers if number >= LEAST_REPLY})
+    beyond = {_number(number): _number(number) - 1 for number in _EXCLUSIVE.findall(facts.words)}
+    numbers = sorted({beyond.get(number, number) for number in facts.numbers if number >= LEAST_REPLY})
     sent = size.longest_reply
     below = [number for number in numbers if sent is None or number < sent]
     if sent is None and len(below) > 1:

@@ -1,5 +1,7 @@
 """The words with which providers say that something is too long, in the languages that they use."""
 
+import re
+
 from treadle.models.http.patterns import any_of
 
 CONTEXT = any_of(
@@ -53,15 +55,19 @@ BOUND = any_of(
 
 REPLY = any_of(
     r"""
-    \bmax_(?:\w+_)?tokens?(?:_to_sample)?\b  \bmax tokens\b(?=:| must| value| should| exceeds| is )
-    \bmax(?:imum)?[ -](?:completion|output|new)[ -]tokens?\b
-    \b(?:completion|output) tokens?\b  \bnum_predict\b  in the (?:completion|output)  completion length
+    \bmax_(?!(?:input|prompt|total|context|model|seq\w*|batch\w*|num_batched)_)(?:\w+_)?tokens?(?:_to_sample|_count)?\b
+    \bmax tokens\b(?=:| must| value| should| exceeds| is )
+    \bmax(?:imum)?[ -](?:completion|output|new|generation|response)[ -](?:tokens?|length)\b
+    \b(?:completion|output|generated) tokens?\b  \bnum_predict\b  \bn_predict\b  \bmax_gen\w*
+    in the (?:completion|output)  (?:completion|generation|output|response) length  generating \d+ tokens
     最大输出  输出长度  输出 ?token  maximum tokens you requested
     """
 )
 """The bound of the reply."""
 
-REPLY_PARAMETER = any_of(r"max_?(?:completion_?|output_?|new_?)?tokens  num_predict")
+REPLY_PARAMETER = any_of(
+    r"max_?(?:completion_?|output_?|new_?)?tokens?(?:_?(?:count|to_sample))?  n(?:um)?_predict  max_gen\w*"
+)
 
 INPUT_SHARE = any_of(
     r"""
@@ -74,7 +80,9 @@ TOO_LARGE = any_of(
     r"""
     too (?:large|high|big|long)  exceed\w*  at most  (?:less|lower|smaller|fewer) than  <=|≤  \brange\b
     above (?:the )?max\w*  \d\s*>\s*\d  maximum (?:allowed|value|number|is)  must be in  should be in  should be \[
-    \[\s*1\s*,\s*\d+\s*\]  supports? (?:only|at most|up to)  超过  超出  范围  不能大于  最大值
+    \[\s*1\s*,\s*\d+\s*\]  supports? (?:only|at most|up to)  (?:less|lower|smaller) or equal  is not possible
+    (?:less|lower|smaller|fewer) tokens  valid range  between \d+ and \d+  limited to
+    超过  超出  范围  不能大于  最大值
     """
 )
 """That a bound is too large."""
@@ -85,6 +93,23 @@ MEDIA = any_of(
     image[_.]  input_image  图片  图像  文件  画像  이미지
     """
 )
+
+_A_MEDIUM = (
+    r"(?:images?|pictures?|photos?|pdfs?|pdf pages?|pages|files?|attachments?|audios?|videos?|base64|pixels?|media"
+    r"|multi-?modal (?:data|items?|inputs?)|image_?urls?)"
+)
+MEDIA_BLAMED = re.compile(
+    r"(?:too many|too large|at most|up to|more than|maximum(?: number)? of|max(?:imum)?|only|limit of"
+    rf"|exceed\w*(?: the)?) (?:\d[\d,]* )?(?:\w+ )?{_A_MEDIUM}\b"
+    rf"|(?<!and )(?<!plus )(?<!including )(?<!with )(?<!or )(?<!\+ )\b{_A_MEDIUM}\b(?:\(s\))?(?: \w+){{0,4}}?"
+    r"[ :(]*(?:\d[\d,.]*\)? ?(?:\w+ )?)?"
+    r"(?:exceed\w*|(?:is |are |was )?too (?:large|big|long|many)|larger|over the|above)"
+    r"|图片.{0,12}(?:超过|超出|过大)|图像.{0,12}(?:超过|超出|过大)"
+)
+"""That pictures or files themselves are too large or too many, whatever they are counted in."""
+
+MEDIA_TOKENS = re.compile(rf"\b{_A_MEDIUM} (?:input )?tokens?(?: limit)?\b")
+"""The tokens of pictures: not those of the conversation."""
 
 TOOLS = any_of(r"\b(?:tools?|functions?|enums?|properties|schemas?|grammar)\b  \btools[\[.]  工具  函数")
 
@@ -101,11 +126,20 @@ ELSEWHERE = any_of(
 
 SMALL_FIELD = any_of(
     r"""
-    \b(?:tools?|functions?)\b  \bname\b  (?:call_|tool_call_|tool_)?\bid\b  call_id  \buser\b  metadata  \bstop\b
-    temperature  \btop_[pk]\b  \bn\b  seed  logprobs  response_format  budget  image
+    \b(?:tools?|functions?)\b  name\b  (?:\b|_)ids?\b  (?:\b|_)key\b  identifier\b  \buser\b  metadata  \bstop\b
+    temperature  \btop_[pk]\b  \bn\b  seed  logprobs  logit_bias  response_format  budget  image  (?:\b|_)ur[il]s?\b
+    \brole\b  \btitle\b  \blabels?\b  \btags?\b  \bdescription\b  service_tier  \bsignature\b  \bheaders?\b
     """
 )
 """Parameters that are no part of the conversation."""
+
+SMALL_SUBJECT = re.compile(
+    r"\b(?:\w*(?:tool|call|item|user|file|response|conversation|session|thread)[ _]ids?|\w*cache[ _]key"
+    r"|safety[ _]identifier|metadata|(?:\w+[ _])?ur[il]s?|(?:tool|function|file|model|key|agent)[ _]names?"
+    r"|logit[ _]bias|stop[ _]sequences?)\b[^.\n]{0,60}?"
+    r"(?:too long|exceed|at most|longer than|more than|up to|must be|no more|maximum|max(?:imum)?[ _]length)"
+)
+"""A small field that is too long, named in front of what it exceeds."""
 
 RATE = any_of(
     r"""

@@ -24,23 +24,37 @@ _EMPTY_NUMBERS = frozenset(
     )
 )  # fmt: skip
 """Codes without words, of Zhipu and of MiniMax."""
-_EMPTY = any_of(
+_NO_MONEY = any_of(
     r"""
-    insufficient (?:account )?(?:balance|credits?|quota|funds)
-    (?:balance|credits?|funds|quota) (?:(?:is|are|has been|have been) )?(?:too low|insufficient|exhausted|depleted)
-    (?:balance|credits?|funds|quota) (?:(?:is|are|has been|have been) )?(?:not enough|used up|negative|empty)
+    insufficient (?:account )?(?:balance|credits?|funds)
+    (?:balance|credits?|funds) (?:(?:is|are|has been|have been) )?(?:too low|insufficient|exhausted|depleted)
+    (?:balance|credits?|funds) (?:(?:is|are|has been|have been) )?(?:not enough|used up|negative|empty)
     (?:out of|no|not enough|requires? more|exhausted (?:all|your)) (?:\w+ )?credits?\b
     used (?:all|up)\b.{0,30}\bcredits?
     (?:credit|spend(?:ing)?|monthly|weekly|budget) (?:\w+ )?limit (?:(?:was|is|has been) )?(?:reached|exceeded)
     reached (?:its|your|the) (?:monthly|weekly) (?:spend\w*|usage|credit)? ?limit
-    reached your specified api usage limits  exceeded current quota
-    exceeded (?:(?:your|its|the) )?(?:monthly|included|current) (?:\w+ )?(?:quota|credits|budget)
-    free (?:allocated )?quota (?:has been )?(?:exceeded|exhausted)  payment (?:is )?(?:required|overdue|failed)
+    reached your specified api usage limits
+    exceeded (?:(?:your|its|the) )?(?:monthly|included|current) (?:\w+ )?(?:credits|budget)
+    exceeded (?:(?:your|its|the) )?(?:monthly|included) (?:\w+ )?quota
+    payment (?:is )?(?:required|overdue|failed)
     account\b.{0,60}\b(?:suspended|overdue|in arrears|not active|good standing)
     key (?:credit )?limit exceeded  extra usage is required  premium request allowance
-    欠费  余额(?:不足|已|为)  请充值  充值后  额度(?:已|不足|用)  套餐已到期  使用上限  配额已用
+    欠费  余额(?:不足|已|为)  请充值  充值后  套餐已到期
     """
 )
+"""An account that has to be paid for, whatever wait is named."""
+_NO_QUOTA = any_of(
+    r"""
+    insufficient (?:account )?quota  exceeded current quota
+    quota (?:(?:is|are|has been|have been) )?(?:too low|insufficient|exhausted|depleted|not enough|used up|empty)
+    exceeded (?:(?:your|its|the) )?current (?:\w+ )?quota
+    free (?:allocated )?quota (?:has been )?(?:exceeded|exhausted)
+    额度(?:已|不足|用)  使用上限  配额已用
+    """
+)
+"""A quota, which may be one per minute: then a short wait is named."""
+_SHORT_SECONDS = 3600.0
+"""A quota that is back after this time is a rate."""
 _THROTTLE_CODES = any_of(
     r"""
     rate_?limit\w*  throttl[\w.]*  too_?many_?requests\w*  resource_exhausted  limit_requests  limit_burst_rate
@@ -58,9 +72,13 @@ _THROTTLE = any_of(
     """
 )
 
+_PER_MINUTE = any_of(r"\bper[ _-]?(?:minute|min|second|sec)\b  \b(?:tpm|rpm|qps|itpm|otpm)\b  每分钟  每秒")
 
-def is_exhausted(status: int | None, facts: ErrorFacts) -> bool:
-    """Whether the account has no money or quota left, so that trying again is of no use."""
+
+def is_exhausted(status: int | None, facts: ErrorFacts, wait: float | None = None) -> bool:
+    """Whether the account has no money or quota left, so that trying again is of no use.
+
+    A quota that is counted per minute, or for which the provider asks to wait a short time, is a rate."""
     if facts.has_code("resource_exhausted") and (
         facts.waits or not re.search(r"prepa|depleted|credit", facts.words)
     ):
@@ -69,7 +87,10 @@ def is_exhausted(status: int | None, facts: ErrorFacts) -> bool:
         return True
     if any(_EMPTY_CODES.fullmatch(_plain(code)) for code in facts.codes):
         return True
-    return _EMPTY.search(facts.words) is not None
+    if _NO_MONEY.search(facts.words) is not None:
+        return True
+    is_rate = wait is not None and 0 < wait <= _SHORT_SECONDS
+    return not is_rate and _NO_QUOTA.search(facts.words) is not None and not _PER_MINUTE.search(facts.words)
 
 
 def is_throttled(facts: ErrorFacts) -> bool:

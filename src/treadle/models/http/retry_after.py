@@ -81,8 +81,10 @@ def _field(name: str, value: str, now: datetime) -> float | None:
     """Return the wait in a field of an error: `retryDelay: "34s"`, `retry_after_seconds: 12`, `reset_at: ...`."""
     if (number := _number(value)) is None:
         return _sound(duration(value) if duration(value) is not None else _until(value, now))
-    if name.endswith(("ms", "millis")):
+    if re.search(r"(?:ms|millis|milliseconds)$|^(?:ms|milli)", name):
         return _sound(number / 1000)
+    if re.search(r"(?:mins?|minutes)$|^minutes", name):
+        return _sound(number * 60)
     return _sound(_moment_or_seconds(number, now))
 
 
@@ -146,9 +148,9 @@ def _exhausted(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _is_exhausted(dimension: str, remaining: Mapping[str, str], rejected: set[str], limits: int) -> bool:
-    left = _number(remaining.get(dimension))
+    left = _signed(remaining.get(dimension))
     if left is not None:
-        return left == 0
+        return left <= 0
     return dimension in rejected or (not rejected and limits == 1 and dimension not in remaining)
 
 
@@ -169,11 +171,16 @@ def _sound(seconds: float | None) -> float | None:
 
 
 def _number(text: str | None) -> float | None:
+    value = _signed(text)
+    return value if value is not None and value >= 0 else None
+
+
+def _signed(text: str | None) -> float | None:
     try:
         value = float(text or "")
     except ValueError:
         return None
-    return value if math.isfinite(value) and value >= 0 else None
+    return value if math.isfinite(value) else None
 
 
 def _until(text: str, now: datetime) -> float | None:
