@@ -173,6 +173,12 @@ def test_the_final_marker_ends_the_run_and_skips_the_calls_beside_it() -> None:
         ("# DONE\nanswer", "answer"),
         ("answer\n> DONE", "answer"),
         ("answer\n\n- DONE", "answer"),
+        ("<DONE>All good.</DONE>", "All good."),
+        ("It is <DONE>42</DONE>.", "It is 42."),
+        ("[DONE]\nAll good.\n[/DONE]", "All good."),
+        ("All good. <DONE/>", "All good."),
+        ("All good.\n<DONE />", "All good."),
+        ("All good.\n<|DONE|>", "All good."),
     ],
 )
 def test_the_final_marker_leaves_no_trace(text: str, left: str) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.fake_endpoint import FakeEndpoint, says
 from tests.models.chat import HELLO
 from treadle.domain.errors import MissingKey, UnknownModel, UsageError
-from treadle.domain.providers import ProviderConfig, Timeouts
+from treadle.domain.providers import ProviderConfig, Timeouts, TimeoutSettings
 from treadle.models.presets import presets
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Completed, ModelRequest, Show
@@ -116,7 +117,12 @@ def test_a_missing_key_names_its_variable_and_the_vault() -> None:
 def test_endpoints_in_the_own_network_may_take_their_time(url: str, is_local: bool) -> None:
     expected = Timeouts(None, 600.0, None) if is_local else Timeouts(120.0, 60.0, 600.0)
     assert ProviderConfig(url).effective_timeouts == expected
-    assert ProviderConfig(url, timeouts=Timeouts(1.0)).effective_timeouts == Timeouts(1.0)
+    partly = ProviderConfig(url, timeouts=TimeoutSettings(first_byte=1.0))
+    assert partly.effective_timeouts == Timeouts(1.0, expected.between_bytes, expected.whole_call)
+    off = msgspec.convert({"base_url": url, "timeouts": {"between_bytes": None}}, ProviderConfig)
+    assert off.effective_timeouts == Timeouts(expected.first_byte, None, expected.whole_call)
+    with pytest.raises(ValueError, match=r"timeouts\.whole_call must be above 0"):
+        TimeoutSettings(whole_call=0)
 
 
 def test_a_missing_key_names_its_setting() -> None:

@@ -20,6 +20,10 @@ CASES = {
     "a lone end, the beginning in the template": ("I wonder.\nHm.\n</think>\n\nYes.", "I wonder.\nHm.\n", "Yes."),
     "a lone end at the end of a line": ("I wonder.</think>\nYes.", "I wonder.", "Yes."),
     "a lone end and nothing else": ("I wonder.\n</think>", "I wonder.\n", ""),
+    "a lone end behind a sentence": ("I wonder.</think> Yes.", "I wonder.", "Yes."),
+    "a lone end behind a sentence and a blank": ("I wonder. </think> Yes.", "I wonder. ", "Yes."),
+    "a lone end attached to both sides": ("I wonder</think>Yes.", "I wonder", "Yes."),
+    "a lone end behind a later line": ("I wonder.\nSo, yes!</think>Yes.", "I wonder.\nSo, yes!", "Yes."),
     "an end at once": ("</think>\n\nYes.", "", "Yes."),
     "between lines": ("First.\n<think>\nhm\n</think>\nThen.", "\nhm\n", "First.\nThen."),
     "between lines, on one line": ("First.\n<think>hm</think>\nThen.", "hm", "First.\nThen."),
@@ -35,6 +39,9 @@ TEXTS = (
     "Example:\n~~~xml\n<think>hm</think>\n~~~",
     "The closing tag </think> ends it, and `</think>`\nin code too.",
     "a < b and c <d> and <thin air>",
+    "A block such as <think>hm</think>yes is removed.",
+    "It ends with \"</think>\" or (</think>) or '</think>'.",
+    "The tag: </think> ends it.",
     "List:\n- <think>: opens\n- </think>: closes",
     "<p>hello</p>",
     "ends with <",
@@ -86,6 +93,24 @@ def test_a_reply_with_thoughts_in_its_text() -> None:
     assert last.parts == (Thinking("hm", "fake", "m-1", field="<think>"), Text("Yes."))
     assert "".join(delta.text for delta in shown if isinstance(delta, TextDelta)) == "Yes."
     assert "".join(delta.text for delta in shown if isinstance(delta, ReasoningDelta)) == "hm"
+
+
+def test_tags_in_a_list_of_pieces_and_thoughts_among_them() -> None:
+    pieces = [
+        [{"type": "thinking", "thinking": [{"type": "text", "text": "h"}, "m"], "closed": True}],
+        [{"type": "reasoning", "text": ", so"}],
+        [{"type": "text", "text": "<think>really"}],
+        [{"type": "text", "text": "</think>"}, {"type": "text", "text": "Yes"}],
+        ["."],
+    ]
+    answer = Answer([*(delta(content=piece) for piece in pieces), delta(finish="stop"), DONE])
+    *shown, last = events_of(answer)
+    assert isinstance(last, Completed)
+    assert [(type(part), part.text) for part in last.parts if isinstance(part, Text | Thinking)] == [
+        (Thinking, "hm, soreally"),
+        (Text, "Yes."),
+    ]
+    assert "".join(delta.text for delta in shown if isinstance(delta, TextDelta)) == "Yes."
 
 
 def test_text_that_is_held_back_is_shown_in_the_end() -> None:

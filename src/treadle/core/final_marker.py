@@ -3,9 +3,23 @@
 import re
 from functools import lru_cache
 
-_PAIRS = {"*": "*", "_": "_", "`": "`", "~": "~", '"': '"', "'": "'", "(": ")", "[": "]", "<": ">", "{": "}"}
+_PAIRS = {
+    "*": "*",
+    "_": "_",
+    "`": "`",
+    "~": "~",
+    '"': '"',
+    "'": "'",
+    "(": ")",
+    "[": "]",
+    "<": ">",
+    "{": "}",
+    "|": "|",
+}
 """What models put around a marker to make it stand out."""
 _SENTENCE_ENDS = ".!?:;"
+_SELF_CLOSED = re.compile(r" ?/([>\]}])")
+"""The end of a tag that closes itself: `<word/>`."""
 _DECORATIONS = "#>*- \t"
 
 
@@ -19,7 +33,9 @@ def remove_marker(text: str, marker: str) -> str:
         start, end = _unwrapped(text, *found.span())
         if end == found.end() and _opens_line(text, start) and text[end : end + 1] in (":", ".", "!"):
             start, end = _unwrapped(text, start, end + 1)  # a label: `FINAL: the answer`
-        before, after = text[:start].rstrip(" \t"), text[end:]
+        before, after = text[:start], text[end:]
+        if not (after[:1].isalnum() and start < found.start()):  # a tag in front of a word leaves its blank
+            before = before.rstrip(" \t")
         if before.endswith(("\n", *_SENTENCE_ENDS)) or not before:
             after = after.lstrip(".!") if not after.partition("\n")[0].strip(".! \t") else after
         line = before.rpartition("\n")[2]
@@ -34,9 +50,16 @@ def _opens_line(text: str, start: int) -> bool:
 
 
 def _unwrapped(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place of a word with the pairs of signs directly around it."""
-    while start > 0 and end < len(text) and _PAIRS.get(text[start - 1]) == text[end]:
-        start, end = start - 1, end + 1
+    """Return the place of a word with the pairs of signs directly around it: `**word**`, `<word>`, `</word>`."""
+    while start > 0 and end < len(text):
+        if _PAIRS.get(text[start - 1]) == text[end]:
+            start, end = start - 1, end + 1
+        elif text[start - 1] == "/" and start > 1 and _PAIRS.get(text[start - 2]) == text[end]:
+            start, end = start - 2, end + 1
+        elif (closed := _SELF_CLOSED.match(text, end)) is not None and _PAIRS.get(text[start - 1]) == closed[1]:
+            start, end = start - 1, closed.end()
+        else:
+            break
     return start, end
 
 

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 PRIVATE_DOMAINS = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 ApiMode = Literal["anthropic_messages", "chat_completions", "responses"]
@@ -23,6 +23,25 @@ class Timeouts(Struct, frozen=True, omit_defaults=True):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"timeouts.{name} must be above 0, or null to turn it off; found {value}")
+
+
+class TimeoutSettings(Struct, frozen=True, omit_defaults=True):
+    """The limits of an endpoint that the operator sets. The others keep their defaults; null turns a limit off."""
+
+    first_byte: float | UnsetType | None = UNSET
+    between_bytes: float | UnsetType | None = UNSET
+    whole_call: float | UnsetType | None = UNSET
+
+    def __post_init__(self) -> None:
+        self.over(Timeouts())  # raises if one is wrong
+
+    def over(self, defaults: Timeouts) -> Timeouts:
+        """Return all limits: those that are set, and the defaults for the others."""
+        return Timeouts(
+            defaults.first_byte if self.first_byte is UNSET else self.first_byte,
+            defaults.between_bytes if self.between_bytes is UNSET else self.between_bytes,
+            defaults.whole_call if self.whole_call is UNSET else self.whole_call,
+        )
 
 
 NO_TIMEOUTS = Timeouts(first_byte=None, between_bytes=None, whole_call=None)
@@ -46,8 +65,8 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     needs_key: bool = False
     """Refuse to call without a key, instead of letting the provider say so."""
     headers: dict[str, str] = {}
-    timeouts: Timeouts | None = None
-    """None: the usual ones, or those for local endpoints."""
+    timeouts: TimeoutSettings | None = None
+    """Limits that are not set are the usual ones, or those for local endpoints."""
     local: bool = False
     """Its models run on the user's own machine: nothing is charged."""
 
@@ -63,9 +82,8 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
 
     @property
     def effective_timeouts(self) -> Timeouts:
-        if self.timeouts is not None:
-            return self.timeouts
-        return LOCAL_TIMEOUTS if self.local or is_private(self.base_url) else Timeouts()
+        defaults = LOCAL_TIMEOUTS if self.local or is_private(self.base_url) else Timeouts()
+        return defaults if self.timeouts is None else self.timeouts.over(defaults)
 
     def __repr__(self) -> str:
         """Without the key and the headers: a value that is logged must not give secrets away."""

@@ -1,7 +1,9 @@
 """The events of many runs in one stream: durable ones in the order of commits, and live ones on request."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+
+from msgspec import Struct
 
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
@@ -17,6 +19,12 @@ GATHER_SECONDS = 0.02
 """How long live events are gathered, so that fewer pieces are sent; durable events never wait."""
 MOST_RUNS_IN_PROGRESS = 1000
 """How many runs in progress are listened to from the start. Later ones are listened to when they are queued."""
+
+
+class Missed(Struct, frozen=True):
+    """Live events that were dropped because the reader is too slow. The durable events are complete."""
+
+    events: int
 
 
 async def durable_feed(
@@ -39,8 +47,9 @@ async def durable_feed(
 
 async def live_feed(
     hub: Hub, runs: Runs, after: int | None, agents: Sequence[str] | None, owner: UserId | None
-) -> AsyncGenerator[Sequence[Placed | Event], None]:
-    """Yield the same, with the live events of each run after the durable event that they belong to."""
+) -> AsyncGenerator[Sequence[Placed | Event | Missed], None]:
+    """Yield the same, with the live events of each run after the durable event that they belong to, and how many of
+    them a slow reader has missed."""
     with hub.news() as news, LiveEvents(hub, news) as live:
         last = await runs.position() if after is None else after
         wanted = RunFilter(None if agents is None else tuple(agents), unfinished=True, owner=owner)
@@ -54,12 +63,16 @@ async def live_feed(
                 changes = hub.changes
                 reached = await runs.position()
                 while page := await runs.after(last, agents, owner=owner):
+                    if missed := live.take_missed():
+                        yield (missed,)
                     if is_caught_up and (events := live.take()):  # these were shown before the page was committed
                         yield events
-                    live.follow(page)
-                    yield page
+                    for part in live.with_live(page):
+                        yield part
                     last = page[-1].position
                 last, is_caught_up = max(last, reached), True
+            if missed := live.take_missed():
+                yield (missed,)
             if events := live.take():
                 yield events
             await news.wait()
@@ -71,7 +84,7 @@ class LiveEvents:
     """The live events of the runs in progress. Implements `engine.hub.Listener`.
 
     An event is held until the reader has the durable event that it belongs to. A reader that is too slow loses live
-    events, never durable ones: the whole text comes with `llm_response`."""
+    events, never durable ones, and is told how many: the whole text comes with `llm_response`."""
 
     catching_up = True
     """The durable events come from the journal: the hub need not offer any."""
@@ -85,6 +98,7 @@ class LiveEvents:
         self._texts: dict[RunId, Token] = {}
         """The text that was in flight when a run was first listened to, which the reader got in one piece."""
         self._events: list[Event] = []
+        self._missed = 0
 
     def __enter__(self) -> "LiveEvents":
         return self
@@ -102,6 +116,19 @@ class LiveEvents:
         if text is not None and isinstance(text.data, Token):
             self._texts[run_id] = text.data
             self._events.append(text)
+
+    def with_live(self, page: Sequence[Placed]) -> Iterator[Sequence[Placed | Event]]:
+        """Yield a page in parts, with the live events that are held for a response in front of it."""
+        start = 0
+        for place, placed in enumerate(page):
+            event = placed.event
+            if isinstance(event.data, LlmResponse) and any(held.run_id == event.run_id for held in self._events):
+                self.follow(page[start:place])
+                yield page[start:place]
+                yield self.take()
+                start = place
+        self.follow(page[start:])
+        yield page[start:]
 
     def follow(self, page: Sequence[Placed]) -> None:
         """Listen to the runs that a page tells of, up to their end."""
@@ -122,6 +149,11 @@ class LiveEvents:
         self._events = [event for event in self._events if event.sequence > seen.get(event.run_id, event.sequence)]
         return shown
 
+    def take_missed(self) -> Missed | None:
+        """Return how many events were dropped since the last time; None if none were."""
+        missed, self._missed = self._missed, 0
+        return Missed(missed) if missed else None
+
     def _leave(self, run_id: RunId) -> None:
         if self._seen.pop(run_id, None) is not None:
             self._texts.pop(run_id, None)
@@ -137,6 +169,7 @@ class LiveEvents:
         if text is not None and already_shown(event, text):
             return
         if len(self._events) >= BACKLOG:
+            self._missed += len(self._events)
             self._events.clear()
         self._events.append(event)
         self._news.set()

@@ -28,7 +28,7 @@ from treadle.engine.event_hub import End, Hub
 from treadle.engine.subscription import BACKLOG
 from treadle.operations.approvals import Answer, People
 from treadle.operations.event_factory import Drafts
-from treadle.operations.event_feed import durable_feed, live_feed
+from treadle.operations.event_feed import Missed, durable_feed, live_feed
 from treadle.operations.forks import Fork, Forking
 from treadle.operations.journal_pages import stored_events
 from treadle.operations.prompts import Seen, seen
@@ -297,8 +297,8 @@ class LocalService:
 
     def live_feed(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
-    ) -> AsyncGenerator[Sequence[Placed | Event], None]:
-        """The same, with the live events of these runs."""
+    ) -> AsyncGenerator[Sequence[Placed | Event | Missed], None]:
+        """The same, with the live events of these runs, and how many of those a slow reader has missed."""
         return live_feed(self._hub, self._runs, after, agents, owner)
 
     async def position(self) -> int:

@@ -1,11 +1,18 @@
 """The feed of an agent with its live events: tokens in their place among the durable events."""
 
+import asyncio
+from contextlib import aclosing
 from pathlib import Path
+
+import pytest
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, delta, says
 from tests.surfaces.http.offered import Offered, offered
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
+from treadle.operations import event_feed as feed
+from treadle.ports.journal import Placed
+from treadle.surfaces.http.streams import feed_frame
 
 WORDS = [f"word{number} " for number in range(20)]
 HALF = len(WORDS) // 2
@@ -89,5 +96,32 @@ def test_the_tokens_of_other_agents_and_other_owners_are_not_shown(tmp_path: Pat
             assert {each.data["run_id"] for each in heard} == {own.json["run_id"]}
             await wire.close()
             await theirs.close()
+
+    in_time(perform())
+
+
+def test_a_slow_reader_is_told_what_it_missed_and_loses_no_durable_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "BACKLOG", 4)
+
+    async def perform() -> None:
+        async with offered(tmp_path, SLOW) as server:
+            service = server.engine.service
+            async with aclosing(service.live_feed(agents=("one",))) as pages:
+                first = asyncio.ensure_future(anext(pages))
+                run_id = await server.begin()
+                taken: list[object] = [*await first]  # and then it reads nothing until the run has ended
+                server.endpoint.go_on.set()
+                await server.until(run_id, "completed")
+                async for page in pages:
+                    taken += page
+                    if any(isinstance(each, Placed) and each.event.type == "run_end" for each in page):
+                        break
+            missed = sum(each.events for each in taken if isinstance(each, feed.Missed))
+            assert missed
+            assert b": %d live events were dropped" % missed in feed_frame(feed.Missed(missed))
+            durable = [each.event.sequence for each in taken if isinstance(each, Placed)]
+            assert durable == list(range(1, len(durable) + 1))
 
     in_time(perform())

@@ -27,12 +27,17 @@ class Fragment(Struct, gc=False):
 class Content(Struct, gc=False):
     """A piece of a message, from servers that send lists of them; reasoning is a list of its own."""
 
+    type: Any = None
     text: str | None = None
-    thinking: list["Content"] | str | None = None
+    thinking: list["Content | str"] | str | None = None
+
+
+THOUGHT_TYPES = frozenset({"thinking", "thought", "reasoning", "reasoning_text"})
+"""The types of pieces that are thoughts, whichever field their text is in."""
 
 
 class Delta(Struct, gc=False):
-    content: str | list[Content] | None = None
+    content: str | list[Content | str] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
     reasoning_details: Any = None

@@ -9,7 +9,17 @@ from treadle.domain.runs import Usage
 from treadle.models.finish import STOPS, Ending
 from treadle.models.formats.call_dialects import read_calls, start_of_calls
 from treadle.models.formats.chat_calls import ChatCalls
-from treadle.models.formats.chat_chunks import Choice, Content, Delta, Fragment, decode, numbered, read, usage_in
+from treadle.models.formats.chat_chunks import (
+    THOUGHT_TYPES,
+    Choice,
+    Content,
+    Delta,
+    Fragment,
+    decode,
+    numbered,
+    read,
+    usage_in,
+)
 from treadle.models.formats.reasoning_details import ReasoningDetails
 from treadle.models.formats.thought_tags import ThoughtTags
 from treadle.models.http.error_facts import reported_error
@@ -126,7 +136,7 @@ class ChatReply:
         ):
             self._take_more(delta)
 
-    def _take_content(self, delta: Delta, content: str | list[Content]) -> None:
+    def _take_content(self, delta: Delta, content: str | list[Content | str]) -> None:
         if delta.extra_content and fields_of(fields_of(delta.extra_content).get("google")).get("thought"):
             self._think("", content if isinstance(content, str) else "")
         elif isinstance(content, str):
@@ -161,14 +171,17 @@ class ChatReply:
         if delta.function_call is not None and not delta.tool_calls:
             self._calls.add(Fragment(0, function=delta.function_call))
 
-    def _take_list(self, content: list[Content]) -> None:
+    def _take_list(self, content: list[Content | str]) -> None:
         for piece in content:
-            if piece.text:
-                self._text.append(piece.text)
-            if piece.thinking:
-                thought = piece.thinking
-                thought = thought if isinstance(thought, str) else "".join([part.text or "" for part in thought])
+            if isinstance(piece, str):
+                self._tags.feed(piece)
+            elif piece.type in THOUGHT_TYPES or piece.thinking:
+                thought = piece.thinking or piece.text or ""
+                if not isinstance(thought, str):
+                    thought = "".join([part if isinstance(part, str) else part.text or "" for part in thought])
                 self._reasoning.append(thought)
+            elif piece.text:
+                self._tags.feed(piece.text)
 
     def show_news(self, show: Show) -> None:
         """Show what has come since the last time. What came together is shown together."""

@@ -1,8 +1,9 @@
 """Thinking that comes inside the text of a reply, between tags such as `<think>` and `</think>`.
 
 A block counts where a model puts one: at the very beginning, or at the beginning of a line outside code. All that
-stands before a lone closing tag at the edge of a line counts too: there the chat template has opened the block. A
-tag in a code block or in the middle of a sentence is text."""
+stands before a lone closing tag counts too, if the tag is at the edge of a line, behind the end of a sentence or
+attached to a word: there the chat template has opened the block. A tag in a code block or in the middle of a
+sentence is text."""
 
 import re
 from typing import Final, Literal
@@ -18,7 +19,11 @@ _CLOSING: Final = {
 _LONE: Final = "</think>"
 """The one closing tag that comes without its opening one: templates open that block."""
 _IN_TEXT: Final = (*(tag for tag in _CLOSING if tag.startswith("<")), _LONE)
+_OPENING: Final = re.compile("<think>", re.IGNORECASE)
 _FENCED = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
+_SENTENCE_END = re.compile(r"[.!?…。\uff01\uff1f][)\]\"'”\u2019]*[ \t]*$")
+_MENTIONED_AFTER = " \t\"'`“\u2018«([{<>/,;:|=-"
+"""What stands before a tag that a sentence mentions."""
 _MOST_DOUBT = 4096
 """Characters behind a tag in the middle of a reply for which its closing tag is waited for."""
 _MOST_LOOKS = 64
@@ -175,7 +180,11 @@ class ThoughtTags:
         line = self._line_before(before)
         if line is None or line.count("`") % 2:
             return False
-        return not line.strip() or after[:1] in ("\n", "\r")
+        if not line.strip() or after[:1] in ("\n", "\r"):
+            return True
+        if any(_OPENING.search(text) for text in (*self._text, before)):
+            return False  # a sentence about both tags
+        return line[-1] not in _MENTIONED_AFTER or _SENTENCE_END.search(line) is not None
 
 
 def _partial(text: str, tag: str) -> int:

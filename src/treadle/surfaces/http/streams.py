@@ -19,8 +19,9 @@ from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.users import UserId
+from treadle.operations.event_feed import Missed
 from treadle.operations.run_stream import Reader
-from treadle.ports.journal import RunRecord
+from treadle.ports.journal import Placed, RunRecord
 from treadle.surfaces.http.auth import principal_of, refuse, state_of, streams_of
 from treadle.surfaces.http.dependencies import Asked, Served, agents_of, seen_run, served_of, with_runs
 from treadle.surfaces.http.open_streams import Streams
@@ -205,12 +206,20 @@ async def of_many(after: int | None, wanted: Wanted, served: Served) -> Pieces:
     read = service.live_feed if wanted.live else service.feed_pages
     async with aclosing(read(after, wanted.agents, wanted.owner)) as feed:
         async for page in feed:
-            yield b"".join(
-                [
-                    _frame(each, None) if isinstance(each, Event) else _frame(each.event, each.position)
-                    for each in page
-                ]
+            yield b"".join([feed_frame(each) for each in page])
+
+
+def feed_frame(each: Placed | Event | Missed) -> bytes:
+    """A durable event with its position, a live event, or a comment about live events that were dropped."""
+    match each:
+        case Event():
+            return _frame(each, None)
+        case Missed(events=count):
+            return (
+                b": %d live events were dropped: this reader is too slow. Durable events are complete.\n\n" % count
             )
+        case _:
+            return _frame(each.event, each.position)
 
 
 # ── Routes ─────────────────────────────────────────────────────────────────────────────────────────
