@@ -145,6 +145,27 @@ def test_the_next_run_goes_on_from_the_summary_and_undo_brings_all_of_it_back(tm
     asyncio.run(story())
 
 
+def test_time_and_place_stay_with_their_messages_through_compaction_and_undo(tmp_path: Path) -> None:
+    model = steps(12)
+
+    async def story() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero, wide = agent(tools=[look], **SMALL), agent(tools=[look])
+            first = await engine.run(hero, "Look around.", asker="terminal")
+            await engine.run(hero, "Say it again.", session=first.session_id, asker="terminal")
+            folded = [message for message in model.asked[-1] if message.role == "user" and not message.mark]
+            assert any(message.mark == "summary" for message in model.asked[-1])
+            await engine.run(hero, "/undo", session=first.session_id)
+            await engine.run(wide, "And once more.", session=first.session_id, asker="terminal")
+            whole = [message for message in model.asked[-1] if message.role == "user"]
+        assert folded[-1].preface.endswith("the user is at a terminal]")
+        assert all(message.preface.endswith("the user is at a terminal]") for message in whole)
+        assert [message.text for message in whole] == ["Look around.", "Say it again.", "And once more."]
+        assert (folded[-1].preface, folded[-1].text) == (whole[1].preface, whole[1].text)
+
+    asyncio.run(story())
+
+
 def test_after_an_undo_nothing_is_summed_up_before_it_must_be(tmp_path: Path) -> None:
     model = steps(11)
 

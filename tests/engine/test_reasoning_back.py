@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import treadle
-from tests.engine.running import agent, journal
+from tests.engine.running import Gate, agent, journal, until
 from tests.fake_endpoint import (
     DONE,
     Answer,
@@ -25,7 +25,7 @@ from tests.fake_endpoint import (
 )
 from tests.models.chat import HELLO
 from treadle.config.home import Home
-from treadle.domain.events import LlmError, LlmRetry
+from treadle.domain.events import ApprovalRequested, LlmError, LlmRetry
 from treadle.domain.messages import CallExtra, Message, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import ModelFacts, Profile
 from treadle.domain.providers import ProviderConfig
@@ -273,3 +273,88 @@ def test_what_is_known_of_providers(url: str, model: str, back: str) -> None:
     assert Catalog().profile("p", model, ProviderConfig(url)).reasoning_back == back
     facts = {f"p/{model}": ModelFacts(reasoning_back="never")}
     assert Catalog(models=facts).profile("p", model, ProviderConfig(url)).reasoning_back == "never"
+
+
+# ── Engines that go away, reviewers that take their time, and forks ────────────────────────────────
+
+KEPT: dict[str, tuple[dict[str, Any], Any]] = {
+    "reasoning_content": ({"reasoning_content": "Let me think."}, None),
+    "reasoning_details": (
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "QUJD", "id": "rs_1", "index": 0}]},
+        None,
+    ),
+    "extra_content": ({}, SIGNATURE),
+}
+
+
+def kept_in(request: Request, kept: str) -> Any:
+    """Return what goes back with the call of a request."""
+    [said] = [message for message in request.json["messages"] if message["role"] == "assistant"]
+    return said["tool_calls"][0].get(kept) if kept == "extra_content" else said.get(kept)
+
+
+def engine_at(folder: Path, server: FakeEndpoint) -> treadle.Engine:
+    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
+    engine.add_provider("fake", base_url=server.url, api_mode="chat_completions", api_key="sk-fake-1234")
+    return engine
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_reasoning_goes_back_after_a_crash_in_the_tool_loop(tmp_path: Path, kept: str) -> None:
+    fields, extra = KEPT[kept]
+    gate = Gate()
+
+    @treadle.tool(effect="read", repeatable=True, name="look")
+    async def looks(place: str) -> str:
+        """Look somewhere."""
+        await gate.pass_through()
+        return f"nothing in {place}"
+
+    async def work() -> None:
+        async with FakeEndpoint(asks(extra=extra, **fields), says("Nothing.")) as server:
+            async with engine_at(tmp_path, server) as engine:
+                run_id = await engine.submit(agent(model="fake/m", tools=[looks]), "go")
+                await gate.reached.wait()
+            async with engine_at(tmp_path, server) as engine:
+                gate.open.set()
+                engine.add_tools(looks)
+                assert (await engine.wait(run_id)).text == "Nothing."
+            assert kept_in(server.requests[1], kept) == (extra or fields.get(kept))
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_reasoning_goes_back_after_an_approval_that_another_process_waited_for(tmp_path: Path, kept: str) -> None:
+    fields, extra = KEPT[kept]
+
+    async def work() -> None:
+        async with FakeEndpoint(asks(extra=extra, **fields), says("Nothing.")) as server:
+            async with engine_at(tmp_path, server) as engine:
+                hero = agent(model="fake/m", tools=[look], approvals={"default": "ask", "via": "api"})
+                run_id = await engine.submit(hero, "go")
+                asked = await until(engine, run_id, "approval_requested")
+                await until(engine, run_id, "run_waiting")
+            async with engine_at(tmp_path, server) as engine:
+                engine.add_tools(look)
+                assert isinstance(asked.data, ApprovalRequested)
+                await engine.decide(asked.data.approval_id, "approve")
+                assert (await engine.wait(run_id)).text == "Nothing."
+            assert kept_in(server.requests[1], kept) == (extra or fields.get(kept))
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_reasoning_goes_back_in_a_fork(tmp_path: Path, kept: str) -> None:
+    fields, extra = KEPT[kept]
+
+    async def work() -> None:
+        async with FakeEndpoint(asks(extra=extra, **fields), says("Nothing."), says("Still nothing.")) as server:
+            async with engine_at(tmp_path, server) as engine:
+                result = await engine.run(agent(model="fake/m", tools=[look]), "go")
+                forked = await engine.wait(await engine.fork(result.run_id, step=2))
+                assert (result.text, forked.text) == ("Nothing.", "Still nothing.")
+            assert kept_in(server.requests[2], kept) == (extra or fields.get(kept))
+
+    asyncio.run(work())
