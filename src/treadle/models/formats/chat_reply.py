@@ -56,6 +56,7 @@ class ChatReply:
 
     def take(self, payloads: list[bytes]) -> Any:
         """Add chunks, up to one that reports an error: that is returned."""
+        text, tags = self._text, self._tags
         for payload in payloads:
             if payload == _DONE:
                 self.done = True
@@ -63,8 +64,7 @@ class ChatReply:
             try:
                 chunk = decode(payload)
             except UNREADABLE:
-                if payload.strip().upper() == _DONE:
-                    self.done = True
+                if self._is_odd_end(payload):
                     return None
                 chunk = read(payload)
             if chunk.error:
@@ -78,25 +78,46 @@ class ChatReply:
             choice = chunk.choices[0]
             if choice.index or len(chunk.choices) > 1:
                 choice = self._first(chunk.choices)
-                if choice is None:
-                    continue
             if choice.error:
                 return choice.error
             delta = choice.delta or numbered(choice.message)
             if delta is not None:
-                self._take_delta(delta)
+                content = delta.content
+                if (
+                    isinstance(content, str)
+                    and tags.flows
+                    and "<" not in content
+                    and not (
+                        delta.tool_calls
+                        or delta.reasoning_content
+                        or delta.reasoning
+                        or delta.reasoning_details
+                        or delta.refusal
+                        or delta.function_call
+                        or delta.extra_content
+                    )
+                ):
+                    text.append(content)  # nearly always
+                else:
+                    self._take_delta(delta)
             if choice.finish_reason or choice.native_finish_reason:
                 self._finish(choice)
         return None
 
-    def _first(self, choices: list[Choice]) -> Choice | None:
-        """Return the choice with the index 0, which the reply is made of; keep the pieces of another one."""
+    def _is_odd_end(self, payload: bytes) -> bool:
+        """Whether a payload is the end in another spelling, which is taken in."""
+        self.done = payload.strip().upper() == _DONE
+        return self.done
+
+    def _first(self, choices: list[Choice]) -> Choice:
+        """Return the choice with the index 0, which the reply is made of, or an empty one; keep the pieces of
+        another one."""
         for choice in choices:
             if not choice.index:
                 return choice
         index = self._others[0].index if self._others else choices[0].index
         self._others += [choice for choice in choices if choice.index == index]
-        return None
+        return Choice()
 
     def _take_others(self) -> None:
         """Read the only choice of a server that counts them otherwise."""
@@ -119,22 +140,9 @@ class ChatReply:
                 self.ending.add(str(choice.native_finish_reason))
 
     def _take_delta(self, delta: Delta) -> None:
-        content = delta.content
-        if content:
-            flows = self._tags.flows and not delta.extra_content
-            if flows and isinstance(content, str) and "<" not in content:  # nearly always
-                self._text.append(content)
-            else:
-                self._take_content(delta, content)
-        if (
-            delta.tool_calls
-            or delta.reasoning_content
-            or delta.reasoning
-            or delta.reasoning_details
-            or delta.refusal is not None
-            or delta.function_call is not None
-        ):
-            self._take_more(delta)
+        if delta.content:
+            self._take_content(delta, delta.content)
+        self._take_more(delta)
 
     def _take_content(self, delta: Delta, content: str | list[Content | str]) -> None:
         if delta.extra_content and fields_of(fields_of(delta.extra_content).get("google")).get("thought"):
