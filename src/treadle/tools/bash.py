@@ -33,8 +33,8 @@ BETWEEN_SHOWS = 0.1
 """Seconds."""
 
 DESCRIPTION = (
-    "Run a `bash` command line in the working folder and return its output. Each call is a new shell without a "
-    "terminal or input. Only files in the working folder stay."
+    "Run a `bash` command line in the working folder. Each call is a new shell without input. Only files in the "
+    "working folder stay."
 )
 _WHAT_TO_DO: Mapping[EndedBy, str] = {
     "timeout": "It ran longer than its timeout of {timeout:g} s. Ask for less, or give a larger `timeout` (at most "

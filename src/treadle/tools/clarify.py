@@ -16,12 +16,11 @@ _NOT_RUN = "clarify is never run: the engine parks the run, and a person's answe
 def _asked(
     question: Annotated[str, Meta(min_length=1)], options: Annotated[tuple[str, ...], Meta(max_length=10)] = ()
 ) -> None:
-    """Ask the user a question and wait for the answer. Only for a decision that is theirs, not for what you can
-    find out.
+    """Ask the user a question and wait for the answer. Only for a decision that is theirs.
 
     Args:
-        question: The question, complete in itself.
-        options: Answers to choose from, your suggestion first.
+        question: The question.
+        options: Answers to choose from.
     """
 
 

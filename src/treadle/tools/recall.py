@@ -17,11 +17,11 @@ async def recall(
     start: int = 0,
     length: Annotated[int, Meta(ge=1, le=MOST_CHARACTERS)] = 8000,
 ) -> str:
-    """Read more of an earlier tool result that was cut. The mark in it names the call_id and where to go on.
+    """Read more of a tool result that was cut. Its mark names the call_id.
 
     Args:
         call_id: Id in the mark.
-        start: First character; a negative one counts from the end.
+        start: First character; negative: from the end.
         length: Characters to read.
     """
     text = await context.recall(call_id)

@@ -15,10 +15,10 @@ _LISTED = 10
 
 @tool(effect="write", paths=("path",), needs=("workspace",))
 def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = False) -> str:
-    """Replace text in a file. `old` must match exactly, indentation included, and occur once.
+    """Replace text in a file. `old` must match exactly and occur once.
 
     Args:
-        path: File, relative to the working folder.
+        path: File path.
         old: Text to replace, without line numbers.
         new: New text.
         all: Replace every occurrence.

@@ -57,12 +57,12 @@ async def grep(
     context_lines: Annotated[int, Meta(ge=0, le=20)] = 0,
     files_only: bool = False,
 ) -> str:
-    """Search the lines of files for a regular expression (RE2). Skips binary files and what .gitignore names.
+    """Search files for a regular expression (RE2).
 
     Args:
         pattern: Regular expression.
         path: File or folder to search.
-        glob: Only files with such names: `*.py`.
+        glob: Only such files: `*.py`.
         ignore_case: Ignore case.
         context_lines: Lines to show around each match.
         files_only: Return only file names.

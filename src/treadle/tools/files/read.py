@@ -29,10 +29,10 @@ def read_file(
     start_line: Annotated[int, Meta(ge=1)] = 1,
     lines: Annotated[int, Meta(ge=1)] = 2000,
 ) -> str:
-    """Read a text file. Lines come as number, tab, text; the number and tab are not in the file.
+    """Read a text file. Lines come numbered; the number and tab are not in the file.
 
     Args:
-        path: File, relative to the working folder.
+        path: File path.
         start_line: First line.
         lines: Number of lines.
     """

@@ -13,7 +13,7 @@ def write_file(path: str, content: str, context: ToolContext) -> str:
     """Create a text file, or replace its whole content. To change part of a file, use edit_file.
 
     Args:
-        path: File, relative to the working folder.
+        path: File path.
         content: Whole content.
     """
     if path.endswith("/"):
