@@ -49,14 +49,14 @@ def mean(some: Iterable[Measured]) -> float:
 def test_the_mean_error_is_under_five_percent(found: list[Measured], half: int) -> None:
     errors = sorted(request.error for request in found if request.session.half == half)
     assert statistics.mean(errors) < 0.05
-    assert errors[int(len(errors) * 0.95)] < 0.10
-    assert errors[-1] < 0.20
+    assert errors[int(len(errors) * 0.98)] < 0.10
+    assert errors[-1] < 0.15, "text of a kind that the session had not seen: base64, JSON, Chinese"
 
 
 def test_so_it_is_for_first_requests_of_which_nothing_was_counted(found: list[Measured]) -> None:
     first = [request for request in found if request.number == 0]
     assert mean(first) < 0.05
-    assert max(request.error for request in first) < 0.15
+    assert max(request.error for request in first) < 0.10
 
 
 @pytest.mark.parametrize("kind", KINDS)
