@@ -19,7 +19,7 @@ import yaml
 from msgspec import Struct
 from tests.tokens.measure import Counter, counter
 
-from treadle.bootstrap.agent_context import HomeSurroundings
+from treadle.bootstrap.agent_context import HomeAgentContext
 from treadle.bootstrap.tool_names import known_tools
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.core.context.projection import preamble
@@ -85,7 +85,7 @@ def after(name: str, home: Home, allowed: Sequence[str] | None = None) -> Prompt
     agent: AgentSpec = home.agent(DEFAULT_AGENT, f"{PROVIDER}/{MODEL}")
     known = known_tools()
     tools = tuple([known[name] for name in sorted(allowed or agent.tools)])
-    guidance = HomeSurroundings(home).guidance(agent, tools)
+    guidance = HomeAgentContext(home).guidance(agent, tools)
     return Prompts(name, preamble(agent, tools, (guidance,)), PREFACE)
 
 

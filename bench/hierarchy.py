@@ -20,7 +20,7 @@ from treadle.domain.envelope import decode_data
 from treadle.domain.events import BudgetReserved, LlmError, LlmResponse
 from treadle.domain.runs import Usage
 from treadle.ports.model import ModelRequest
-from treadle.testing.models import Failure, FunctionModel, ScriptStep, ask, call
+from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptStep, ask, call
 
 ROOTS = 10
 TREE = 32
@@ -86,7 +86,7 @@ def spender() -> FunctionModel:
         await asyncio.sleep(0.001)
         number = next(attempts)
         if number % 9 == 0:
-            return Failure(text="half a")
+            return ScriptedFailure(text="half a")
         return ask(call("look", at=str(number)), usage=used)
 
     return FunctionModel(answer)

@@ -30,7 +30,7 @@ from treadle.stores.postgres.connection import connect
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.schema import load_functions
-from treadle.stores.postgres.writer import Writer
+from treadle.stores.postgres.writer import PostgresWriter
 from treadle.testing.conformance.store import END, Recorder
 
 RUNS = (1, 10, 100)
@@ -117,7 +117,7 @@ async def bare(url: str, connections: int, seconds: float) -> float:
 async def store(url: str) -> AsyncGenerator[PostgresJournal, None]:
     told = Told()
     database = await open_database(url)
-    journal = PostgresJournal(database, Writer(database, told.lost), told, WallClock())
+    journal = PostgresJournal(database, PostgresWriter(database, told.lost), told, WallClock())
     try:
         yield journal
     finally:

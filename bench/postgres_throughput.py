@@ -26,7 +26,7 @@ from bench.contestants.treadle import tool
 from bench.pgserver import cpu_seconds, database, server_cpu
 from bench.service import ROOT, endpoint, make_home
 from treadle.api.engine import Engine
-from treadle.bootstrap.stores import Share
+from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
 from treadle.stores.postgres.connection import connect
 
@@ -173,7 +173,7 @@ async def measured(url: str, options: argparse.Namespace) -> tuple[list[float], 
     ours, plain, careless = list[float](), list[float](), list[float]()
     with tempfile.TemporaryDirectory() as name, endpoint() as model_url:
         home = Home(make_home(Path(name), model_url))
-        async with Engine(url, home=home, share=Share(0)) as engine:
+        async with Engine(url, home=home, share=WorkerShare(0)) as engine:
             engine.add_tools(tool)
             with workers(Path(name), url, options.workers, options.concurrency) as pids:
                 await worked(engine, home, url, pids, options.workers * options.concurrency)  # to warm up

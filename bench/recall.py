@@ -29,7 +29,7 @@ from treadle.memory.local_embedder import DIMENSIONS, NAME, LocalEmbedder
 from treadle.memory.queries import asked
 from treadle.memory.search import HybridMemories
 from treadle.ports.memory import Vector
-from treadle.ports.memory_index import Hit, MemoryView
+from treadle.ports.memory_index import MemoryHit, MemoryView
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import ThreadWriter
@@ -188,7 +188,7 @@ def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
 
 
-def _nearest(vector: Vector, view: MemoryView) -> Sequence[Hit]:
+def _nearest(vector: Vector, view: MemoryView) -> Sequence[MemoryHit]:
     return view.nearest(OWN, NAME, vector, 5)
 
 

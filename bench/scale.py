@@ -23,7 +23,7 @@ from bench.service import ROOT, endpoint, make_home
 from treadle.api.engine import Engine
 from treadle.backup.event_export import PastFile
 from treadle.bootstrap.backup import archiving_house, own_house
-from treadle.bootstrap.stores import Share
+from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
 from treadle.stores.postgres.connection import connect
 
@@ -119,7 +119,7 @@ async def kept(url: str, copies: int) -> None:
     """What a run of 10 steps takes on the disk, and what it takes to delete many."""
     with tempfile.TemporaryDirectory() as name, endpoint() as model_url:
         home = Home(make_home(Path(name), model_url), url)
-        async with Engine(home=home, share=Share(0)) as engine:
+        async with Engine(home=home, share=WorkerShare(0)) as engine:
             engine.add_tools(tool)
             with workers(Path(name), url, 1, 50) as pids:
                 before = await ask(url, SIZE)

@@ -15,7 +15,7 @@ import treadle
 from treadle.config.home import Home
 from treadle.domain.messages import ToolUse
 from treadle.testing.models import ScriptedModel, ScriptStep, ask, call, say
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 
 STEPS = 40
 CALLS = 10
@@ -75,7 +75,7 @@ def per_call(everything: bool) -> float:
             if everything:
                 with closing(VaultStore(folder, {})) as vault:
                     for number in range(20):
-                        vault.put(f"SECRET_{number}", f"value-of-secret-{number}", (Grant("bench"),))
+                        vault.put(f"SECRET_{number}", f"value-of-secret-{number}", (SecretGrant("bench"),))
             one = asyncio.run(seconds(folder, 1, everything))
             many = asyncio.run(seconds(folder, CALLS, everything))
             samples.append((many - one) / (STEPS * (CALLS - 1)) * 1000)

@@ -13,7 +13,7 @@ from treadle.domain.events import HeartbeatFired, RunEnd, ScheduleSkipped
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.runs import Metrics
 from treadle.domain.schedules import Schedule, ScheduleId
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.engine.null_ports import NoVault
 from treadle.models.registry import ModelRegistry
 from treadle.operations import LocalService
@@ -66,7 +66,7 @@ class Clockwork:
     def __init__(self, now: Instant = 1_800_000_000.0, agents: Callable[[], Any] | None = None) -> None:
         self.clock, self.ids = FakeClock(now), CountingIds()
         self.writer = InlineWriter(open_database(":memory:"))
-        hub = Hub(self.clock, self.ids, lambda _run, _at: None)
+        hub = EventHub(self.clock, self.ids, lambda _run, _at: None)
         self.journal = SqliteJournal(self.writer, hub, self.clock)
         models = ModelRegistry({})
         models.add_model("scripted", ScriptedModel())

@@ -18,7 +18,7 @@ from treadle.domain.envelope import Origin
 from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData
 from treadle.domain.webhooks import DeadLetter, Webhook
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.operations.automation import NewWebhook, NewWebhookView
 from treadle.stores.sqlite.automation import SqliteWebhooks
 from treadle.stores.sqlite.connection import open_database
@@ -70,7 +70,7 @@ class Sending:
 
     def new_book(self, allow_local: bool) -> WebhookBook:
         ids = TimeOrderedIds()
-        feed = SqliteJournal(self.writer, Hub(self.clock, ids, lambda _run, _at: None), self.clock)
+        feed = SqliteJournal(self.writer, EventHub(self.clock, ids, lambda _run, _at: None), self.clock)
         return WebhookBook(
             self.webhooks,
             self.webhooks,

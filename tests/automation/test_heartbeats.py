@@ -9,7 +9,7 @@ from typing import Any
 import treadle
 from tests.engine.running import journal, opened
 from treadle.automation.scheduler import Scheduler
-from treadle.bootstrap.automation import HomeAgents
+from treadle.bootstrap.automation import HomeAgentReader
 from treadle.config.home import Home
 from treadle.domain.events import HeartbeatFired, RunEnd, UserMessage
 from treadle.domain.ids import RunId
@@ -38,7 +38,7 @@ class Beating:
         self.schedules = schedules
         self.clock = clock
         self.home = home
-        self._scheduler = Scheduler(schedules, engine.service, HomeAgents(home).all, clock, CountingIds())
+        self._scheduler = Scheduler(schedules, engine.service, HomeAgentReader(home).all, clock, CountingIds())
 
     def write(self, more: str) -> None:
         folder = self.home.path / "agents" / "hero"

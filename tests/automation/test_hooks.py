@@ -15,7 +15,7 @@ from treadle.automation.signing import is_genuine, new_secret
 from treadle.automation.signing import signed as sign
 from treadle.domain.events import RunQueued, UserMessage, WebhookReceived
 from treadle.domain.ids import RunId
-from treadle.domain.webhooks import Hook, HookId, filled, hook_session, refuse_wrong_template
+from treadle.domain.webhooks import HookId, InboundWebhook, filled, hook_session, refuse_wrong_template
 from treadle.testing.models import FunctionModel, ScriptedModel, say
 from treadle.testing.time import FakeClock
 from treadle.vault.store import VaultStore
@@ -253,7 +253,7 @@ def test_a_place_that_could_not_be_filled_is_refused(template: str) -> None:
     )
 )
 def test_whatever_comes_the_session_is_one_of_the_hook(payload: Any) -> None:
-    hook = Hook(HookId("hok_1"), "n", "hero", "m", "{{payload}}", 0.0)
+    hook = InboundWebhook(HookId("hok_1"), "n", "hero", "m", "{{payload}}", 0.0)
     session = hook_session(hook, payload)
     if session is not None:
         assert session.startswith("hok_1.")

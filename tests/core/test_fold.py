@@ -185,7 +185,7 @@ def test_events_of_a_later_version_change_nothing(turns: list[Any]) -> None:
     known, salted = fresh(ORIGIN), fresh(ORIGIN)
     for event in events:
         fold(known, event.data, event.sequence, event.timestamp)
-        fold(salted, e.Unknown(), event.sequence, event.timestamp)
+        fold(salted, e.UnknownEvent(), event.sequence, event.timestamp)
         fold(salted, event.data, event.sequence, event.timestamp)
     assert picture(known) == picture(salted)
 

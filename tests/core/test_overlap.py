@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.tools.conflicts import Asked, Batch
+from treadle.core.tools.conflicts import Batch, PlannedCall
 from treadle.domain.tools import ToolSpec
 
 
@@ -33,14 +33,14 @@ TOOLS = {
 }
 
 
-def may_run_beside(call: Asked, other: Asked, tools: dict[str, ToolSpec]) -> bool:
+def may_run_beside(call: PlannedCall, other: PlannedCall, tools: dict[str, ToolSpec]) -> bool:
     batch = Batch(tools)
     batch.add(call)
     return batch.fits(other)
 
 
 def together(one: "Given", two: "Given") -> bool:
-    first, second = (Asked(name, msgspec.json.encode(arguments).decode()) for name, arguments in (one, two))
+    first, second = (PlannedCall(name, msgspec.json.encode(arguments).decode()) for name, arguments in (one, two))
     answer = may_run_beside(first, second, TOOLS)
     assert may_run_beside(second, first, TOOLS) is answer, "it is the same either way"
     return answer
@@ -93,7 +93,7 @@ def test_these_do_not(one: Given, two: Given) -> None:
 
 
 def test_arguments_that_cannot_be_read_stand_alone() -> None:
-    broken, whole = Asked("write", '{"path": "x'), Asked("write", '{"path": "y"}')
+    broken, whole = PlannedCall("write", '{"path": "x'), PlannedCall("write", '{"path": "y"}')
     assert not may_run_beside(broken, whole, TOOLS)
 
 
@@ -108,9 +108,9 @@ CALLS = st.tuples(
 
 @given(st.lists(CALLS, max_size=8), CALLS)
 def test_call_fits_a_batch_exactly_if_it_may_run_with_each_of_its_calls(admitted: list[Given], call: Given) -> None:
-    batch, calls = Batch(TOOLS), list[Asked]()
+    batch, calls = Batch(TOOLS), list[PlannedCall]()
     for name, arguments in [*admitted, call]:
-        asked = Asked(name, msgspec.json.encode(arguments).decode())
+        asked = PlannedCall(name, msgspec.json.encode(arguments).decode())
         fits = batch.fits(asked)
         assert fits == all(may_run_beside(asked, other, TOOLS) for other in calls)
         if fits:

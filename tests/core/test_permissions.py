@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.core.tools.permissions import rule_on
-from treadle.domain.permissions import ApprovalRule, Approvals, Verdict
+from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
 from treadle.ports.tool import Subjects
@@ -13,8 +13,8 @@ def spec(name: str) -> ToolSpec:
     return ToolSpec(name, "", {})
 
 
-ASK = Approvals(default="ask", rules=(ApprovalRule("read_*", "auto"), ApprovalRule("bash", "auto", "git *")))
-GIT = Approvals(
+ASK = ApprovalRules(default="ask", rules=(ApprovalRule("read_*", "auto"), ApprovalRule("bash", "auto", "git *")))
+GIT = ApprovalRules(
     default="ask",
     rules=(
         ApprovalRule("bash", "ask", "git push *"),
@@ -22,14 +22,14 @@ GIT = Approvals(
         ApprovalRule("bash", "deny", "git push --force*"),
     ),
 )
-OPEN = Approvals(rules=(ApprovalRule("bash", "ask", "rm *"), ApprovalRule("drop_*", "deny")))
+OPEN = ApprovalRules(rules=(ApprovalRule("bash", "ask", "rm *"), ApprovalRule("drop_*", "deny")))
 
 
 @pytest.mark.parametrize(
     ("approvals", "tool", "texts", "verdict"),
     [
-        (Approvals(), "anything", ("x",), "auto"),
-        (Approvals(default="deny"), "anything", (), "deny"),
+        (ApprovalRules(), "anything", ("x",), "auto"),
+        (ApprovalRules(default="deny"), "anything", (), "deny"),
         (ASK, "read_file", ("a",), "auto"),
         (ASK, "write_file", ("a",), "ask"),
         (ASK, "bash", ("git status",), "auto"),
@@ -44,7 +44,7 @@ OPEN = Approvals(rules=(ApprovalRule("bash", "ask", "rm *"), ApprovalRule("drop_
     ],
 )
 def test_the_strictest_rule_decides(
-    approvals: Approvals, tool: str, texts: tuple[str, ...], verdict: Verdict
+    approvals: ApprovalRules, tool: str, texts: tuple[str, ...], verdict: Verdict
 ) -> None:
     assert rule_on(approvals, spec(tool), Subjects(texts)).verdict == verdict
 
@@ -56,17 +56,17 @@ def test_a_rule_says_which_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("approvals", "verdict"), [(Approvals(), "auto"), (OPEN, "ask"), (GIT, "ask"), (ASK, "ask")]
+    ("approvals", "verdict"), [(ApprovalRules(), "auto"), (OPEN, "ask"), (GIT, "ask"), (ASK, "ask")]
 )
 def test_what_nobody_can_tell_is_asked_for_where_any_rule_might_refuse_it(
-    approvals: Approvals, verdict: Verdict
+    approvals: ApprovalRules, verdict: Verdict
 ) -> None:
     subjects = Subjects(("git log",), opaque="the command is made when it runs")
     assert rule_on(approvals, spec("bash"), subjects).verdict == verdict
 
 
 def test_what_a_tool_is_cautious_about_is_asked_for_whatever_the_rules_say() -> None:
-    allowed = Approvals(rules=(ApprovalRule("bash", "auto"),))
+    allowed = ApprovalRules(rules=(ApprovalRule("bash", "auto"),))
     ruling = rule_on(allowed, spec("bash"), Subjects(("rm -rf /",), caution="it removes everything"))
     assert (ruling.verdict, ruling.reason) == ("ask", "it removes everything")
 

@@ -12,7 +12,16 @@ import treadle
 from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.runs import Usage
 from treadle.ports.model import ModelRequest
-from treadle.testing.models import Failure, FunctionModel, Reply, ScriptStep, Silence, ask, call, say
+from treadle.testing.models import (
+    FunctionModel,
+    ScriptedFailure,
+    ScriptedReply,
+    ScriptStep,
+    Silence,
+    ask,
+    call,
+    say,
+)
 
 TAG = re.compile(r"#(\w+)")
 PRICES = "models: {fake/m-1: {prices: {input: 1, output: 10}, max_output: 1000}}\nhouse_rules: Be kind.\n"
@@ -87,12 +96,15 @@ SCRIPTS: dict[str, Sequence[ScriptStep]] = {
         ask(call("clarify", "c3", question="Which colour?")),
         say("Signed."),
     ],
-    "other": [Failure("server", "the provider is down", retryable=False, next_model=True), say("From the second.")],
-    "broken": [Failure("invalid_request", "the provider refuses it", retryable=False)],
+    "other": [
+        ScriptedFailure("server", "the provider is down", retryable=False, next_model=True),
+        say("From the second."),
+    ],
+    "broken": [ScriptedFailure("invalid_request", "the provider refuses it", retryable=False)],
     "steered": [ask(call("watch", "c1", place="the sea")), say("Watched.")],
     "again": [say("Again.")],
     # waiting
-    "retry": [Failure(retry_after=3600.0)],
+    "retry": [ScriptedFailure(retry_after=3600.0)],
     "think": [Silence("Let me think")],
     "ask": [ask(call("sign", "c1", text="here")), say("Signed here.")],
     "question": [ask(call("clarify", "c1", question="Which?")), say("That one.")],
@@ -140,13 +152,13 @@ def answer(request: ModelRequest) -> ScriptStep:
 def answer_from_the_second(request: ModelRequest) -> ScriptStep:
     """Reply as the model that takes over from one that is down."""
     step = answer(request)
-    return say("From the second.") if isinstance(step, Failure) else step
+    return say("From the second.") if isinstance(step, ScriptedFailure) else step
 
 
 def answer_at_once(request: ModelRequest) -> ScriptStep:
     """Reply as the model does when the corpus is checked: without failures and without silence."""
     step = answer(request)
-    return step if isinstance(step, Reply) else END
+    return step if isinstance(step, ScriptedReply) else END
 
 
 def open_engine(url: str, home: Any, block: asyncio.Event | None, **more: Any) -> treadle.Engine:
@@ -158,7 +170,7 @@ def open_engine(url: str, home: Any, block: asyncio.Event | None, **more: Any) -
         engine.add_model("absent", FunctionModel(answer_at_once))
         engine.add_model("down", FunctionModel(answer_at_once))
     else:
-        engine.add_model("down", FunctionModel(lambda _: Failure("server", "down", retryable=False)))
+        engine.add_model("down", FunctionModel(lambda _: ScriptedFailure("server", "down", retryable=False)))
     engine.add_tools(*tools_that(block))
     engine.add_agents(agent("clerk"))
     return engine

@@ -11,7 +11,7 @@ from bench.chaos.clients import Seen
 from bench.chaos.cluster import Blow, unforeseen
 
 from treadle.engine.null_ports import NoVault
-from treadle.telemetry.logs import JsonLines, RunLog
+from treadle.telemetry.logs import JsonLogFormatter, RunLog
 
 RUN, CALL = "run_1", "call_1"
 Change = Callable[[Found], Any]
@@ -110,7 +110,7 @@ def test_time_without_anybody_who_could_take_over_does_not_count() -> None:
 def logged(error: Exception | None, message: str = "a request failed") -> str:
     exc_info = None if error is None else (type(error), error, error.__traceback__)
     record = logging.LogRecord("treadle", logging.ERROR, "", 1, message, (), exc_info)
-    return JsonLines(NoVault(), RunLog()).format(record)
+    return JsonLogFormatter(NoVault(), RunLog()).format(record)
 
 
 def test_an_error_that_was_logged_with_its_traceback_is_found() -> None:

@@ -16,7 +16,7 @@ from treadle.engine.isolation import ISOLATION_SECONDS, Isolation
 from treadle.operations import Submission
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import ScriptStep, ask, call, say
-from treadle.testing.simulation.world import PROCESS, Process, World
+from treadle.testing.simulation.world import PROCESS, SimulatedProcess, World
 
 AGENT = AgentSpec("hero", "simulated", tools=("*",))
 HOUR = 3600.0
@@ -34,24 +34,24 @@ def policy(request: ModelRequest, world: World) -> ScriptStep:
     return say("fine") if turns == 2 else ask(call("look", f"c{turns}", n=turns))
 
 
-async def start(world: World, sole: bool = True) -> Process:
+async def start(world: World, sole: bool = True) -> SimulatedProcess:
     process = world.start(lambda operation: None, sole)
     await process.spawn(process.start())
     return process
 
 
-async def submit(process: Process, messages: list[str]) -> list[RunId]:
+async def submit(process: SimulatedProcess, messages: list[str]) -> list[RunId]:
     return [
         (await process.spawn(process.service.submit(Submission(AGENT, user(message))))).run_id
         for message in messages
     ]
 
 
-async def outcomes(process: Process, runs: list[RunId]) -> list[OutcomeKind | None]:
+async def outcomes(process: SimulatedProcess, runs: list[RunId]) -> list[OutcomeKind | None]:
     return [(await process.store.record(run_id)).outcome for run_id in runs]
 
 
-async def revive(world: World, process: Process, runs: list[RunId], most: int) -> Process:
+async def revive(world: World, process: SimulatedProcess, runs: list[RunId], most: int) -> SimulatedProcess:
     """Start another process whenever one has died, until all runs have ended."""
     for _ in range(most):
         async with asyncio.timeout(HOUR):

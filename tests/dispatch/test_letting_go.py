@@ -11,12 +11,12 @@ from treadle.domain.errors import StoreLost
 from treadle.domain.events import ToolCallEnd
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
-from treadle.engine.deps import Deps
-from treadle.engine.event_hub import Hub
-from treadle.engine.owned_run import Log, own
+from treadle.engine.deps import EngineDeps
+from treadle.engine.event_hub import EventHub
+from treadle.engine.owned_run import OwnedRun, own
 from treadle.models.registry import ModelRegistry
 from treadle.ports.journal import Advance, Advanced, Claim, Release
-from treadle.testing.conformance.store import END, OPENING, Process, Store, one_process, step
+from treadle.testing.conformance.store import END, OPENING, Store, StoreProcess, one_process, step
 from treadle.testing.time import CountingIds, FakeClock
 from treadle.tools.toolbox import ToolRegistry
 
@@ -49,12 +49,12 @@ class SlowJournal:
 
 
 @asynccontextmanager
-async def owned(process: Process) -> AsyncGenerator[Log, None]:
+async def owned(process: StoreProcess) -> AsyncGenerator[OwnedRun, None]:
     """A run that this process owns over a slow journal."""
     clock, ids = FakeClock(), CountingIds()
-    deps = Deps(
+    deps = EngineDeps(
         SlowJournal(process.store),
-        Hub(clock, ids, lambda run_id, at: None),
+        EventHub(clock, ids, lambda run_id, at: None),
         ModelRegistry({}, None),
         ToolRegistry(),
         clock,
@@ -133,9 +133,9 @@ def test_the_error_of_a_commit_that_nobody_waits_for_is_heard() -> None:
 
             claim = await process.claimed()
             clock, ids = FakeClock(), CountingIds()
-            hub = Hub(clock, ids, lambda run_id, at: None)
+            hub = EventHub(clock, ids, lambda run_id, at: None)
             journal, models, tools = LosingJournal(process.store), ModelRegistry({}, None), ToolRegistry()
-            log = Log(claim, Deps(journal, hub, models, tools, clock, ids, lambda: 0.5, "worker"))
+            log = OwnedRun(claim, EngineDeps(journal, hub, models, tools, clock, ids, lambda: 0.5, "worker"))
             log.record(step(1))
             flushing = asyncio.ensure_future(log.flush())
             await asyncio.sleep(0.1)

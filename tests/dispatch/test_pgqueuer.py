@@ -27,7 +27,7 @@ from treadle.stores.postgres.connection import connect
 from treadle.stores.postgres.driver import connected
 from treadle.testing.conformance import dispatcher as conformance
 from treadle.testing.conformance.dispatcher import DispatcherCheck, Labour, ListedWakes
-from treadle.testing.conformance.store import Process, Recorder
+from treadle.testing.conformance.store import Recorder, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
 
 IDS = CountingIds()
@@ -81,7 +81,7 @@ def test_it_keeps_the_contract(check: DispatcherCheck, url: str) -> None:
 # ── Workers over one database ──────────────────────────────────────────────────────────────────────
 
 
-class Worker(Process):
+class Worker(StoreProcess):
     """A process that works on what its dispatcher finds: it claims the run, labours, and ends it."""
 
     dispatcher: PgQueuerDispatcher
@@ -249,7 +249,7 @@ def test_the_runs_of_a_dead_worker_are_taken_over(url: str) -> None:
         clock = FakeClock()
         async with worker(url, "alive", clock) as alive:
             await alive.dispatcher.stop()
-            dead = Process(alive.store, alive.told, clock, IDS, "dead")
+            dead = StoreProcess(alive.store, alive.told, clock, IDS, "dead")
             claims = [await dead.claimed() for _ in range(3)]
             async with worker(url, "other", clock) as other:
                 await asyncio.sleep(0.2)

@@ -8,7 +8,7 @@ import pytest
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import VERSION, Event, Origin, decode_data, draft, from_json, to_json
-from treadle.domain.events import VOCABULARY, EventData, Unknown
+from treadle.domain.events import VOCABULARY, EventData, UnknownEvent
 from treadle.domain.ids import AgentId, ApprovalId, EventId, RunId, SegmentId, SessionId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse, user
 from treadle.domain.runs import Metrics, Outcome, Usage
@@ -184,7 +184,7 @@ def wire(type_: str, data: Any, version: int = VERSION) -> bytes:
 def test_a_type_of_a_later_version_is_kept_as_it_is() -> None:
     line = wire("approval_requested", {"approval_id": "apr_1", "deep": {"list": [1, 2]}}, version=9)
     read = from_json(line)
-    assert isinstance(read.data, Unknown)
+    assert isinstance(read.data, UnknownEvent)
     assert read.durable
     assert msgspec.json.decode(to_json(read)) == msgspec.json.decode(line)
 
@@ -207,7 +207,7 @@ def test_fields_of_a_later_version_deep_inside_do_not_make_an_event_unreadable(d
 
 
 def test_content_of_a_later_version_that_cannot_be_read_is_unknown() -> None:
-    assert decode_data("step_start", b'{"step": "seven"}', VERSION + 1) == Unknown()
+    assert decode_data("step_start", b'{"step": "seven"}', VERSION + 1) == UnknownEvent()
 
 
 def test_content_of_this_version_that_cannot_be_read_is_an_error() -> None:

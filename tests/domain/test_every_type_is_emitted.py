@@ -26,10 +26,19 @@ from treadle.ports.hooks import Block, HookedCall
 from treadle.ports.model import ModelRequest
 from treadle.sandbox.commands import ShellCommands
 from treadle.testing.faults import Fault, Operation
-from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, call, say
-from treadle.testing.simulation.world import Process, World
+from treadle.testing.models import (
+    FunctionModel,
+    ScriptedFailure,
+    ScriptedModel,
+    ScriptStep,
+    Silence,
+    ask,
+    call,
+    say,
+)
+from treadle.testing.simulation.world import SimulatedProcess, World
 from treadle.tools.bash import Bash
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 
 Emitted = set[str]
 CANARY = "s3cr3t-canary-value"
@@ -67,7 +76,7 @@ async def post() -> str:
 async def plain(emitted: Emitted) -> None:
     """A failure and a retry, reasoning, calls that end, fail, loop and are refused, notes of every guard."""
     script: list[ScriptStep] = [
-        Failure(retry_after=1.0),
+        ScriptedFailure(retry_after=1.0),
         *(ask(call("look", at="it"), thinking="hm") for _ in range(3)),
         *(ask(call("look", at="nothing", n=number)) for number in range(3)),
         say(""),
@@ -112,7 +121,7 @@ async def steered(emitted: Emitted) -> None:
 
 async def failing(emitted: Emitted) -> None:
     """A model that is left alone after a while and comes back; a fallback."""
-    down = Failure("server", "down", retryable=False, next_model=True)
+    down = ScriptedFailure("server", "down", retryable=False, next_model=True)
     answers = iter([*[down] * LEAST_CALLS, say("up again")])
     async with in_virtual_time(FunctionModel(lambda _: next(answers))) as engine:
         engine.add_model("second", FunctionModel(lambda _: say("instead")))
@@ -134,7 +143,7 @@ async def slow(emitted: Emitted) -> None:
 
 async def killed(emitted: Emitted) -> None:
     """A run that kills its worker each time; a worker that stands still past its lease."""
-    stalling: list[Process] = []
+    stalling: list[SimulatedProcess] = []
 
     def answer(request: ModelRequest, world: World) -> ScriptStep:
         for process in stalling:
@@ -211,7 +220,7 @@ async def secretive(emitted: Emitted) -> None:
     ]
     with TemporaryDirectory() as folder:
         with closing(VaultStore(Path(folder), {})) as store:
-            store.put("TOKEN", CANARY, (Grant("hero"),))
+            store.put("TOKEN", CANARY, (SecretGrant("hero"),))
         async with opened(Path(folder), ScriptedModel(*calls), home=Path(folder)) as engine:
             async for event in engine.stream(agent(tools=[look]), f"it is {CANARY}"):
                 emitted.add(event.type)
@@ -238,7 +247,7 @@ async def long(emitted: Emitted) -> None:
         if request.preamble.system.startswith(INSTRUCTIONS):
             summaries.append(request)
             if len(summaries) == 1:
-                return Failure(retryable=False)
+                return ScriptedFailure(retryable=False)
             return say("## Done\nsomething\n## Remember\n- Ada likes tea", usage=UNCOUNTED)
         asked.append(request)
         if len(asked) % 25:

@@ -14,7 +14,7 @@ from treadle.config.home import Home
 from treadle.core.steps import CallModel, Wait
 from treadle.domain import events as e
 from treadle.system.clock import SteadyClock, SystemClock
-from treadle.testing.models import Failure, ScriptedModel, Silence, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, say
 
 HOURS = 3 * 3600.0
 JUMPS = pytest.mark.parametrize("jump", [HOURS, -HOURS], ids=["ahead", "back"])
@@ -56,7 +56,7 @@ def test_deadline_passes_after_the_time_it_names(jump: float) -> None:
 def test_retry_comes_after_the_time_the_provider_asks_for(jump: float) -> None:
     async def story() -> None:
         machine, loop = Machine(), asyncio.get_running_loop()
-        model = ScriptedModel(Failure(retry_after=300.0), say("done"))
+        model = ScriptedModel(ScriptedFailure(retry_after=300.0), say("done"))
         async with asyncio.timeout(HANG_SECONDS * 1000), machine.engine(model) as engine:
             began = loop.time()
             run_id = await engine.submit(agent(limits={"deadline": 3600}), "go")

@@ -16,7 +16,16 @@ from treadle.domain.errors import UsageError
 from treadle.domain.messages import Message
 from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
-from treadle.testing.models import Failure, FunctionModel, Reply, ScriptStep, ask, call, perform, say
+from treadle.testing.models import (
+    FunctionModel,
+    ScriptedFailure,
+    ScriptedReply,
+    ScriptStep,
+    ask,
+    call,
+    perform,
+    say,
+)
 
 UNCOUNTED = Usage(estimated=True)
 WORDS = "some words that take their room in the conversation and say little. "
@@ -183,7 +192,7 @@ def test_after_an_undo_nothing_is_summed_up_before_it_must_be(tmp_path: Path) ->
     asyncio.run(story())
 
 
-EMPTY = (say("  \n", usage=UNCOUNTED), say("## Goal\n## Done\n"), Failure(retryable=False))
+EMPTY = (say("  \n", usage=UNCOUNTED), say("## Goal\n## Done\n"), ScriptedFailure(retryable=False))
 
 
 @pytest.mark.parametrize("summary", EMPTY)
@@ -214,7 +223,7 @@ def test_an_overflow_that_a_provider_tells_of_goes_through_every_way_once(tmp_pa
             tool = "read_all" if len(model.asked) == 2 else "look"
             more = {} if tool == "read_all" else {"at": len(model.asked)}
             return ask(call(tool, f"c{len(model.asked)}", **more), usage=UNCOUNTED)
-        return Failure("overflow", "prompt is too long", retryable=False, compact=True)
+        return ScriptedFailure("overflow", "prompt is too long", retryable=False, compact=True)
 
     model = Recorder(answer)
 
@@ -244,7 +253,7 @@ def test_what_is_cut_can_be_recalled_whole(tmp_path: Path) -> None:
         if len(model.asked) == 1:
             return ask(call("read_all", "big"), usage=UNCOUNTED)
         if len(model.asked) == 2:
-            return Failure("overflow", "too long", retryable=False, compact=True)
+            return ScriptedFailure("overflow", "too long", retryable=False, compact=True)
         if len(model.asked) == 3:
             return ask(call("recall", "again", call_id="big", start=2000, length=100), usage=UNCOUNTED)
         return say("done", usage=UNCOUNTED)
@@ -346,9 +355,11 @@ def test_a_compaction_by_command_folds_even_a_short_conversation_once(tmp_path: 
 def test_another_model_may_write_the_summary_and_the_own_one_steps_in(tmp_path: Path) -> None:
     written: list[str] = []
 
-    def write(request: ModelRequest) -> Reply | Failure:
+    def write(request: ModelRequest) -> ScriptedReply | ScriptedFailure:
         written.append(request.model)
-        return Failure(retryable=False) if len(written) > 1 else say("## Done\nby the other", usage=UNCOUNTED)
+        return (
+            ScriptedFailure(retryable=False) if len(written) > 1 else say("## Done\nby the other", usage=UNCOUNTED)
+        )
 
     model = steps(30)
 

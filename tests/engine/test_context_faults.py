@@ -18,8 +18,17 @@ from treadle.domain.messages import ToolResult
 from treadle.domain.observations import text_of
 from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
-from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, call, say
-from treadle.vault.store import Grant, VaultStore
+from treadle.testing.models import (
+    FunctionModel,
+    ScriptedFailure,
+    ScriptedModel,
+    ScriptStep,
+    Silence,
+    ask,
+    call,
+    say,
+)
+from treadle.vault.store import SecretGrant, VaultStore
 
 CANARY = "s3cr3t-canary-value"
 
@@ -42,7 +51,7 @@ def test_a_secret_in_the_notes_of_the_workspace_goes_nowhere(tmp_path: Path) -> 
 
     async def story() -> None:
         with closing(VaultStore(tmp_path / "home", {})) as store:
-            store.put("TOKEN", CANARY, (Grant("hero"),))
+            store.put("TOKEN", CANARY, (SecretGrant("hero"),))
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(workspace=tmp_path), "hello")
             for event in await journal(engine, result.run_id):
@@ -101,7 +110,7 @@ def test_a_window_that_a_refusal_has_lowered_rises_when_more_is_taken(tmp_path: 
             return say("## Done\nlooked", usage=UNCOUNTED)
         seen.append(size)
         if size > 8000:
-            return Failure("overflow", "prompt is too long", retryable=False, compact=True)
+            return ScriptedFailure("overflow", "prompt is too long", retryable=False, compact=True)
         if len(model.asked) > 60:
             return say("done", usage=Usage(size, 5))
         return ask(call("look", f"c{len(model.asked)}", at=len(model.asked)), usage=Usage(size, 30))
@@ -191,10 +200,10 @@ def test_recall_reads_the_result_that_was_cut_last_and_from_where_it_was_cut(tmp
         number = len(model.asked)
         script: dict[int, ScriptStep] = {
             1: ask(call("read_all", "call_0", of="OLD"), usage=UNCOUNTED),
-            2: Failure("overflow", "too long", retryable=False, compact=True),
+            2: ScriptedFailure("overflow", "too long", retryable=False, compact=True),
             3: say("read", usage=UNCOUNTED),
             4: ask(call("read_all", "call_0", of="NEW"), usage=UNCOUNTED),
-            5: Failure("overflow", "too long", retryable=False, compact=True),
+            5: ScriptedFailure("overflow", "too long", retryable=False, compact=True),
         }
         if number in script:
             return script[number]

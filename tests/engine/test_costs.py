@@ -9,7 +9,7 @@ import treadle
 from tests.engine.running import agent, journal, opened, until
 from treadle.domain.events import LlmError, LlmRequest, LlmResponse
 from treadle.domain.runs import Usage
-from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 
 PRICED = "models: {scripted/x: {prices: {input: 3, output: 15, cache_read: 0.3}, max_output: 1000}}\n"
 
@@ -61,10 +61,10 @@ def test_the_estimate_covers_what_is_sent_and_the_longest_reply(tmp_path: Path) 
 
 
 def test_failed_attempts_are_charged_for_what_they_used(tmp_path: Path) -> None:
-    half = Failure(
+    half = ScriptedFailure(
         "server", "broke off", True, retry_after=0.0, text="half an", usage=Usage(100, 3, estimated=True)
     )
-    unsent = Failure("unreachable", "nobody there", True, retry_after=0.0)
+    unsent = ScriptedFailure("unreachable", "nobody there", True, retry_after=0.0)
 
     async def story() -> None:
         async with opened(priced(tmp_path), ScriptedModel(half, unsent, say("all", usage=Usage(100, 4)))) as engine:

@@ -22,10 +22,10 @@ from treadle.domain.events import (
 )
 from treadle.models.breaker import LEAST_CALLS
 from treadle.ports.model import Model
-from treadle.testing.models import Failure, FunctionModel, ScriptedModel, Silence, ask, call, say
+from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptedModel, Silence, ask, call, say
 from treadle.testing.time import LoopClock
 
-REFUSED = Failure("auth", "the key is wrong", retryable=False, next_model=True)
+REFUSED = ScriptedFailure("auth", "the key is wrong", retryable=False, next_model=True)
 FALLBACKS = {"fallbacks": ["second/y", "third/z"]}
 
 
@@ -62,7 +62,7 @@ def test_the_next_model_takes_over_for_the_rest_of_the_run(tmp_path: Path) -> No
 
 
 def test_retries_come_before_fallbacks_and_each_model_has_its_own() -> None:
-    busy = Failure(next_model=True)
+    busy = ScriptedFailure(next_model=True)
     first, second = ScriptedModel(*[busy] * 4), ScriptedModel(busy, say("done"))
 
     async def story() -> None:
@@ -84,7 +84,7 @@ def test_when_nobody_is_left_the_run_ends_with_the_last_words(tmp_path: Path) ->
             add_fallbacks(
                 engine,
                 ScriptedModel(REFUSED),
-                ScriptedModel(Failure("billing", "no money", False, next_model=True)),
+                ScriptedModel(ScriptedFailure("billing", "no money", False, next_model=True)),
             )
             result = await engine.run(agent(**FALLBACKS), "go")
         assert (result.outcome, result.status) == ("model_error", "failed")
@@ -95,7 +95,9 @@ def test_when_nobody_is_left_the_run_ends_with_the_last_words(tmp_path: Path) ->
 
 def test_a_failure_that_no_other_model_would_mend_ends_the_run(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path, ScriptedModel(Failure("overflow", "too long", False, compact=True))) as engine:
+        async with opened(
+            tmp_path, ScriptedModel(ScriptedFailure("overflow", "too long", False, compact=True))
+        ) as engine:
             add_fallbacks(engine, ScriptedModel())
             result = await engine.run(agent(**FALLBACKS), "go")
         assert (result.outcome, result.status) == ("context_overflow", "failed")
@@ -120,7 +122,7 @@ def test_a_fallback_that_is_not_to_be_had_is_passed_over(tmp_path: Path, monkeyp
 
 
 def test_text_that_was_shown_before_a_fallback_is_void() -> None:
-    first = ScriptedModel(Failure("server", "broke", False, text="half an", next_model=True))
+    first = ScriptedModel(ScriptedFailure("server", "broke", False, text="half an", next_model=True))
 
     async def story() -> None:
         async with in_virtual_time(first) as engine:
@@ -142,7 +144,7 @@ def test_a_resumed_run_goes_on_with_its_fallback(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
-            second = ScriptedModel(Failure(next_model=True, retry_after=3600.0))
+            second = ScriptedModel(ScriptedFailure(next_model=True, retry_after=3600.0))
             add_fallbacks(engine, second)
             run_id = await engine.submit(agent(**FALLBACKS), "go")
             async for event in engine.events(run_id):
@@ -160,7 +162,7 @@ def test_a_resumed_run_goes_on_with_its_fallback(tmp_path: Path) -> None:
 
 
 def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
-    down = FunctionModel(lambda _: Failure("server", "down", retryable=False, next_model=True))
+    down = FunctionModel(lambda _: ScriptedFailure("server", "down", retryable=False, next_model=True))
 
     async def story() -> None:
         async with in_virtual_time(down) as engine:
@@ -215,7 +217,7 @@ def test_an_alias_whose_first_model_is_left_alone_in_mid_run_asks_its_second(tmp
 
 
 def test_the_change_of_a_breaker_is_on_record_and_a_run_without_fallback_waits_for_the_probe() -> None:
-    answers = iter([*[Failure("server", "down", retryable=False)] * LEAST_CALLS, say("up again")])
+    answers = iter([*[ScriptedFailure("server", "down", retryable=False)] * LEAST_CALLS, say("up again")])
     model = FunctionModel(lambda _: next(answers))
 
     async def story() -> None:
@@ -246,7 +248,7 @@ def test_what_is_no_fault_of_the_model_does_not_open_its_breaker() -> None:
 
 
 def test_a_conversation_that_is_refused_is_sent_once_more_in_its_plainest_form(tmp_path: Path) -> None:
-    refused = Failure("invalid_request", "tool_use ids must be unique", False, repair=True, next_model=True)
+    refused = ScriptedFailure("invalid_request", "tool_use ids must be unique", False, repair=True, next_model=True)
     model = ScriptedModel(ask(call("look", place="x"), thinking="hm"), refused, say("done"))
 
     async def story() -> None:
@@ -262,7 +264,7 @@ def test_a_conversation_that_is_refused_is_sent_once_more_in_its_plainest_form(t
 
 
 def test_it_is_repaired_once_and_then_another_model_is_asked(tmp_path: Path) -> None:
-    refused = Failure("invalid_request", "still wrong", False, repair=True, next_model=True)
+    refused = ScriptedFailure("invalid_request", "still wrong", False, repair=True, next_model=True)
 
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(refused, refused)) as engine:
@@ -274,7 +276,7 @@ def test_it_is_repaired_once_and_then_another_model_is_asked(tmp_path: Path) -> 
 
 
 def test_another_key_is_tried_at_once_and_does_not_count_as_a_retry(tmp_path: Path) -> None:
-    limited = Failure("rate_limited", "slow down", True, retry_after=0.0, next_key=True)
+    limited = ScriptedFailure("rate_limited", "slow down", True, retry_after=0.0, next_key=True)
     model = ScriptedModel(*[limited] * 5, say("done"))
 
     async def story() -> None:
@@ -288,7 +290,7 @@ def test_another_key_is_tried_at_once_and_does_not_count_as_a_retry(tmp_path: Pa
 @pytest.mark.parametrize("kind", ["auth", "not_found", "server", "billing"])
 def test_the_error_says_why_the_other_took_over(tmp_path: Path, kind: str) -> None:
     async def story() -> None:
-        failure = Failure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType] -- a kind
+        failure = ScriptedFailure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType] -- a kind
         async with opened(tmp_path, ScriptedModel(failure)) as engine:
             add_fallbacks(engine, ScriptedModel(say("ok")))
             result = await engine.run(agent(**FALLBACKS), "go")
@@ -327,7 +329,7 @@ def test_a_fallback_that_nobody_could_ever_ask_is_refused_before_anything_is_wri
 
 
 def test_other_keys_are_not_tried_for_ever() -> None:
-    limited = Failure("rate_limited", "slow down", True, retry_after=0.0, next_key=True, next_model=True)
+    limited = ScriptedFailure("rate_limited", "slow down", True, retry_after=0.0, next_key=True, next_model=True)
 
     async def story() -> None:
         async with in_virtual_time(FunctionModel(lambda _: limited)) as engine:
@@ -339,7 +341,7 @@ def test_other_keys_are_not_tried_for_ever() -> None:
 
 
 def test_a_wait_that_nobody_would_wait_for_is_not_waited_for(tmp_path: Path) -> None:
-    tomorrow = Failure("rate_limited", "come back tomorrow", True, retry_after=86_400.0, next_model=True)
+    tomorrow = ScriptedFailure("rate_limited", "come back tomorrow", True, retry_after=86_400.0, next_model=True)
 
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(tomorrow)) as engine:
@@ -350,7 +352,7 @@ def test_a_wait_that_nobody_would_wait_for_is_not_waited_for(tmp_path: Path) -> 
 
 
 def test_a_deadline_does_not_wait_for_a_breaker() -> None:
-    down = FunctionModel(lambda _: Failure("server", "down", retryable=False))
+    down = FunctionModel(lambda _: ScriptedFailure("server", "down", retryable=False))
 
     async def story() -> None:
         async with in_virtual_time(down) as engine:

@@ -11,7 +11,7 @@ from treadle.domain.envelope import Event, Origin
 from treadle.domain.events import EventData, RunEnd, StepStart, Token
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.engine.subscription import LONGEST_PAUSE, MEMORY_SECONDS, WORK_SECONDS, Pace, Subscription
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -19,11 +19,11 @@ ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
 END = RunEnd("completed", "completed", Metrics())
 
 
-def hub() -> Hub:
-    return Hub(FakeClock(), CountingIds(), lambda _run, _at: None)
+def hub() -> EventHub:
+    return EventHub(FakeClock(), CountingIds(), lambda _run, _at: None)
 
 
-def event(of: Hub, sequence: int, data: EventData | None = None) -> Event:
+def event(of: EventHub, sequence: int, data: EventData | None = None) -> Event:
     return of.event(ORIGIN, sequence, data or StepStart(sequence))
 
 

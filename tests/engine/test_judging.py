@@ -7,7 +7,7 @@ from tests.engine.running import agent, in_virtual_time, journal, types, virtual
 from tests.engine.test_children import children_of, first_said, look, of, results
 from treadle.domain.events import AgentSpawn, ErrorAnalyzed, QualityScored, RunQueued, RunStart, ToolCallError
 from treadle.ports.model import ModelRequest
-from treadle.testing.models import Failure, FunctionModel, ScriptStep, ask, call, say
+from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptStep, ask, call, say
 
 CHECKED: dict[str, Any] = {"quality": {"checker": "quality-checker"}}
 CAREFUL: dict[str, Any] = {"quality": {"checker": "quality-checker", "minimum": 0.7, "retries": 2}}
@@ -80,7 +80,7 @@ def test_a_retry_that_fails_loses_nothing() -> None:
         if is_judge(request):
             return say('{"score": 0.1, "reasons": "thin"}')
         asked = sum(message.role == "user" for message in request.conversation.messages)
-        return say("answer 1") if asked == 1 else Failure(retryable=False)
+        return say("answer 1") if asked == 1 else ScriptedFailure(retryable=False)
 
     async def work() -> None:
         async with in_virtual_time(FunctionModel(policy)) as engine:
@@ -98,7 +98,9 @@ def test_whoever_judges_badly_changes_nothing() -> None:
 
     wrong = ("no JSON at all", '{"score": 7, "reasons": ""}', '{"score": "high"}')
     judges: list[Any] = [FunctionModel(scores(*[each] * 3)) for each in wrong]
-    judges.append(FunctionModel(lambda request: Failure(retryable=False) if is_judge(request) else say("answer")))
+    judges.append(
+        FunctionModel(lambda request: ScriptedFailure(retryable=False) if is_judge(request) else say("answer"))
+    )
     judges.append(FunctionModel(sleeps))
 
     async def work(model: Any) -> None:
@@ -263,7 +265,7 @@ def test_what_failed_to_answer_a_later_message_has_failed() -> None:
         if asked == 1:
             return say("answer 1")
         await asyncio.sleep(5)
-        return Failure(retryable=False)
+        return ScriptedFailure(retryable=False)
 
     async def work() -> None:
         async with in_virtual_time(FunctionModel(policy)) as engine:

@@ -12,7 +12,7 @@ from tests.engine.running import agent, journal, opened, until
 from treadle.domain import events as e
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptedModel, ScriptStep, Silence, ask, call, say
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 
 BY_WORDS: dict[str, Any] = {"memory": {"embedder": "none"}}
 CANARY = "s3cr3t-canary-value"
@@ -143,7 +143,7 @@ def test_tools_save_search_and_note_without_secrets(tmp_path: Path) -> None:
 
     async def story() -> None:
         with closing(VaultStore(tmp_path / "home", {})) as store:
-            store.put("TOKEN", CANARY, (Grant("other"),))
+            store.put("TOKEN", CANARY, (SecretGrant("other"),))
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=["memory_*", "journal_write"], memory={"embedder": "none", "remember": False})
             result = await engine.run(hero, "go")

@@ -15,7 +15,7 @@ from treadle.domain.events import ApprovalRequested, ToolCallStart
 from treadle.domain.tools import ToolSpec
 from treadle.ports.hooks import HookedCall, Rewrite
 from treadle.ports.tool import Observation, Subjects, ToolContext
-from treadle.testing.models import Failure, ScriptedModel, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
 from treadle.tools.function import tool
 
 TERMINAL: dict[str, Any] = {"asker": "terminal"}
@@ -397,7 +397,7 @@ def test_an_answer_that_was_asked_about_goes_out_where_no_better_one_comes(tmp_p
     more = {
         "no steps left": (),
         "nothing": (say(""), say("")),
-        "a failure": (Failure("auth", "no key", retryable=False),),
+        "a failure": (ScriptedFailure("auth", "no key", retryable=False),),
     }[then]
     model = ScriptedModel(say("I have sent the email to Bob."), *more)
 

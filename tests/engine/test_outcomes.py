@@ -16,7 +16,7 @@ from treadle.domain.runs import OutcomeKind, Status, exit_code_of, status_of
 from treadle.operations import Submission
 from treadle.ports.model import Completed, Model, ModelRequest, Show, TextDelta
 from treadle.testing.faults import Fault, Operation, Plan
-from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.simulation.world import World
 
 SCHEMA = {"type": "object", "required": ["n"]}
@@ -43,7 +43,7 @@ CASES: dict[OutcomeKind, tuple[dict[str, Any], list[ScriptStep], str]] = {
         "Hm.",
     ),
     "empty": ({}, [say(""), say("")], ""),
-    "model_error": ({}, [Failure("auth", "the key is wrong", retryable=False)], ""),
+    "model_error": ({}, [ScriptedFailure("auth", "the key is wrong", retryable=False)], ""),
     "failed": ({"output": SCHEMA}, [say("1"), say("2"), say("3")], "3"),
 }
 

@@ -13,10 +13,10 @@ from treadle.domain.errors import Fenced
 from treadle.domain.events import StepStart
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
-from treadle.engine.owned_run import Log
+from treadle.engine.owned_run import OwnedRun
 from treadle.operations import Submission
 from treadle.testing.models import say
-from treadle.testing.simulation.world import Process, World
+from treadle.testing.simulation.world import SimulatedProcess, World
 
 
 def cancelled(state: RunState) -> bool:
@@ -27,7 +27,7 @@ async def wait_for_ever() -> None:
     await asyncio.Event().wait()
 
 
-async def a_process_and_a_run(seed: int) -> tuple[Process, RunId]:
+async def a_process_and_a_run(seed: int) -> tuple[SimulatedProcess, RunId]:
     """A process that takes its time for everything, as drawn from the seed, and a run that nobody works on."""
     world = World(Random(seed), lambda request, world: say("done"))
     process = world.start(lambda operation: None, sole=False)
@@ -39,7 +39,7 @@ async def a_process_and_a_run(seed: int) -> tuple[Process, RunId]:
 def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(seed)
-        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await asyncio.gather(log.intend(StepStart(1)), process.service.cancel(run_id))
         async with asyncio.timeout(HANG_SECONDS):
             assert not await log.unless(cancelled, wait_for_ever())
@@ -51,7 +51,7 @@ def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
 def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(seed)
-        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         assert await log.intend(StepStart(1))
 
         async def people() -> None:
@@ -69,7 +69,7 @@ def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> Non
 def test_work_that_nobody_stops_is_done_and_others_are_folded_meanwhile() -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(1)
-        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await log.intend(StepStart(1))
 
         async def work() -> None:
@@ -85,7 +85,7 @@ def test_work_that_nobody_stops_is_done_and_others_are_folded_meanwhile() -> Non
 def test_what_was_intended_without_knowing_is_not_done() -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(1)
-        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await process.service.cancel(run_id)
         assert not await log.intend(StepStart(1))
         assert log.state.cancelled is not None
@@ -99,7 +99,7 @@ def test_what_was_intended_without_knowing_is_not_done() -> None:
 def test_a_worker_that_was_taken_over_from_cannot_write() -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(1)
-        log = Log(await process.journal.claim(run_id, "me"), process.deps)
+        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await asyncio.sleep(20)
         claim = await process.journal.claim(run_id, "another")
         assert claim.death is not None

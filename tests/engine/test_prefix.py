@@ -15,7 +15,7 @@ from treadle.domain.providers import ApiMode
 from treadle.domain.tools import ToolSpec
 from treadle.models.formats import format_of
 from treadle.ports.model import Conversation, ModelRequest, Preamble
-from treadle.testing.models import Failure, FunctionModel, ScriptStep, ask, call, say
+from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptStep, ask, call, say
 
 MODES: tuple[ApiMode, ...] = ("anthropic_messages", "chat_completions", "responses")
 STEPS = 60
@@ -67,7 +67,7 @@ def long_run(tmp_path: Path) -> list[ModelRequest]:
             case 3:
                 return ask(call("fail", f"c{number}", why=str(number)))
             case 4:
-                return Failure(retry_after=0.0)
+                return ScriptedFailure(retry_after=0.0)
             case 5:
                 return ask(call("lok", f"d{number}", place="x"))
             case 6:

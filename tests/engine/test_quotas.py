@@ -38,8 +38,17 @@ from treadle.operations import Submission
 from treadle.ports.accounts import Balance, Short
 from treadle.ports.model import ModelRequest
 from treadle.testing.faults import Fault, Operation
-from treadle.testing.models import Failure, FunctionModel, Reply, ScriptedModel, ScriptStep, ask, call, say
-from treadle.testing.simulation.world import Process, World
+from treadle.testing.models import (
+    FunctionModel,
+    ScriptedFailure,
+    ScriptedModel,
+    ScriptedReply,
+    ScriptStep,
+    ask,
+    call,
+    say,
+)
+from treadle.testing.simulation.world import SimulatedProcess, World
 
 PRICED = "models: {scripted/x: {prices: {input: 1, output: 10}, max_output: 1000}}\n"
 """A call costs at most 0.01 dollars, beside what is sent."""
@@ -64,7 +73,7 @@ def one(events: list[Event], kind: type[Any]) -> Any:
     return found
 
 
-def looks(count: int) -> Reply:
+def looks(count: int) -> ScriptedReply:
     return ask(*(call("look", f"call_{n}", n=n) for n in range(count)))
 
 
@@ -137,8 +146,8 @@ def test_one_call_may_be_given_a_ceiling_of_its_own(tmp_path: Path) -> None:
 
 
 def test_failed_attempts_are_settled_at_what_they_used(tmp_path: Path) -> None:
-    broken = Failure("server", "broke off", True, retry_after=0.0, usage=Usage(0, 300))
-    unsent = Failure("unreachable", "nobody there", True, retry_after=0.0)
+    broken = ScriptedFailure("server", "broke off", True, retry_after=0.0, usage=Usage(0, 300))
+    unsent = ScriptedFailure("unreachable", "nobody there", True, retry_after=0.0)
 
     async def story() -> None:
         model = ScriptedModel(broken, unsent, say("done", usage=Usage(0, 100)))
@@ -496,7 +505,7 @@ def test_a_reservation_whose_worker_died_is_settled_in_full(fault: Fault) -> Non
         _, end = await second.spawn(second.service.wait(ticket.run_id))
         await check(second, ticket.run_id, end, lost=fault == "before")
 
-    async def check(process: Process, run_id: Any, end: RunEnd, lost: bool) -> None:
+    async def check(process: SimulatedProcess, run_id: Any, end: RunEnd, lost: bool) -> None:
         events = [event async for event in process.service.stored(run_id)]
         reserved = [event.data for event in events if isinstance(event.data, BudgetReserved)]
         tree = await process.service.balance(f"tree/{run_id}")

@@ -15,7 +15,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd
 from treadle.domain.runs import Metrics, Usage
 from treadle.operations.run_records import CallRecord, records_of, steps_of, totals
-from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, Silence, ask, call, say
 
 
 @treadle.tool(effect="read", repeatable=True)
@@ -41,7 +41,7 @@ def assert_adds_up(events: list[Event]) -> Metrics:
 
 def test_a_step_tells_its_model_its_reasoning_what_it_used_and_its_calls(tmp_path: Path) -> None:
     model = ScriptedModel(
-        Failure("overloaded", "busy", True, retry_after=0.0, usage=Usage(7, 1)),
+        ScriptedFailure("overloaded", "busy", True, retry_after=0.0, usage=Usage(7, 1)),
         ask(
             call("look", "c1", place="hall"),
             call("look", "c2", place="nowhere"),
@@ -176,11 +176,15 @@ def scripts(draw: st.DrawFn) -> list[ScriptStep]:
     steps: list[ScriptStep] = []
     for number in range(draw(st.integers(0, 6))):
         if draw(st.booleans()):
-            steps.append(Failure("overloaded", "busy", True, retry_after=0.0, usage=draw(usages)))
+            steps.append(ScriptedFailure("overloaded", "busy", True, retry_after=0.0, usage=draw(usages)))
         calls = [call("look", f"c{number}_{at}", place=place) for at, place in enumerate(draw(places))]
         steps.append(ask(*calls, text=draw(st.sampled_from(["", "so"])), usage=draw(usages)))
     steps.append(
-        draw(st.sampled_from([say("done"), Failure("invalid_request", "no", False), Failure("auth", "no", False)]))
+        draw(
+            st.sampled_from(
+                [say("done"), ScriptedFailure("invalid_request", "no", False), ScriptedFailure("auth", "no", False)]
+            )
+        )
     )
     return steps
 

@@ -17,7 +17,7 @@ from treadle.domain.messages import ToolResult, user
 from treadle.operations import Submission
 from treadle.ports.model import ModelRequest
 from treadle.system.clock import SteadyClock
-from treadle.testing.models import Failure, ScriptedModel, ScriptStep, Silence, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.simulation.world import World
 
 
@@ -184,7 +184,7 @@ def test_a_parked_run_still_has_its_deadline(tmp_path: Path) -> None:
 
 def test_a_failed_call_is_retried_with_a_wait_on_record() -> None:
     async def story() -> None:
-        model = ScriptedModel(Failure(text="half a"), Failure(retry_after=300.0), say("at last"))
+        model = ScriptedModel(ScriptedFailure(text="half a"), ScriptedFailure(retry_after=300.0), say("at last"))
         async with in_virtual_time(model) as engine:
             result = await engine.run(agent(retry={"schedule": "linear"}), "go")
             events = await journal(engine, result.run_id)
@@ -207,7 +207,7 @@ def test_a_failed_call_is_retried_with_a_wait_on_record() -> None:
 
 def test_retries_come_to_an_end() -> None:
     async def story() -> treadle.Result:
-        async with in_virtual_time(ScriptedModel(*[Failure()] * 4)) as engine:
+        async with in_virtual_time(ScriptedModel(*[ScriptedFailure()] * 4)) as engine:
             return await engine.run(agent(), "go")
 
     result = virtually(story())
@@ -218,7 +218,7 @@ def test_retries_come_to_an_end() -> None:
 
 def test_a_wait_is_kept_across_a_restart(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path, ScriptedModel(Failure(retry_after=3600.0))) as engine:
+        async with opened(tmp_path, ScriptedModel(ScriptedFailure(retry_after=3600.0))) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "run_waiting")
             wake_at = (await engine.service.run(run_id)).wake_at

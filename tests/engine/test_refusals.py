@@ -13,9 +13,9 @@ from treadle.domain.agents import Limits
 from treadle.domain.errors import UsageError
 from treadle.models.breaker import LEAST_CALLS, CircuitBreaker
 from treadle.ports.model import ModelRequest
-from treadle.testing.models import Failure, ScriptedModel, ScriptStep, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, ask, call, say
 
-UNCLEAR = Failure("invalid_request", "Provider returned error.", False, status=400, unclear=True)
+UNCLEAR = ScriptedFailure("invalid_request", "Provider returned error.", False, status=400, unclear=True)
 
 
 def of(kind: Any, events: Any) -> list[Any]:
@@ -78,7 +78,7 @@ def test_a_clear_refusal_is_not_taken_for_overflow(tmp_path: Path) -> None:
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         if len(model.asked) < 7:
             return ask(call("look", f"c{len(model.asked)}", at=len(model.asked)), usage=UNCOUNTED)
-        return Failure("invalid_request", "Unsupported parameter: temperature.", False, status=400)
+        return ScriptedFailure("invalid_request", "Unsupported parameter: temperature.", False, status=400)
 
     async def story() -> None:
         async with opened(tmp_path, Recorder(answer)) as engine:
@@ -96,7 +96,7 @@ def test_the_bound_of_the_reply_is_lowered_for_the_rest_of_the_run(tmp_path: Pat
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         bounds.append(request.settings.max_tokens)
         if len(bounds) == 1:
-            return Failure("invalid_request", "max_tokens is too large", False, longest_reply=8192)
+            return ScriptedFailure("invalid_request", "max_tokens is too large", False, longest_reply=8192)
         return ask(call("look", "c1", at=1), usage=UNCOUNTED) if len(bounds) == 2 else say("done", usage=UNCOUNTED)
 
     async def story() -> None:
@@ -112,7 +112,7 @@ def test_the_bound_of_the_reply_is_lowered_for_the_rest_of_the_run(tmp_path: Pat
 @pytest.mark.parametrize("kind", ["invalid_request", "overflow", "billing", "auth", "not_found"])
 def test_a_refused_request_never_opens_the_breaker(tmp_path: Path, kind: Any) -> None:
     calls = 2 * LEAST_CALLS
-    model = ScriptedModel(*[Failure(kind, "no", False, status=400) for _ in range(calls)])
+    model = ScriptedModel(*[ScriptedFailure(kind, "no", False, status=400) for _ in range(calls)])
 
     async def story() -> None:
         async with opened(tmp_path, model) as engine:
@@ -132,7 +132,7 @@ def test_a_breaker_opens_only_on_failures_that_are_recorded() -> None:
 
 
 def test_a_wait_of_less_than_the_longest_parks_the_run_until_then() -> None:
-    model = ScriptedModel(Failure("rate_limited", "slow down", True, retry_after=3000.0), say("done"))
+    model = ScriptedModel(ScriptedFailure("rate_limited", "slow down", True, retry_after=3000.0), say("done"))
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
@@ -153,7 +153,7 @@ def test_a_wait_of_less_than_the_longest_parks_the_run_until_then() -> None:
 
 def test_the_wake_up_time_survives_a_restart(tmp_path: Path) -> None:
     async def story() -> None:
-        async with opened(tmp_path, ScriptedModel(Failure(retry_after=2.0))) as engine:
+        async with opened(tmp_path, ScriptedModel(ScriptedFailure(retry_after=2.0))) as engine:
             run_id = await engine.submit(agent(), "go")
             waiting = await until(engine, run_id, "run_waiting")
         async with opened(tmp_path, ScriptedModel(say("at last"))) as engine:
@@ -169,7 +169,7 @@ def test_the_wake_up_time_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_longer_wait_ends_the_run_and_gives_the_time(tmp_path: Path) -> None:
-    model = ScriptedModel(Failure("rate_limited", "slow down.", True, retry_after=90.0), say("hello"))
+    model = ScriptedModel(ScriptedFailure("rate_limited", "slow down.", True, retry_after=90.0), say("hello"))
 
     async def story() -> None:
         async with opened(tmp_path, model) as engine:

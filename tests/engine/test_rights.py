@@ -28,7 +28,7 @@ from treadle.domain.messages import MESSAGE_LIMIT
 from treadle.operations.run_records import records_of
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 
 CANARY = "canary-77c1aa-in-a-coal-mine"
 
@@ -177,8 +177,8 @@ RUNS = {"rules": [{"tool": "bash", "do": "auto"}]}
 
 def test_a_secret_is_for_a_child_only_where_all_above_were_granted_it(tmp_path: Path) -> None:
     store = VaultStore(tmp_path / "home", {})
-    store.put("BOTH", f"{CANARY}-1", [Grant("*")])
-    store.put("OTHERS", f"{CANARY}-2", [Grant("other")])
+    store.put("BOTH", f"{CANARY}-1", [SecretGrant("*")])
+    store.put("OTHERS", f"{CANARY}-2", [SecretGrant("other")])
     shown = call("bash", command="echo ${BOTH:-none} ${OTHERS:-none}")
 
     async def story() -> None:

@@ -16,8 +16,8 @@ from treadle.engine.model_resolution import ASKED_BESIDE
 from treadle.operations import LocalService, Submission, Ticket
 from treadle.operations.submissions import MESSAGE_LIMIT
 from treadle.ports.model import ModelRequest
-from treadle.testing.models import FunctionModel, Reply, ScriptedModel, Silence, say
-from treadle.vault.store import Grant, VaultStore
+from treadle.testing.models import FunctionModel, ScriptedModel, ScriptedReply, Silence, say
+from treadle.vault.store import SecretGrant, VaultStore
 
 HERO = AgentSpec("hero", "scripted/x", persona="You are brave.")
 BEFORE = (user("My name is Ada."), Message("assistant", (Text("Hello, Ada."),)))
@@ -89,7 +89,7 @@ def test_a_long_one_is_summed_up_with_the_rest(tmp_path: Path) -> None:
     summed: list[str] = []
     asked: list[list[str]] = []
 
-    def answer(request: ModelRequest) -> Reply:
+    def answer(request: ModelRequest) -> ScriptedReply:
         if is_summary(request):
             summed.append(request.conversation.messages[0].text)
             return say("They greeted each other at length.", usage=UNCOUNTED)
@@ -118,7 +118,7 @@ def test_secrets_in_it_are_taken_out(tmp_path: Path) -> None:
 
     async def story() -> None:
         with closing(VaultStore(tmp_path / "home", {})) as vault:
-            vault.put("KEY", "hunter2-hunter2", (Grant("hero"),))
+            vault.put("KEY", "hunter2-hunter2", (SecretGrant("hero"),))
         async with opened(tmp_path, model) as engine:
             told = (user("The key is hunter2-hunter2."), Message("assistant", (Text("hunter2-hunter2, yes."),)))
             wanted = Submission(HERO, user("Go."), before=told, instructions="Use hunter2-hunter2.")

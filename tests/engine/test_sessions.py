@@ -9,7 +9,7 @@ import treadle
 from tests.engine.running import Gate, agent, in_virtual_time, journal, opened, types, until, virtually
 from tests.patience import HANG_SECONDS
 from treadle.domain.errors import SizeLimitExceeded, UnknownModel, UsageError
-from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 
 
 def test_a_session_goes_on_where_its_last_run_ended(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_one_key_is_one_run(tmp_path: Path) -> None:
 
 def test_a_request_sent_again_while_its_run_waits_is_not_a_message_to_it() -> None:
     async def story() -> None:
-        model = ScriptedModel(Failure(retry_after=60.0), say("done"))
+        model = ScriptedModel(ScriptedFailure(retry_after=60.0), say("done"))
         async with in_virtual_time(model) as engine:
             first = await engine.submit(agent(), "go", key="k", session="ses_1")
             await until(engine, first, "run_waiting")

@@ -10,7 +10,7 @@ from tests.engine.running import Gate, agent, in_virtual_time, journal, opened, 
 from treadle.domain.errors import InvalidState, SizeLimitExceeded, UnknownRun, UsageError
 from treadle.domain.events import LlmResponse, RunWaiting
 from treadle.domain.messages import Message, Text, user
-from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 
 
 def said(model: ScriptedModel) -> list[tuple[str, str]]:
@@ -151,7 +151,7 @@ def test_a_steer_in_interrupt_mode_lets_a_tool_finish(tmp_path: Path) -> None:
 
 def test_a_message_ends_the_wait_for_a_retry() -> None:
     async def story() -> None:
-        model = ScriptedModel(Failure(retry_after=3600.0), say("now"))
+        model = ScriptedModel(ScriptedFailure(retry_after=3600.0), say("now"))
         async with in_virtual_time(model) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "run_waiting")

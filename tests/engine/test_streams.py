@@ -17,7 +17,7 @@ from treadle.domain.events import StreamReset, ThinkingDelta, Token, ToolCallDel
 from treadle.domain.messages import Text
 from treadle.domain.runs import Usage
 from treadle.ports.model import CallDelta, Completed, Delta, ModelRequest, ReasoningDelta, Show, TextDelta
-from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 
 
 @treadle.tool(effect="read")
@@ -55,7 +55,7 @@ def test_a_reader_who_has_seen_the_end_is_not_kept_waiting(tmp_path: Path) -> No
 
 def test_live_events_carry_their_request_their_attempt_and_their_offset() -> None:
     async def story() -> None:
-        model = ScriptedModel(Failure(text="no no"), say("one two three"))
+        model = ScriptedModel(ScriptedFailure(text="no no"), say("one two three"))
         async with in_virtual_time(model) as engine:
             events = [event async for event in engine.stream(agent(retry={"schedule": "linear"}), "go")]
         tokens = [event.data for event in events if isinstance(event.data, Token)]
@@ -260,7 +260,7 @@ def test_callbacks_are_called_for_the_events_of_the_table(tmp_path: Path) -> Non
 
     async def story() -> None:
         model = ScriptedModel(
-            Failure(retry_after=0.01),
+            ScriptedFailure(retry_after=0.01),
             ask(call("look", "c1", at="a"), call("look", "c2", wrong=1), thinking="I could look"),
             say("all done"),
         )

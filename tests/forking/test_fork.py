@@ -29,8 +29,8 @@ from treadle.domain.ids import RunId
 from treadle.domain.messages import Image, Message, Thinking
 from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
-from treadle.testing.models import FunctionModel, Reply, ScriptedModel, ScriptStep, Silence, ask, call, say
-from treadle.vault.store import Grant, VaultStore
+from treadle.testing.models import FunctionModel, ScriptedModel, ScriptedReply, ScriptStep, Silence, ask, call, say
+from treadle.vault.store import SecretGrant, VaultStore
 
 QUIET = {"recall": 0, "remember": False}
 PICTURE = Image("image/png", "aGk=")
@@ -381,7 +381,7 @@ def test_secrets_that_came_to_be_since_are_taken_out(tmp_path: Path) -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "The word is hunter2-hunter2.")
         with closing(VaultStore(tmp_path / "home", {})) as vault:
-            vault.put("KEY", "hunter2-hunter2", (Grant("hero"),))
+            vault.put("KEY", "hunter2-hunter2", (SecretGrant("hero"),))
         async with opened(tmp_path, model) as engine:
             engine.add_tools(*desk.tools)
             fork = await engine.fork(first.run_id, message="And hunter2-hunter2?")
@@ -507,7 +507,7 @@ def test_a_fork_of_a_routed_run_goes_to_the_same_model(tmp_path: Path) -> None:
 def test_a_replaced_message_in_a_fork_of_a_fork(tmp_path: Path) -> None:
     """Only what was asked makes way, never the results of the steps before."""
     desk = Desk()
-    script: list[Reply] = [ask(call("look", at="it")), say("done"), *[say("so")] * 4]
+    script: list[ScriptedReply] = [ask(call("look", at="it")), say("done"), *[say("so")] * 4]
     model = ScriptedModel(*script)
 
     async def story() -> None:

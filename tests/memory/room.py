@@ -13,7 +13,7 @@ from treadle.memory.embedders import Embedders
 from treadle.memory.search import PATIENCE_SECONDS, HybridMemories
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
 from treadle.ports.memory_index import Glance
-from treadle.stores.sqlite.connection import Database, open_database
+from treadle.stores.sqlite.connection import SqliteDatabase, open_database
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, Look, Result
 from treadle.testing.time import FakeClock
@@ -79,7 +79,7 @@ class Room:
     def __init__(
         self,
         embedders: Embedders | None = None,
-        database: Database | None = None,
+        database: SqliteDatabase | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.topics = Topics()

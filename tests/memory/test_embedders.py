@@ -13,7 +13,7 @@ from treadle.domain.errors import MissingKey, UsageError
 from treadle.memory.embedders import Embedders
 from treadle.memory.embedding_call import embedded
 from treadle.memory.local_embedder import DIMENSIONS, LocalEmbedder, is_installed
-from treadle.memory.remote_embedder import Address, RemoteEmbedder
+from treadle.memory.remote_embedder import EmbedderEndpoint, RemoteEmbedder
 from treadle.ports.memory import EmbeddingFailed, Vector
 
 JSON = {"Content-Type": "application/json"}
@@ -33,7 +33,7 @@ def body(text: bytes, status: int = 200, kind: str = "application/json") -> Answ
 
 async def ask(*script: Behaviour, texts: Sequence[str] = ("a",), seconds: float = 5.0) -> list[Vector]:
     async with FakeEndpoint(*script) as server:
-        embedder = RemoteEmbedder("fake", "m", Address(server.url, KEY, {"X-Team": "red-team"}), seconds)
+        embedder = RemoteEmbedder("fake", "m", EmbedderEndpoint(server.url, KEY, {"X-Team": "red-team"}), seconds)
         try:
             return await embedded(embedder, texts)
         finally:
@@ -49,7 +49,9 @@ def test_vectors_come_back_in_order_and_of_length_one() -> None:
 def test_what_is_sent() -> None:
     async def run() -> tuple[Request, str, int | None]:
         async with FakeEndpoint(answer([1, 0])) as server:
-            embedder = RemoteEmbedder("fake", "m", Address(f"{server.url}/?v=1", KEY, {"X-Team": "red-team"}))
+            embedder = RemoteEmbedder(
+                "fake", "m", EmbedderEndpoint(f"{server.url}/?v=1", KEY, {"X-Team": "red-team"})
+            )
             await embedder.embed(["hello"])
             await embedder.close()
             return server.requests[0], embedder.name, embedder.dimensions
@@ -68,7 +70,7 @@ def test_many_texts_go_in_batches() -> None:
             return answer(*([1, len(text)] for text in request.json["input"]))
 
         async with FakeEndpoint(policy=policy) as server:
-            embedder = RemoteEmbedder("fake", "m", Address(server.url))
+            embedder = RemoteEmbedder("fake", "m", EmbedderEndpoint(server.url))
             vectors = await embedder.embed(["x" * (n + 1) for n in range(150)])
             await embedder.close()
             assert [round(v[1] / v[0]) for v in vectors] == list(range(1, 151))
@@ -128,7 +130,9 @@ def test_what_must_not_leave_the_machine_is_hidden_before_the_text_is_cut() -> N
 
     async def run() -> Request:
         async with FakeEndpoint(answer([1, 0], [1, 0])) as server:
-            made = Embedders(lambda _: Address(server.url), hide=lambda text: text.replace(secret, "[hidden]"))
+            made = Embedders(
+                lambda _: EmbedderEndpoint(server.url), hide=lambda text: text.replace(secret, "[hidden]")
+            )
             embedder = made.find("fake/m")
             assert embedder is not None
             await embedded(embedder, [f"the key is {secret}", "x" * 7990 + secret])
@@ -141,9 +145,13 @@ def test_what_must_not_leave_the_machine_is_hidden_before_the_text_is_cut() -> N
 
 
 @pytest.mark.parametrize(
-    "where", [Address("http://user:passw0rd@127.0.0.1:9/v1", KEY), Address("http://127.0.0.1:9/v1", f"{KEY}\n")]
+    "where",
+    [
+        EmbedderEndpoint("http://user:passw0rd@127.0.0.1:9/v1", KEY),
+        EmbedderEndpoint("http://127.0.0.1:9/v1", f"{KEY}\n"),
+    ],
 )
-def test_what_the_client_refuses_to_send_is_told_in_words(where: Address) -> None:
+def test_what_the_client_refuses_to_send_is_told_in_words(where: EmbedderEndpoint) -> None:
     async def run() -> None:
         embedder = RemoteEmbedder("fake", "m", where)
         try:
@@ -159,7 +167,7 @@ def test_what_the_client_refuses_to_send_is_told_in_words(where: Address) -> Non
 
 def test_nobody_is_there() -> None:
     async def run() -> None:
-        embedder = RemoteEmbedder("fake", "m", Address("http://127.0.0.1:9/v1"))
+        embedder = RemoteEmbedder("fake", "m", EmbedderEndpoint("http://127.0.0.1:9/v1"))
         try:
             await embedder.embed(["a"])
         finally:
@@ -172,9 +180,9 @@ def test_nobody_is_there() -> None:
 # ── Which one ──
 
 
-def address(provider: str) -> Address:
+def address(provider: str) -> EmbedderEndpoint:
     if provider == "fake":
-        return Address("http://127.0.0.1:9/v1", KEY)
+        return EmbedderEndpoint("http://127.0.0.1:9/v1", KEY)
     raise MissingKey("provider broke needs a key") if provider == "broke" else UsageError(f"no provider {provider}")
 
 
@@ -207,7 +215,7 @@ def test_settings_that_name_none(setting: str, words: str) -> None:
 
 
 def test_an_address_does_not_give_its_key_away() -> None:
-    assert KEY not in repr(Address("http://u:pass@h/v1?k=1", KEY, {"X": KEY}))
+    assert KEY not in repr(EmbedderEndpoint("http://u:pass@h/v1?k=1", KEY, {"X": KEY}))
 
 
 # ── The local one ──

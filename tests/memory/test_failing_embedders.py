@@ -12,7 +12,7 @@ from tests.memory.room import OWN, One, Room, Topics, run
 from tests.memory.test_embedders import answer
 from tests.patience import HANG_SECONDS
 from treadle.memory.embedders import Embedders
-from treadle.memory.remote_embedder import Address
+from treadle.memory.remote_embedder import EmbedderEndpoint
 from treadle.memory.search import LEFT_ALONE_SECONDS, HybridMemories
 from treadle.ports.memory import Vector
 from treadle.stores.sqlite.connection import open_database
@@ -65,7 +65,7 @@ def test_no_embedder_is_no_failure() -> None:
 def test_a_remote_one_that_fails(fault: Answer) -> None:
     async def whole() -> None:
         async with FakeEndpoint(policy=lambda _: fault) as server:
-            room = Room(Embedders(lambda _: Address(server.url)))
+            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)))
             await room.add("Likes green tea.")
             recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
             assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
@@ -79,7 +79,7 @@ def test_a_remote_one_that_fails(fault: Answer) -> None:
 def test_a_remote_one_that_hangs() -> None:
     async def whole() -> None:
         async with FakeEndpoint(policy=lambda _: Silence()) as server:
-            room = Room(Embedders(lambda _: Address(server.url)), patience=0.05)
+            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)), patience=0.05)
             await room.add("Likes green tea.")
             recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
             assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
@@ -98,7 +98,7 @@ def test_a_remote_one_that_works() -> None:
 
     async def whole() -> None:
         async with FakeEndpoint(policy=policy) as server:
-            room = Room(Embedders(lambda _: Address(server.url)))
+            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)))
             await room.memories.start()
             await room.add("Likes green tea.", "Has a boat in the harbour.")
             assert await room.texts("a drink", "fake/m") == ["Likes green tea."]

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from treadle.domain.text import folded
-from treadle.memory.queries import MOST_KEYS, MOST_WORDS, Asked, asked, stem
+from treadle.memory.queries import MOST_KEYS, MOST_WORDS, MemoryQuery, asked, stem
 from treadle.ports.memory_index import Term
 from treadle.stores.sqlite.connection import connect
 from treadle.stores.sqlite.memory import _query  # pyright: ignore[reportPrivateUsage] -- what FTS5 is really asked
@@ -94,7 +94,7 @@ def test_an_identifier_says_more_than_a_name_or_a_small_number() -> None:
     "message", ["", "  \n", "hello!", "ok, thanks", "good morning", "and then?", "...", "danke"]
 )
 def test_small_talk_asks_for_nothing(message: str) -> None:
-    assert asked(message) == Asked()
+    assert asked(message) == MemoryQuery()
     assert asked(message).by_words == []
 
 

@@ -9,7 +9,7 @@ from treadle.domain.memories import Memory
 from treadle.domain.text import folded
 from treadle.memory.queries import asked
 from treadle.memory.ranking import HALF_LIFE, NEVER_BELOW, fade, rank
-from treadle.ports.memory_index import Hit
+from treadle.ports.memory_index import MemoryHit
 
 NOW = 2_000_000_000.0
 DAY = 86_400.0
@@ -20,8 +20,8 @@ def memory(name: str, text: str, age: float = 0.0, pinned: bool = False, used: f
     return Memory(name, AgentId("a"), "long_term", text, NOW - age * DAY, used_at=used_at, pinned=pinned)
 
 
-def near_to(item: Memory, likeness: float | None = None) -> Hit:
-    return Hit(item, f" {' '.join(folded(item.text))} ", likeness)
+def near_to(item: Memory, likeness: float | None = None) -> MemoryHit:
+    return MemoryHit(item, f" {' '.join(folded(item.text))} ", likeness)
 
 
 def test_vectors_come_first_and_an_identifier_lifts() -> None:

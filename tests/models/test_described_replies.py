@@ -13,7 +13,7 @@ from treadle.domain.runs import Usage
 from treadle.models.emulated_tools.fenced_parser import FencedReading
 from treadle.models.emulated_tools.schema_parser import SchemaReading
 from treadle.models.emulated_tools.wire_format import encode_request, reply_to
-from treadle.models.http.client import Client, Format
+from treadle.models.http.client import Client, WireFormat
 from treadle.models.http.transport import Connections
 from treadle.models.http.wire import Unusable
 from treadle.ports.model import CallDelta, Completed, Failed, ReasoningDelta, TextDelta
@@ -57,7 +57,7 @@ def converse(style: ToolStyle, *pieces: bytes) -> list[ModelEvent]:
         connections = Connections()
         async with FakeEndpoint(Answer(pieces)) as server:
             try:
-                form = Format("chat_completions", "/chat/completions", encode_request, reply_to)
+                form = WireFormat("chat_completions", "/chat/completions", encode_request, reply_to)
                 return await collect(Client(form, endpoint(server.url), connections), asked(style=style))
             finally:
                 await connections.close()

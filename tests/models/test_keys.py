@@ -8,11 +8,11 @@ from tests.fake_endpoint import Answer, FakeEndpoint, refuses, says
 from tests.models.chat import HELLO
 from treadle.domain.errors import MissingKey
 from treadle.domain.providers import ProviderConfig
-from treadle.models.http.keys import RATE_REST, Key, Keys
+from treadle.models.http.keys import RATE_REST, Keys, ProviderKey
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Completed, Failed, Resolved
 
-ONE, TWO, THREE = (Key(f"sk-{name}-1234", f"api_keys[{name}]") for name in ("one", "two", "three"))
+ONE, TWO, THREE = (ProviderKey(f"sk-{name}-1234", f"api_keys[{name}]") for name in ("one", "two", "three"))
 LIMITED = refuses(429, {"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}})
 WRONG = refuses(401, {"error": {"message": "Incorrect API key provided"}})
 

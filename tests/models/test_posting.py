@@ -6,13 +6,13 @@ import pytest
 
 from tests.fake_endpoint import DONE, Answer, FakeEndpoint, Request, delta
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import Key, Keys
+from treadle.models.http.keys import Keys, ProviderKey
 from treadle.models.http.request_sender import MOST_AT_ONCE, Poster
-from treadle.models.http.response_reader import Answer as HttpAnswer
-from treadle.models.http.transport import Call, CallFailed, Connections, Post
+from treadle.models.http.response_reader import HttpResponse as HttpAnswer
+from treadle.models.http.transport import CallFailed, Connections, HttpCall, Post
 
 SMALL, LARGE = b"x" * MOST_AT_ONCE, b"x" * (MOST_AT_ONCE + 1)
-KEY = Key("sk-123456", "api_key")
+KEY = ProviderKey("sk-123456", "api_key")
 
 
 async def sent(*bodies: bytes, headers: dict[str, str] | None = None, user: str = "") -> list[Request]:
@@ -24,7 +24,7 @@ async def sent(*bodies: bytes, headers: dict[str, str] | None = None, user: str 
             there = Endpoint(provider="fake", url=f"{url}/chat?a=b%20c", keys=Keys((KEY,)), headers=headers or {})
             post = Post(there, connections)
             for body in bodies:
-                call = Call(post, "m", None if user else KEY)
+                call = HttpCall(post, "m", None if user else KEY)
                 await call.open(body)
                 while await call.read():
                     pass

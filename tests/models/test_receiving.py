@@ -12,8 +12,8 @@ import uvloop
 from tests.patience import HANG_SECONDS
 from treadle.models.http import request_sender
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.response_reader import Other, Receiver, Stream
-from treadle.models.http.transport import Call, CallFailed, Connections, Post
+from treadle.models.http.response_reader import ChunkStream, Other, Receiver
+from treadle.models.http.transport import CallFailed, Connections, HttpCall, Post
 
 Script = Sequence[Sequence[bytes]]
 """What is written in answer to each request, piece by piece."""
@@ -70,7 +70,7 @@ class Talk:
         post = Post(Endpoint(provider="fake", url=url), connections)
         try:
             for _ in range(requests):
-                await self._one(Call(post, "m"), body)
+                await self._one(HttpCall(post, "m"), body)
         finally:
             await connections.close()
             server.close()
@@ -78,7 +78,7 @@ class Talk:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _one(self, call: Call, body: bytes) -> None:
+    async def _one(self, call: HttpCall, body: bytes) -> None:
         try:
             await call.open(body)
             self.answers.append(type(call._answer))  # pyright: ignore[reportPrivateUsage] -- whose it is, is hidden
@@ -121,14 +121,14 @@ def test_a_reply_is_the_same_wherever_it_is_cut(talk: Ask) -> None:
     whole = talk([(GOOD[:at], GOOD[at:]) for at in cuts])
     assert set(whole.bodies) == {BODY}
     assert whole.connections == 1
-    assert whole.answers == [Stream if at >= len(HEAD) else Other for at in cuts]
+    assert whole.answers == [ChunkStream if at >= len(HEAD) else Other for at in cuts]
 
 
 def test_a_reply_is_the_same_as_aiohttp_reads_it(talk: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = talk([(GOOD,), (HEAD, CHUNKS)])
     monkeypatch.setattr(request_sender, "TRIED", ())
     theirs = talk([(GOOD,), (HEAD, CHUNKS)])
-    assert (ours.answers, theirs.answers) == ([Stream] * 2, [Other] * 2)
+    assert (ours.answers, theirs.answers) == ([ChunkStream] * 2, [Other] * 2)
     assert ours.bodies == theirs.bodies == [BODY] * 2
 
 

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from treadle.models.http.error_facts import read_error
-from treadle.models.http.error_rules import RULES, Example, Rule, decide, rule_for
+from treadle.models.http.error_rules import RULES, ErrorRule, Example, decide, rule_for
 from treadle.models.http.error_status import effective_status
 
 CASES = [(rule, example) for rule in RULES for example in rule.examples]
 
 
 @pytest.mark.parametrize(("rule", "example"), CASES, ids=[f"{r.kind}-{e.status}-{e.body[:40]}" for r, e in CASES])
-def test_an_example_is_decided_by_its_rule(rule: Rule, example: Example) -> None:
+def test_an_example_is_decided_by_its_rule(rule: ErrorRule, example: Example) -> None:
     assert rule_for(example.status, example.body) is rule
 
 

@@ -15,8 +15,8 @@ from treadle.models.formats.chat_completions import FORMAT
 from treadle.models.http import request_sender
 from treadle.models.http.client import Client
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.response_reader import Receiver, Stream
-from treadle.models.http.transport import Call, Connections, Post
+from treadle.models.http.response_reader import ChunkStream, Receiver
+from treadle.models.http.transport import Connections, HttpCall, Post
 from treadle.ports.model import Completed
 
 PIECES = [b"%07d\n" % number * 64 for number in range(8000)]
@@ -24,7 +24,7 @@ PIECES = [b"%07d\n" % number * 64 for number in range(8000)]
 
 async def read_all(url: str, pause: Callable[[], Any]) -> bytes:
     connections = Connections()
-    call = Call(Post(Endpoint(provider="fake", url=f"{url}/chat/completions"), connections), "m")
+    call = HttpCall(Post(Endpoint(provider="fake", url=f"{url}/chat/completions"), connections), "m")
     body = bytearray()
     try:
         await call.open(b"{}")
@@ -65,7 +65,7 @@ def test_a_slow_reader_gets_every_byte(slow: bool, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(of, name, counted)
 
     count(Receiver, "pause_reading")
-    count(Stream, "_pause")
+    count(ChunkStream, "_pause")
     naps = iter([0.5])  # long enough, also on a busy machine, for more to come than the buffer holds
 
     async def run() -> None:

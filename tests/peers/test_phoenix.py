@@ -24,7 +24,7 @@ from tests.telemetry.watched import look, watched
 from treadle.bootstrap.telemetry import Telemetry
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
-from treadle.testing.models import Failure, ScriptedModel, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
 
 OWN = Path(__file__).parents[2] / ".phoenix" / "bin" / "phoenix"
 COMMAND = str(OWN) if OWN.exists() else shutil.which("phoenix")
@@ -96,7 +96,7 @@ def test_a_run_is_shown_as_an_agent_its_model_calls_and_its_tools(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server)
     model = ScriptedModel(
         ask(call("look", "c1", place="hall"), usage=Usage(100, 10)),
-        Failure("overloaded", "busy", True, retry_after=0.0),
+        ScriptedFailure("overloaded", "busy", True, retry_after=0.0),
         say("It is empty.", usage=Usage(200, 20)),
     )
 

@@ -32,8 +32,8 @@ from treadle.replay.recording import Recorded
 from treadle.replay.replay import Replayed, replay
 from treadle.stores.sqlite.connection import connect, open_database
 from treadle.testing.models import (
-    Failure,
     FunctionModel,
+    ScriptedFailure,
     ScriptedModel,
     ScriptStep,
     Silence,
@@ -42,7 +42,7 @@ from treadle.testing.models import (
     say,
 )
 from treadle.tools.toolbox import ToolRegistry
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 
 QUIET = {"recall": 0, "remember": False}
 
@@ -82,7 +82,7 @@ async def same(engine: treadle.Engine, run_id: str) -> Replayed:
 def test_a_run_of_every_kind_of_step(tmp_path: Path) -> None:
     """Retries, loops that are warned of and blocked, errors, empty turns, continuations, claims, long results."""
     script: list[ScriptStep] = [
-        Failure(), Failure(retry_after=0.05),
+        ScriptedFailure(), ScriptedFailure(retry_after=0.05),
         *(ask(call("look", f"a{n}", at="it"), thinking="hm") for n in range(3)),
         *(ask(call("look", f"b{n}", at="nothing", n=n)) for n in range(3)),
         ask(call("look", "x", at="1"), call("nonsense", "y"), call("look", "z", at="2"), text="so"),
@@ -102,12 +102,12 @@ def test_a_run_of_every_kind_of_step(tmp_path: Path) -> None:
 
 def test_refusals_that_are_met_in_their_own_ways(tmp_path: Path) -> None:
     model = ScriptedModel(
-        Failure("invalid_request", "max_tokens is too large", False, longest_reply=8192),
-        Failure("invalid_request", "the call cannot be read", True, once=True),
+        ScriptedFailure("invalid_request", "max_tokens is too large", False, longest_reply=8192),
+        ScriptedFailure("invalid_request", "the call cannot be read", True, once=True),
         ask(call("look", at="hall")),
-        Failure("rate_limited", "slow down", True, retry_after=0.05),
-        Failure("invalid_request", "Bad Request", False, status=400, unclear=True),
-        Failure("rate_limited", "come back tomorrow", True, retry_after=86_400.0),
+        ScriptedFailure("rate_limited", "slow down", True, retry_after=0.05),
+        ScriptedFailure("invalid_request", "Bad Request", False, status=400, unclear=True),
+        ScriptedFailure("rate_limited", "come back tomorrow", True, retry_after=86_400.0),
     )
 
     async def story() -> None:
@@ -156,7 +156,7 @@ def test_people_hooks_and_secrets(tmp_path: Path) -> None:
 
     async def story() -> None:
         with closing(VaultStore(tmp_path / "home", {})) as vault:
-            vault.put("TOKEN", "hunter2-hunter2", (Grant("hero"),))
+            vault.put("TOKEN", "hunter2-hunter2", (SecretGrant("hero"),))
         async with opened(tmp_path, ScriptedModel(*script)) as engine:
             engine.add_hooks(Strict())
             rules = [{"tool": "sign", "do": "ask"}]
@@ -209,7 +209,7 @@ def test_fallbacks_and_a_model_that_is_left_alone() -> None:
     records: list[Recorded] = []
 
     async def gathered() -> None:
-        down = Failure("server", "down", retryable=False, next_model=True)
+        down = ScriptedFailure("server", "down", retryable=False, next_model=True)
         async with in_virtual_time(FunctionModel(lambda _: down)) as engine:
             engine.add_model("second", FunctionModel(lambda _: say("instead")))
             engine.add_provider("nobody", base_url="http://127.0.0.1:9/v1", api_key_env="SET_NOWHERE")
@@ -402,7 +402,7 @@ def test_code_that_breaks_is_a_divergence_and_not_a_crash(monkeypatch: pytest.Mo
 
 def test_a_retry_that_is_not_made_any_more_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def story() -> Recorded:
-        async with opened(tmp_path, ScriptedModel(Failure(), say("done"))) as engine:
+        async with opened(tmp_path, ScriptedModel(ScriptedFailure(), say("done"))) as engine:
             result = await engine.run(agent(retry={"attempts": 1, "base_ms": 1}, memory=QUIET), "go")
             return await record_of(engine, result.run_id)
 
@@ -486,7 +486,7 @@ def test_what_was_taken_out_may_be_anything(recorded: str, today: str, same: boo
 def test_a_journal_of_a_later_version_says_so() -> None:
     record, tools = circling()
     later = msgspec.structs.replace(
-        record.events[-1], data=e.Unknown(), type="from_the_future", version=VERSION + 1
+        record.events[-1], data=e.UnknownEvent(), type="from_the_future", version=VERSION + 1
     )
     found = replay(msgspec.structs.replace(record, events=(*record.events[:-1], later)), tools)
     assert found.divergence is None
@@ -550,7 +550,7 @@ def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
 
     parted: set[tuple[str, str, str]] = set()
     for record in asyncio.run(story()):
-        unknown = (at for at, event in enumerate(record.events) if isinstance(event.data, e.Unknown))
+        unknown = (at for at, event in enumerate(record.events) if isinstance(event.data, e.UnknownEvent))
         cut = next(unknown, len(record.events))
         found = replay(msgspec.structs.replace(record, events=record.events[:cut]), ToolRegistry())
         if found.divergence is None:

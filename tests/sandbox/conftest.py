@@ -11,7 +11,7 @@ from tests.sandbox.hostile import MODES
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.ports.sandbox import Command, Finished
 from treadle.sandbox.commands import NOT_INSTALLED, ShellCommands
-from treadle.sandbox.limits import Limits
+from treadle.sandbox.limits import CommandLimits
 
 Run = Callable[..., Coroutine[Any, Any, Finished]]
 
@@ -36,7 +36,7 @@ def commands(tmp_path: Path) -> Iterator[ShellCommands]:
     home = tmp_path / "home" / ".treadle"
     home.mkdir(parents=True)
     (home / "vault.db").write_text("canary")
-    opened = ShellCommands(hidden=[home], limits=Limits(grace=0.2))
+    opened = ShellCommands(hidden=[home], limits=CommandLimits(grace=0.2))
     yield opened
     opened.close()
 

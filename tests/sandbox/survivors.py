@@ -16,7 +16,7 @@ from tests.sandbox.hostile import MODES, POLICIES, processes_called, tree
 from treadle.domain.permissions import SandboxMode
 from treadle.ports.sandbox import Command
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.limits import Limits
+from treadle.sandbox.limits import CommandLimits
 
 WAYS = ("timeout", "cancel", "death")
 
@@ -69,7 +69,7 @@ async def survivors(way: str, mode: SandboxMode, trials: int, workspace: Path) -
     """Those that outlived any of so many trials, which are stopped after a while that is left to chance."""
     if way == "death":
         return [pid for _ in range(trials) for pid in await asyncio.to_thread(after_death, mode, workspace)]
-    commands = ShellCommands(limits=Limits(grace=0.05))
+    commands = ShellCommands(limits=CommandLimits(grace=0.05))
     try:
         await commands.confinement()
         attempt = after_timeout if way == "timeout" else after_cancel

@@ -18,7 +18,7 @@ from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError, Finished, SandboxMissing
 from treadle.sandbox.broker_client import KEEPER
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.limits import Limits
+from treadle.sandbox.limits import CommandLimits
 
 OFF = SandboxPolicy("off")
 
@@ -27,11 +27,11 @@ def one(
     text: str,
     workspace: Path,
     mode: SandboxMode,
-    limits: Limits | None = None,
+    limits: CommandLimits | None = None,
     show: Callable[[str], None] = lambda text: None,
     timeout: float = HANG_SECONDS,
 ) -> Finished:
-    commands = ShellCommands(limits=limits or Limits(grace=0.2))
+    commands = ShellCommands(limits=limits or CommandLimits(grace=0.2))
 
     async def run() -> Finished:
         return await commands.run(Command(text, workspace, POLICIES[mode], {"GIVEN": "yes"}, timeout), show)
@@ -98,7 +98,7 @@ def test_what_runs_in_the_background_ends_with_it(workspace: Path, mode: Sandbox
 def test_it_is_asked_to_end_before_it_is_made_to(workspace: Path, mode: SandboxMode) -> None:
     command = "trap 'echo bye; exit' TERM; echo on; sleep 1000 & wait"
     for timeout in (0.3, 3, 30):  # the first that is long enough for this machine to start the command
-        finished = one(command, workspace, mode, Limits(grace=HANG_SECONDS), timeout=timeout)
+        finished = one(command, workspace, mode, CommandLimits(grace=HANG_SECONDS), timeout=timeout)
         assert finished.ended_by == "timeout"
         if finished.output.startswith("on\n"):
             break
@@ -108,7 +108,7 @@ def test_it_is_asked_to_end_before_it_is_made_to(workspace: Path, mode: SandboxM
 
 def test_cancelled_while_it_starts(workspace: Path, mode: SandboxMode) -> None:
     async def cancelled() -> Finished:
-        commands = ShellCommands(limits=Limits(grace=0.2))
+        commands = ShellCommands(limits=CommandLimits(grace=0.2))
         await commands.confinement()
         running = asyncio.create_task(commands.run(Command("sleep 60", workspace, POLICIES[mode]), print))
         await asyncio.sleep(0)
@@ -124,7 +124,7 @@ def test_cancelled_while_it_starts(workspace: Path, mode: SandboxMode) -> None:
 
 def test_cancelled_twice_it_ends_at_once(workspace: Path, mode: SandboxMode) -> None:
     async def cancelled() -> Finished:
-        commands = ShellCommands(limits=Limits(grace=60))
+        commands = ShellCommands(limits=CommandLimits(grace=60))
         shown = asyncio.Event()
         command = Command("trap '' TERM; echo on; while :; do sleep 1; done", workspace, POLICIES[mode])
         running = asyncio.create_task(commands.run(command, lambda text: shown.set()))

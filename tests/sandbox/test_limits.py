@@ -10,7 +10,7 @@ from tests.sandbox.hostile import processes_called
 from tests.sandbox.survivors import a_mark
 from tests.sandbox.test_commands import one
 from treadle.domain.permissions import SandboxMode
-from treadle.sandbox.limits import MIB, Limits
+from treadle.sandbox.limits import MIB, CommandLimits
 from treadle.sandbox.output import Output
 from treadle.system.process_privacy import undumpable
 
@@ -25,20 +25,22 @@ grow 6; wait
 def test_a_fork_bomb(session: str, workspace: Path, mode: SandboxMode) -> None:
     mark = a_mark()
     bomb = BOMB.format(mark=mark).replace("bash -c", f"{session}bash -c")
-    finished = one(bomb, workspace, mode, Limits(processes=40, grace=0.2))
+    finished = one(bomb, workspace, mode, CommandLimits(processes=40, grace=0.2))
     assert finished.ended_by == "processes"
     assert processes_called(mark) == []
 
 
 def test_memory_of_all_its_processes(workspace: Path, mode: SandboxMode) -> None:
     hog = "head -c 60000000 /dev/zero | tail -c 60000000 | sleep 1000"
-    finished = one(f"{hog} & {hog} & wait", workspace, mode, Limits(memory=80 * MIB))
+    finished = one(f"{hog} & {hog} & wait", workspace, mode, CommandLimits(memory=80 * MIB))
     assert finished.ended_by == "memory"
 
 
 def test_endless_output(workspace: Path, mode: SandboxMode) -> None:
     shown: list[str] = []
-    finished = one("yes abcdefg", workspace, mode, Limits(output=3_000_000, kept_output=20_000), shown.append)
+    finished = one(
+        "yes abcdefg", workspace, mode, CommandLimits(output=3_000_000, kept_output=20_000), shown.append
+    )
     assert finished.ended_by == "output"
     assert 3_000_000 < finished.output_length < 6_000_000
     assert 20_000 <= len(finished.output) < 20_100
@@ -47,7 +49,7 @@ def test_endless_output(workspace: Path, mode: SandboxMode) -> None:
 
 
 def test_a_file_that_grows_without_end(workspace: Path, mode: SandboxMode) -> None:
-    finished = one("head -c 20M /dev/zero > big; echo $?", workspace, mode, Limits(file_size=MIB))
+    finished = one("head -c 20M /dev/zero > big; echo $?", workspace, mode, CommandLimits(file_size=MIB))
     assert finished.output.splitlines()[-1] == "153"
     assert (workspace / "big").stat().st_size == MIB
 
@@ -56,11 +58,11 @@ def test_a_disk_that_fills(workspace: Path, mode: SandboxMode) -> None:
     disk = os.statvfs(workspace)
     floor = disk.f_bavail * disk.f_frsize - 20 * MIB
     fill = "for i in $(seq 40); do head -c 2M /dev/zero > f$i; sync f$i; sleep 0.05; done; sleep 1000"
-    assert one(fill, workspace, mode, Limits(disk_left=floor)).ended_by == "disk"
+    assert one(fill, workspace, mode, CommandLimits(disk_left=floor)).ended_by == "disk"
 
 
 def test_what_the_kernel_limits(workspace: Path, mode: SandboxMode) -> None:
-    finished = one("ulimit -c; ulimit -n; ulimit -t", workspace, mode, Limits(open_files=99), timeout=10)
+    finished = one("ulimit -c; ulimit -n; ulimit -t", workspace, mode, CommandLimits(open_files=99), timeout=10)
     core, files, seconds = finished.output.split()
     assert (core, files) == ("0", "99")
     assert 10 <= int(seconds) <= 15 * (os.cpu_count() or 1)

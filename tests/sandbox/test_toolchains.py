@@ -12,7 +12,7 @@ from tests.sandbox.conftest import EACH_MODE, needs_bubblewrap
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.ports.sandbox import Command, Finished
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.limits import Limits
+from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.toolchains import SYSTEM_PATH, toolchains_of
 
 each_mode = pytest.mark.parametrize("mode", EACH_MODE)
@@ -41,7 +41,7 @@ class User:
         self.environment["PATH"] = ":".join(map(str, (*folders, SYSTEM_PATH)))
 
     def run(self, text: str, mode: SandboxMode = "required") -> Finished:
-        commands = ShellCommands(hidden=[self.engine], user=self.environment, limits=Limits(grace=0.2))
+        commands = ShellCommands(hidden=[self.engine], user=self.environment, limits=CommandLimits(grace=0.2))
         try:
             return asyncio.run(commands.run(Command(text, self.workspace, SandboxPolicy(mode)), lambda text: None))
         finally:

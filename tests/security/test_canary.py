@@ -16,8 +16,8 @@ import pytest
 import treadle
 from tests.engine.running import agent, opened
 from treadle.domain.envelope import Event, to_json
-from treadle.testing.models import Failure, ScriptedModel, ask, call, say
-from treadle.vault.store import Grant, VaultStore
+from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
+from treadle.vault.store import SecretGrant, VaultStore
 
 CANARY = 'canary-7f3a/9"q+zz 0'
 UNGRANTED = "ungranted-51c0ffee-51"
@@ -96,7 +96,7 @@ SCRIPT = (
     ask(call("leak", "c5", text="{{vault:UNGRANTED}}")),
     ask(call("bash", "c6", command=COMMAND)),
     ask(call("write_file", "c7", path="note.txt", content="of no consequence")),
-    Failure("server", f"the key {CANARY} is wrong", retryable=False),
+    ScriptedFailure("server", f"the key {CANARY} is wrong", retryable=False),
 )
 
 
@@ -105,8 +105,8 @@ def test_the_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFi
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     workspace.mkdir()
     with closing(VaultStore(home, {})) as vault:
-        vault.put("TOKEN", CANARY, (Grant("hero"),))
-        vault.put("UNGRANTED", UNGRANTED, (Grant("somebody-else"),))
+        vault.put("TOKEN", CANARY, (SecretGrant("hero"),))
+        vault.put("UNGRANTED", UNGRANTED, (SecretGrant("somebody-else"),))
     model, hook, told, shown = ScriptedModel(*SCRIPT), Curious(), list[Event](), list[tuple[str, bytes]]()
 
     async def story() -> treadle.Result:
@@ -147,7 +147,7 @@ def test_the_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFi
 def test_a_call_with_the_raw_value_is_refused_with_advice(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with closing(VaultStore(home, {})) as vault:
-        vault.put("TOKEN", CANARY, (Grant("hero"),))
+        vault.put("TOKEN", CANARY, (SecretGrant("hero"),))
     seen: list[str] = []
 
     @treadle.tool(effect="read")

@@ -18,7 +18,7 @@ from treadle.ports.hooks import Block, HookedCall, Rewrite
 from treadle.ports.model import Completed, Failed, Model, ModelRequest, Show
 from treadle.ports.tool import Observation
 from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 
 VALUE = "sk-live-0123456789abcdef"
 HANDLE = "{{vault:TOKEN}}"
@@ -33,7 +33,7 @@ async def use(text: str) -> str:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     with closing(VaultStore(tmp_path / "home", {})) as vault:
-        vault.put("TOKEN", VALUE, (Grant("hero"),))
+        vault.put("TOKEN", VALUE, (SecretGrant("hero"),))
     return tmp_path / "home"
 
 
@@ -157,7 +157,7 @@ def test_the_mark_of_a_redaction_is_no_secret(tmp_path: Path) -> None:
 def test_a_secret_that_is_set_while_the_model_speaks(tmp_path: Path) -> None:
     def reply(_: ModelRequest) -> Any:
         with closing(VaultStore(tmp_path / "home", {})) as vault:
-            vault.put("TOKEN", VALUE, (Grant("hero"),))
+            vault.put("TOKEN", VALUE, (SecretGrant("hero"),))
         return say(f"it is {VALUE}", seconds=0.3)
 
     told: list[Event] = []

@@ -12,7 +12,7 @@ import treadle
 from tests.engine.running import agent, journal, opened
 from treadle.domain.events import ToolCallEnd, ToolCallError
 from treadle.testing.models import ScriptedModel, ask, call, say
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 
 ATTEMPTS: list[tuple[str, dict[str, Any]]] = [
     ("read_file", {"path": ".treadle/vault.key"}),
@@ -36,7 +36,7 @@ def user_home(tmp_path: Path) -> Path:
     (folder / "x").mkdir(parents=True)
     (folder / "note.txt").write_text("hello\n")
     with closing(VaultStore(folder / ".treadle", {})) as vault:
-        vault.put("TOKEN", "sk-live-0123456789", (Grant("hero"),))
+        vault.put("TOKEN", "sk-live-0123456789", (SecretGrant("hero"),))
     (folder / ".treadle" / "config.yaml").write_text("{}  # a")
     (folder / "link").symlink_to(".treadle")
     return folder

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.skills.written import skill
-from treadle.skills.content import MOST_BYTES, MOST_FILES, Content, SkillFile, fingerprint, opened, read_content
+from treadle.skills.content import (
+    MOST_BYTES,
+    MOST_FILES,
+    SkillContent,
+    SkillFile,
+    fingerprint,
+    opened,
+    read_content,
+)
 from treadle.skills.manifest import Broken
 
 FILES = st.lists(
@@ -18,7 +26,7 @@ FILES = st.lists(
 ).map(lambda files: tuple(sorted(files, key=lambda file: file.path)))
 
 
-def read(place: Path, name: str) -> Content:
+def read(place: Path, name: str) -> SkillContent:
     with opened(place) as folder:
         return read_content(name, folder)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.skills.written import approve, looked_at, of_home, of_workspace, skill
 from treadle.domain.errors import UsageError
-from treadle.skills.inventory import MOST, Shelf
+from treadle.skills.inventory import MOST, SkillInventory
 from treadle.skills.run_skills import FolderSkills
 
 SECRET = "canary-5b1f-in-a-coal-mine"
@@ -96,7 +96,7 @@ def test_a_trick_is_refused_with_its_reason(
     home: Path, workspace: Path, outside: Path, trick: Callable[[Path, Path], None]
 ) -> None:
     trick(of_workspace(workspace), outside)
-    shelf = Shelf(home)
+    shelf = SkillInventory(home)
     [found] = looked_at(home, workspace).values()
     assert found.state == "broken"
     assert found.reason
@@ -142,7 +142,7 @@ def test_a_folder_with_a_strange_name(home: Path, workspace: Path, name: str) ->
     assert found.state == "broken"
     assert (found.name + found.path + found.reason).isprintable()
     with pytest.raises(UsageError):
-        Shelf(home).find(name, workspace)
+        SkillInventory(home).find(name, workspace)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_ten_thousand_skills_cost_a_run_nothing(home: Path, workspace: Path) -> 
     approve(home, "one", workspace)
     skills = FolderSkills(home)
     assert [each.name for each in skills.offered(("*",), workspace)] == ["one"]
-    survey = Shelf(home).survey(workspace)
+    survey = SkillInventory(home).survey(workspace)
     listed = [each for each in survey.found if each.origin == "workspace"]
     assert len(listed) == MOST
     assert survey.left_out == 10_001 - MOST

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skills_ref import validate  # pyright: ignore[reportMissingTypeStubs] -- it ships none
 
 from tests.patience import HANG_SECONDS
-from treadle.skills.manifest import Broken, Manifest, body, manifest
+from treadle.skills.manifest import Broken, SkillManifest, body, manifest
 
 SHIPPED = Path(__file__).parents[2] / "src" / "treadle" / "skills" / "shipped"
 LONG = "d" * 1024
@@ -166,7 +166,7 @@ def test_tools(written: str, tools: tuple[str, ...]) -> None:
 
 def test_a_description_is_one_line_and_inert() -> None:
     text = front("name: one", r'description: "a\n\n## System\e[31m\u202e\u2028 b"')
-    assert manifest(text.encode(), "one") == Manifest("one", "a ## System<U+001B>[31m<U+202E> b")
+    assert manifest(text.encode(), "one") == SkillManifest("one", "a ## System<U+001B>[31m<U+202E> b")
 
 
 def test_a_bomb_stays_small() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.skills.written import BODY, approve, looked_at, of_home, of_workspace, skill
 from treadle.domain.errors import ConfigError
 from treadle.ports.skills import Skill, Skills
-from treadle.skills.inventory import Shelf
+from treadle.skills.inventory import SkillInventory
 from treadle.skills.run_skills import FolderSkills
 
 
@@ -41,7 +41,7 @@ def test_a_skill_counts_when_it_is_approved_and_until_it_is_changed(home: Path, 
     assert looked_at(home, workspace)["home", "one"].state == "changed"
     approve(home, "one")
     assert names(skills, workspace) == ["one"]
-    assert Shelf(home).withdraw("one")
+    assert SkillInventory(home).withdraw("one")
     assert names(skills, workspace) == []
 
 
@@ -149,7 +149,7 @@ def test_the_file_of_approvals_is_private_says_what_it_is_and_may_be_damaged(hom
 
 def test_an_approval_cannot_lead_out_of_the_place(home: Path, workspace: Path) -> None:
     outside = skill(home, "outside")
-    approved = Shelf(home)
+    approved = SkillInventory(home)
     skill(of_home(home), "one")
     approve(home, "one")
     path = of_home(home) / "approved.yaml"
@@ -160,13 +160,13 @@ def test_an_approval_cannot_lead_out_of_the_place(home: Path, workspace: Path) -
 
 
 def test_a_shipped_skill_is_copied_when_it_is_approved(home: Path, workspace: Path) -> None:
-    available = {one.name: one for one in Shelf(home).survey(workspace).found}["summarise"]
+    available = {one.name: one for one in SkillInventory(home).survey(workspace).found}["summarise"]
     assert (available.origin, available.state) == ("shipped", "available")
     approved = approve(home, "summarise")
     assert (approved.origin, approved.state) == ("home", "approved")
     assert home.stat().st_mode & 0o777 == 0o700
     assert names(FolderSkills(home), workspace) == ["summarise"]
-    found = Shelf(home).survey(workspace).found
+    found = SkillInventory(home).survey(workspace).found
     assert [(one.origin, one.state) for one in found] == [("home", "approved")]
     assert FolderSkills(home).load("summarise", ("*",), workspace).startswith("# Summarise faithfully")
 

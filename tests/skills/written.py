@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from treadle.skills.inventory import Found, Shelf
+from treadle.skills.inventory import FoundSkill, SkillInventory
 from treadle.skills.locations import IN_A_WORKSPACE
 
 BODY = "# How to\n\nDo this, then that."
@@ -24,14 +24,14 @@ def of_workspace(workspace: Path) -> Path:
     return workspace.joinpath(*IN_A_WORKSPACE)
 
 
-def approve(home: Path, name: str, workspace: Path | None = None) -> Found:
-    shelf = Shelf(home)
+def approve(home: Path, name: str, workspace: Path | None = None) -> FoundSkill:
+    shelf = SkillInventory(home)
     found, content = shelf.find(name, workspace)
     assert content is not None, found.reason
     return shelf.approve(found, content)
 
 
-def looked_at(home: Path, workspace: Path) -> dict[tuple[str, str], Found]:
+def looked_at(home: Path, workspace: Path) -> dict[tuple[str, str], FoundSkill]:
     """What `treadle skills list` shows, by origin and name, without what comes with Treadle."""
-    found = Shelf(home).survey(workspace).found
+    found = SkillInventory(home).survey(workspace).found
     return {(one.origin, one.name): one for one in found if one.origin != "shipped"}

@@ -41,7 +41,7 @@ from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import InlineWriter
 from treadle.stores.usage_counts import LONGEST
-from treadle.testing.conformance.store import Process, Recorder, refused
+from treadle.testing.conformance.store import Recorder, StoreProcess, refused
 from treadle.testing.time import CountingIds, FakeClock
 
 FREE = AgentSpec("free", "p/m")
@@ -56,7 +56,7 @@ class Books(Accounts, AgentStates, Protocol):
     """What a store of accounts implements."""
 
 
-class Desk(Process):
+class Desk(StoreProcess):
     """A process, with its accounts and with what its connection was told to do."""
 
     accounts: Books

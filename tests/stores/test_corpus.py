@@ -13,7 +13,7 @@ from treadle.config.home import Home
 from treadle.core.fold import fold_all
 from treadle.core.state import fresh
 from treadle.core.tools.plan import OUTCOME_UNKNOWN
-from treadle.domain.events import ToolCallError, Unknown
+from treadle.domain.events import ToolCallError, UnknownEvent
 from treadle.ports.model import ModelRequest
 from treadle.stores.sqlite.connection import connect, load_migrations
 from treadle.testing.conformance.store import Recorder
@@ -93,7 +93,7 @@ def test_an_older_journal_goes_on(path: str) -> None:
                 events = [event async for event in engine.events(runs[2].origin.run_id)]
                 interrupted = [event.data for event in events if isinstance(event.data, ToolCallError)]
                 assert [error.content for error in interrupted] == [OUTCOME_UNKNOWN], "not posted twice"
-                unknown = [event for event in events if isinstance(event.data, Unknown)]
+                unknown = [event for event in events if isinstance(event.data, UnknownEvent)]
                 assert [(event.type, event.raw, event.version) for event in unknown] == [
                     ("from_the_future", make.FUTURE, 9)
                 ]

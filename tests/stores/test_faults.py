@@ -15,10 +15,10 @@ from treadle import Agent, Engine
 from treadle.config.home import Home
 from treadle.domain.errors import StoreError, StoreFull, StoreLost
 from treadle.stores.sqlite import writer as writing
-from treadle.stores.sqlite.connection import Database, open_database, open_reader
+from treadle.stores.sqlite.connection import SqliteDatabase, open_database, open_reader
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import ThreadWriter
-from treadle.testing.conformance.store import OPENING, Process, Recorder, step
+from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, step
 from treadle.testing.models import FunctionModel, Silence, say
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "treadle.db")
 
 
-class Opened(Process):
+class Opened(StoreProcess):
     """A process, with the connection that its writer commits on."""
 
     connection: Any
@@ -73,13 +73,13 @@ async def stays_open(future: "asyncio.Future[object]", tries: Callable[[], int])
 # ── Full ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def fill_up(connection: Database) -> None:
+def fill_up(connection: SqliteDatabase) -> None:
     """No page more than there are."""
     pages = connection.execute("PRAGMA page_count").fetchall()[0][0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def make_room(connection: Database) -> None:
+def make_room(connection: SqliteDatabase) -> None:
     connection.execute("PRAGMA max_page_count = 1000000")
 
 

@@ -10,12 +10,12 @@ from tests.patience import HANG_SECONDS
 from tests.stores.faulty_disk import faulty_disk
 from tests.stores.test_faults import process_on
 from treadle.domain.events import StepStart
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.stores.sqlite import writer as writing
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import ThreadWriter
-from treadle.testing.conformance.store import Process, Recorder, step
+from treadle.testing.conformance.store import Recorder, StoreProcess, step
 from treadle.testing.time import CountingIds, FakeClock
 
 RUNS = 100
@@ -62,9 +62,9 @@ def test_every_commit_is_synced_before_it_is_acknowledged(tmp_path: Path) -> Non
 def test_a_reader_that_never_reads_holds_nobody_up(tmp_path: Path) -> None:
     async def run() -> None:
         path, clock, ids = str(tmp_path / "treadle.db"), FakeClock(), CountingIds()
-        hub = Hub(clock, ids, lambda run_id, at: None)
+        hub = EventHub(clock, ids, lambda run_id, at: None)
         journal = SqliteJournal(ThreadWriter(open_database(path), open_reader(path), path, hub.lost), hub, clock)
-        process = Process(journal, Recorder(), clock, ids, "worker")
+        process = StoreProcess(journal, Recorder(), clock, ids, "worker")
         claim = await process.claimed()
         run_id = claim.origin.run_id
         with hub.subscribe(run_id, backlog=5) as slow, hub.subscribe(run_id) as quick:
@@ -114,7 +114,7 @@ def test_what_was_committed_by_itself_is_not_done_again_when_the_rest_must_wait(
         recorder, clock, database = Recorder(), FakeClock(), open_database(path)
         writer = ThreadWriter(database, open_reader(path), path, recorder.lost)
         journal = SqliteJournal(writer, recorder, clock)
-        process = Process(journal, recorder, clock, CountingIds(), "w")
+        process = StoreProcess(journal, recorder, clock, CountingIds(), "w")
         one, two, three = await process.claimed(), await process.claimed(), await process.submit()
         pages = database.execute("PRAGMA page_count").fetchall()[0][0]
         database.execute(f"PRAGMA max_page_count = {pages}")

@@ -17,15 +17,15 @@ from treadle.stores.sqlite import memory as storing
 from treadle.stores.sqlite.connection import SQL, open_database, open_reader
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
-from treadle.testing.conformance.memories import Shelf, memory, unit
+from treadle.testing.conformance.memories import MemoryStoreUnderTest, memory, unit
 from treadle.testing.conformance.store import Recorder
 from treadle.testing.conformance.store_harness import OWN
 
 
 @asynccontextmanager
-async def on_file(path: Path) -> AsyncGenerator[Shelf, None]:
+async def on_file(path: Path) -> AsyncGenerator[MemoryStoreUnderTest, None]:
     writer = ThreadWriter(open_database(str(path)), open_reader(str(path)), str(path), Recorder().lost)
-    yield Shelf(SqliteMemories(writer))
+    yield MemoryStoreUnderTest(SqliteMemories(writer))
     await writer.close()
 
 
@@ -87,7 +87,7 @@ def test_an_extension_cannot_be_loaded_afterwards(tmp_path: Path) -> None:
 
     async def run() -> None:
         connection = open_database(":memory:")
-        shelf = Shelf(SqliteMemories(InlineWriter(connection)))
+        shelf = MemoryStoreUnderTest(SqliteMemories(InlineWriter(connection)))
         await shelf.store.add([memory(1, "one")])
         await shelf.embed(unit(1, 0))
         await shelf.near(OWN, "test", unit(1, 0), 5)

@@ -14,7 +14,7 @@ from tests.testing.harnesses import opened
 from treadle.domain.errors import StoreDamaged, StoreError, StoreLocked, StoreNewer
 from treadle.stores.sqlite import connection as opening
 from treadle.stores.sqlite.connection import connect, load_migrations, open_database, open_reader
-from treadle.testing.conformance.store import OPENING, Process, Recorder
+from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
 
 PAGE = 4096
@@ -43,7 +43,7 @@ async def fill(path: str, runs: int = 200) -> list[str]:
     """Write some runs the way an engine does."""
     recorder, clock = Recorder(), FakeClock()
     async with opened(path, recorder, clock) as journal:
-        process = Process(journal, recorder, clock, CountingIds(), "worker")
+        process = StoreProcess(journal, recorder, clock, CountingIds(), "worker")
         return [await process.submit() for _ in range(runs)]
 
 
@@ -165,7 +165,7 @@ def test_a_damaged_database_is_left_as_it_was(tmp_path: Path) -> None:
         for _ in range(1000):
             ids("run")  # other ids than those in the file
         async with opened(path, recorder, clock) as journal:
-            await Process(journal, recorder, clock, ids, "worker").submit(key="only in the log")
+            await StoreProcess(journal, recorder, clock, ids, "worker").submit(key="only in the log")
             for suffix in ("", "-wal"):
                 shutil.copy(path + suffix, crashed + suffix)
 
@@ -225,7 +225,7 @@ def test_what_was_acknowledged_is_there_again(path: str) -> None:
     async def look() -> None:
         recorder, clock = Recorder(), FakeClock()
         async with opened(path, recorder, clock) as journal:
-            process = Process(journal, recorder, clock, CountingIds(), "worker")
+            process = StoreProcess(journal, recorder, clock, CountingIds(), "worker")
             assert [record.origin.run_id for record in await journal.unfinished()] == runs
             assert [await process.types(record.origin.run_id) for record in await journal.find(limit=1)] == [
                 OPENING

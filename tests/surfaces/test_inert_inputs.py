@@ -15,7 +15,7 @@ from treadle.surfaces.cli.terminal import inert_json
 from treadle.surfaces.cli.vault import what_tools_could_do
 from treadle.tools.files.workspace import opened
 from treadle.tools.web.fetch import MOST_HTML_BYTES, _presented, _text  # pyright: ignore[reportPrivateUsage] -- without a network
-from treadle.tools.web.http_fetch import Fetched
+from treadle.tools.web.http_fetch import FetchedPage
 
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\n"
 
@@ -53,7 +53,7 @@ def test_a_hard_link_to_a_file_of_the_home_is_the_homes(tmp_path: Path) -> None:
 
 def test_only_the_first_megabyte_of_a_page_is_parsed_and_that_is_said() -> None:
     body = b"<html><p>first</p>" + b"<!-- " + b"x" * MOST_HTML_BYTES + b" --><p>last</p>"
-    page = Fetched(url="https://x.example/", content_type="text/html", charset="utf-8", body=body, cut=False)
+    page = FetchedPage(url="https://x.example/", content_type="text/html", charset="utf-8", body=body, cut=False)
     text = _text(page)
     assert "first" in text
     assert "last" not in text

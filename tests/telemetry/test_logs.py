@@ -20,10 +20,10 @@ from treadle.bootstrap.telemetry import Telemetry
 from treadle.domain.errors import ConfigError
 from treadle.engine.null_ports import NoVault
 from treadle.ports.vault import VaultError
-from treadle.telemetry.logs import WITHHELD, JsonLines, PrivateFile, RunLog, inert
-from treadle.testing.models import Failure, ScriptedModel, ask, call, say
+from treadle.telemetry.logs import WITHHELD, JsonLogFormatter, PrivateFile, RunLog, inert
+from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
 from treadle.vault.redactor import SecretRedactor
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 
 SECRET = "correct horse battery"
 
@@ -41,7 +41,7 @@ class Unreadable(NoVault):
 def line(message: str, *arguments: object, vault: NoVault | None = None, **more: Any) -> str:
     record = logging.LogRecord("treadle.test", logging.WARNING, __file__, 1, message, arguments, None)
     vars(record).update(more)
-    return JsonLines(vault or NoVault(), RunLog()).format(record)
+    return JsonLogFormatter(vault or NoVault(), RunLog()).format(record)
 
 
 @given(st.text(alphabet=st.characters(codec=None)))
@@ -112,7 +112,7 @@ def test_a_text_without_end_is_cut() -> None:
 
 def test_the_file_is_private_and_does_not_grow_without_end(tmp_path: Path) -> None:
     handler = PrivateFile(tmp_path / "logs" / "treadle.log", size=500, kept=2)
-    handler.setFormatter(JsonLines(NoVault(), RunLog()))
+    handler.setFormatter(JsonLogFormatter(NoVault(), RunLog()))
     for number in range(40):
         handler.emit(logging.LogRecord("x", logging.INFO, "", 1, "line %d", (number,), None))
     handler.close()
@@ -156,7 +156,7 @@ def test_what_becomes_of_runs_is_logged_with_whose_they_are(tmp_path: Path, unto
 
     model = ScriptedModel(
         ask(call("grumble"), call("look", place="nowhere")),
-        Failure("overloaded", "busy", True, retry_after=0.0),
+        ScriptedFailure("overloaded", "busy", True, retry_after=0.0),
         say("done"),
     )
 
@@ -204,7 +204,7 @@ def test_a_log_that_cannot_be_written_is_said_before_anything_begins(tmp_path: P
 
 def test_what_a_tool_logs_of_its_secret_is_taken_out(tmp_path: Path, untouched: None) -> None:
     with closing(VaultStore(tmp_path / "home", {})) as vault:
-        vault.put("TOKEN", SECRET, (Grant("hero"),))
+        vault.put("TOKEN", SECRET, (SecretGrant("hero"),))
 
     @treadle.tool
     async def careless(text: str) -> str:

@@ -19,8 +19,8 @@ from treadle.domain.runs import Metrics as Used
 from treadle.domain.runs import Usage
 from treadle.system.clock import TimeOrderedIds
 from treadle.telemetry.guards import FIRES, GUARDS
-from treadle.telemetry.metrics import Metrics
-from treadle.testing.models import Failure, ScriptedModel, Silence, ask, call, say
+from treadle.telemetry.metrics import MetricsWatcher
+from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 from treadle.testing.time import FakeClock
 
 MODEL = {"provider": "scripted", "model": "x"}
@@ -29,7 +29,7 @@ MODEL = {"provider": "scripted", "model": "x"}
 def test_a_run_is_counted_with_all_that_it_used(tmp_path: Path) -> None:
     model = ScriptedModel(
         ask(call("look", "c1", place="x"), call("look", "c2", place="nowhere"), usage=Usage(100, 10, 40, 5)),
-        Failure("overloaded", "busy", True, retry_after=0.0, usage=Usage(7, 1)),
+        ScriptedFailure("overloaded", "busy", True, retry_after=0.0, usage=Usage(7, 1)),
         say("done", usage=Usage(200, 20)),
     )
 
@@ -143,7 +143,7 @@ class Told:
     """Numbers of events that are told one by one."""
 
     def __init__(self, most_names: int | None = None) -> None:
-        self.metrics = Metrics(FakeClock(), most_names=most_names)
+        self.metrics = MetricsWatcher(FakeClock(), most_names=most_names)
         self._ids = TimeOrderedIds()
 
     def __call__(self, run: str, *events: EventData) -> None:
@@ -315,7 +315,7 @@ def test_streams_go_up_and_down() -> None:
 
 def test_a_breaker_that_is_open_shows_it() -> None:
     states = [("p", "m", "closed"), ("p", "m", "open"), ("p", "n", "half_open")]
-    metrics = Metrics(FakeClock(), lambda: states)
+    metrics = MetricsWatcher(FakeClock(), lambda: states)
     seen = read(metrics.render())
     assert value(seen, "treadle_breaker_state", provider="p", model="m") == 2
     assert value(seen, "treadle_breaker_state", provider="p", model="n") == 1

@@ -33,8 +33,8 @@ from treadle.system.clock import TimeOrderedIds
 from treadle.telemetry import span_names
 from treadle.telemetry.traces import Traces, span_id_of, trace_id_of
 from treadle.testing.models import (
-    Failure,
     FunctionModel,
+    ScriptedFailure,
     ScriptedModel,
     ScriptStep,
     Silence,
@@ -88,7 +88,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 def script() -> ScriptedModel:
     return ScriptedModel(
         ask(call("look", "c1", place="hall"), usage=Usage(100, 10, 40, 5)),
-        Failure("overloaded", "busy", True, retry_after=0.0),
+        ScriptedFailure("overloaded", "busy", True, retry_after=0.0),
         say("nothing", usage=Usage(200, 20)),
     )
 

@@ -27,8 +27,8 @@ from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
 from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, Refuses, Says, Scene
 from treadle.testing.conformance.store import Store
-from treadle.testing.conformance.store_harness import Kept
-from treadle.testing.models import Failure, FunctionModel, ScriptedModel, ScriptStep, Silence, ask, say
+from treadle.testing.conformance.store_harness import FullStore
+from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptedModel, ScriptStep, Silence, ask, say
 from treadle.testing.simulation.loop import SimulatedLoop
 from treadle.testing.time import LoopClock
 
@@ -85,10 +85,10 @@ class KeptOnFile:
         self._path = str(folder / "conformance.db")
 
     @asynccontextmanager
-    async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[Kept, None]:
+    async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[FullStore, None]:
         writer = ThreadWriter(open_database(self._path), open_reader(self._path), self._path, publisher.lost)
         try:
-            yield Kept(
+            yield FullStore(
                 SqliteJournal(writer, publisher, clock),
                 SqliteMemories(writer),
                 SqliteTokens(writer),
@@ -112,9 +112,9 @@ def script_step(scene: Scene) -> ScriptStep:
         case Calls(calls):
             return ask(*calls)
         case Refuses():
-            return Failure()
+            return ScriptedFailure()
         case BreaksOff(text):
-            return Failure("malformed", "the stream broke off", text=text)
+            return ScriptedFailure("malformed", "the stream broke off", text=text)
         case FallsSilent(text):
             return Silence(text)
 

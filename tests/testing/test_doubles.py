@@ -22,9 +22,9 @@ from treadle.ports.model import (
     ReasoningDelta,
     TextDelta,
 )
-from treadle.testing.conformance.store import OPENING, Process, one_process, step
+from treadle.testing.conformance.store import OPENING, StoreProcess, one_process, step
 from treadle.testing.faults import Crashed, Fault, FaultyJournal, Operation
-from treadle.testing.models import Failure, FunctionModel, Reply, ScriptedModel, ask, call, say
+from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptedModel, ScriptedReply, ask, call, say
 from treadle.testing.time import CountingIds, FakeClock, LoopClock
 
 
@@ -93,14 +93,14 @@ def test_requests_are_kept_as_they_were() -> None:
 
 
 def test_a_scripted_failure_comes_after_its_text() -> None:
-    events = answer(ScriptedModel(Failure(text="half a", retry_after=2.0)))
+    events = answer(ScriptedModel(ScriptedFailure(text="half a", retry_after=2.0)))
     assert events[:2] == [TextDelta("half"), TextDelta(" a")]
     assert isinstance(events[-1], Failed)
     assert events[-1].retry_after == 2.0
 
 
 def test_a_function_answers_each_request() -> None:
-    def echo(request: ModelRequest) -> Reply:
+    def echo(request: ModelRequest) -> ScriptedReply:
         return say(request.conversation.messages[-1].text.upper())
 
     model = FunctionModel(echo)
@@ -148,7 +148,7 @@ def test_ids_count_up_in_the_form_of_a_uuid7() -> None:
 class Faulty:
     """A process on a journal that dies at one operation."""
 
-    def __init__(self, process: Process, operation: Operation | None, fault: Fault | None) -> None:
+    def __init__(self, process: StoreProcess, operation: Operation | None, fault: Fault | None) -> None:
         self.process = process
         self.crashes = 0
         self.planned: list[Operation] = []

@@ -14,7 +14,7 @@ from treadle.core.fold import registry
 from treadle.core.fold import run as fold_life
 from treadle.core.guards import quota
 from treadle.core.state import RunState
-from treadle.core.steps import Finish, Judge
+from treadle.core.steps import Evaluate, Finish
 from treadle.core.tools import plan
 from treadle.core.tools.ledger import Call
 from treadle.domain import events as e
@@ -25,25 +25,25 @@ from treadle.domain.ids import Instant, RunId
 from treadle.domain.lineage import TreeCeiling
 from treadle.engine import loop as engine_loop
 from treadle.engine import model_resolution, tool_preparation
-from treadle.engine.event_hub import Hub
-from treadle.engine.owned_run import Log, Told
+from treadle.engine.event_hub import EventHub
+from treadle.engine.owned_run import ChildMessage, OwnedRun
 from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import ANY, Advance, Advanced, Claim
 from treadle.stores.sqlite import transaction
-from treadle.stores.sqlite.connection import Database
+from treadle.stores.sqlite.connection import SqliteDatabase
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.usage_counts import Payer, payer_of
 from treadle.testing.faults import FaultyJournal
 from treadle.testing.simulation.__main__ import schedule_of
-from treadle.testing.simulation.scenario import Schedule, simulate
-from treadle.testing.simulation.world import PROCESS, Process, Violation
+from treadle.testing.simulation.scenario import SimulationSchedule, simulate
+from treadle.testing.simulation.world import PROCESS, SimulatedProcess, Violation
 
 SCHEDULES = 300
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
-def here() -> Process:
+def here() -> SimulatedProcess:
     process = PROCESS.get()
     assert process is not None
     return process
@@ -139,36 +139,36 @@ def cancels_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def results_are_recorded_twice(patch: pytest.MonkeyPatch) -> None:
-    record = Log.record
+    record = OwnedRun.record
 
-    def stutter(self: Log, *facts: EventData) -> None:
+    def stutter(self: OwnedRun, *facts: EventData) -> None:
         record(self, *(fact for fact in facts for _ in range(2 if isinstance(fact, e.ToolCallEnd) else 1)))
 
-    patch.setattr(Log, "record", stutter)
+    patch.setattr(OwnedRun, "record", stutter)
 
 
 def results_are_lost(patch: pytest.MonkeyPatch) -> None:
-    record = Log.record
+    record = OwnedRun.record
 
-    def forgetful(self: Log, *facts: EventData) -> None:
+    def forgetful(self: OwnedRun, *facts: EventData) -> None:
         record(self, *facts)
         here().world.effects.clear()
 
-    patch.setattr(Log, "record", forgetful)
+    patch.setattr(OwnedRun, "record", forgetful)
 
 
 def tools_run_before_their_intent(patch: pytest.MonkeyPatch) -> None:
     """The intent is not committed before the effect but together with the result."""
-    intend = Log.intend
+    intend = OwnedRun.intend
 
-    async def hasty(self: Log, *intents: EventData, **more: Any) -> bool:
+    async def hasty(self: OwnedRun, *intents: EventData, **more: Any) -> bool:
         starts = [data for data in intents if isinstance(data, e.ToolCallStart)]
         if not starts or more.get("begin"):
             return await intend(self, *intents, **more)
         self.record(*intents)
         return True
 
-    patch.setattr(Log, "intend", hasty)
+    patch.setattr(OwnedRun, "intend", hasty)
 
 
 def sessions_are_out_of_order(patch: pytest.MonkeyPatch) -> None:
@@ -210,23 +210,23 @@ def wakes_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def readers_are_not_told_of_the_end(patch: pytest.MonkeyPatch) -> None:
-    committed = Hub.committed
+    committed = EventHub.committed
 
-    def silent(self: Hub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def silent(self: EventHub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         committed(self, origin, first, [made for made in drafts if made.type != "run_end"])
 
-    patch.setattr(Hub, "committed", silent)
+    patch.setattr(EventHub, "committed", silent)
 
 
 def events_are_published_under_each_others_numbers(patch: pytest.MonkeyPatch) -> None:
-    committed = Hub.committed
+    committed = EventHub.committed
 
-    def muddled(self: Hub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def muddled(self: EventHub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         end = [made for made in drafts if made.type == "run_end"]
         others = [made for made in drafts if made.type != "run_end"]
         committed(self, origin, first, [*reversed(others), *end])
 
-    patch.setattr(Hub, "committed", muddled)
+    patch.setattr(EventHub, "committed", muddled)
 
 
 def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) -> None:
@@ -248,7 +248,7 @@ def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) ->
 def lost_calls_are_free(patch: pytest.MonkeyPatch) -> None:
     """What was reserved by a worker that died is let go of, and nobody pays for it."""
 
-    def forgive(db: Database, run: int, _: Instant) -> None:
+    def forgive(db: SqliteDatabase, run: int, _: Instant) -> None:
         db.execute("DELETE FROM reservations WHERE run = ?", (run,))
 
     patch.setattr(transaction, "settle_lost", forgive)
@@ -295,7 +295,7 @@ def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
 def ends_are_told_twice(patch: pytest.MonkeyPatch) -> None:
     told = engine_loop.told_of_the_end
 
-    def stutter(*args: Any) -> tuple[Told, ...]:
+    def stutter(*args: Any) -> tuple[ChildMessage, ...]:
         return tuple(
             [msgspec.structs.replace(each, key=f"{each.key}, {n}") for each in told(*args) for n in range(2)]
         )
@@ -348,7 +348,7 @@ def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(*args: Any) -> Any:
         step = judges(*args)
-        return msgspec.structs.replace(step, events=()) if isinstance(step, Judge) else step
+        return msgspec.structs.replace(step, events=()) if isinstance(step, Evaluate) else step
 
     patch.setattr(decide, "who_judges", forgetful)
 
@@ -416,7 +416,7 @@ def noticed(workers: Literal[1, 2]) -> str | None:
     """The first violation that a schedule finds."""
     for seed in range(SCHEDULES):
         try:
-            simulate(Schedule(seed, workers))
+            simulate(SimulationSchedule(seed, workers))
         except Violation as violation:
             return str(violation)
     return None

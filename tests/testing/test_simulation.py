@@ -14,7 +14,7 @@ from tests.patience import HANG_SECONDS
 from treadle.testing.faults import Fault
 from treadle.testing.simulation import __main__ as command
 from treadle.testing.simulation.__main__ import run_block, schedule_of
-from treadle.testing.simulation.scenario import Report, Schedule, simulate
+from treadle.testing.simulation.scenario import SimulationReport, SimulationSchedule, simulate
 
 BLOCK = 100
 BLOCKS = 2
@@ -45,7 +45,7 @@ def test_schedules(first: int) -> None:
     assert found["cancelled"] > BLOCK / 10
 
 
-def writes_of(schedule: Schedule) -> int:
+def writes_of(schedule: SimulationSchedule) -> int:
     return simulate(schedule).writes
 
 
@@ -77,8 +77,8 @@ def test_two_crashes_in_a_row() -> None:
             simulate(_schedule(11, 1, ((number, "after"), (number + again, "before"))))
 
 
-def _schedule(seed: int, workers: int, crashes: tuple[tuple[int, Fault], ...]) -> Schedule:
-    return Schedule(seed, 2 if workers == 2 else 1, crashes)
+def _schedule(seed: int, workers: int, crashes: tuple[tuple[int, Fault], ...]) -> SimulationSchedule:
+    return SimulationSchedule(seed, 2 if workers == 2 else 1, crashes)
 
 
 def test_a_schedule_replays() -> None:
@@ -104,7 +104,7 @@ def test_a_schedule_replays_in_another_process() -> None:
 
 
 def test_a_failing_seed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(schedule: Schedule) -> Report:
+    def fails(schedule: SimulationSchedule) -> SimulationReport:
         raise AssertionError("broken on purpose")
 
     monkeypatch.setattr(command, "simulate", fails)

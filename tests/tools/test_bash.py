@@ -16,7 +16,7 @@ from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import Command, Confinement, Finished, SandboxMissing
 from treadle.ports.tool import InvalidArguments, Observation, ToolContext, ToolError
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.limits import Limits
+from treadle.sandbox.limits import CommandLimits
 from treadle.tools.bash import BETWEEN_SHOWS, LONGEST_TIMEOUT, Bash
 
 OFF = SandboxPolicy("off")
@@ -24,7 +24,7 @@ OFF = SandboxPolicy("off")
 
 @pytest.fixture
 def commands() -> Iterator[ShellCommands]:
-    opened = ShellCommands(limits=Limits(grace=0.1, output=2_000_000))
+    opened = ShellCommands(limits=CommandLimits(grace=0.1, output=2_000_000))
     yield opened
     opened.close()
 

@@ -10,7 +10,7 @@ import pytest
 from treadle.domain.events import EventData, JournalWritten, MemoryDegraded, MemorySaved
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryKind
-from treadle.ports.memory import Found, Recall
+from treadle.ports.memory import FoundMemory, Recall
 from treadle.ports.tool import InvalidArguments, Tool, ToolContext, ToolError
 from treadle.tools.memory import MOST_CHARACTERS, MOST_NOTE, MOST_QUERY, journal_write, memory_save, memory_search
 
@@ -25,7 +25,7 @@ class Remembered:
     """What an agent remembers, and what it was asked and told."""
 
     def __init__(self, *memories: Memory, notes: Sequence[Memory] = (), degraded: str | None = None) -> None:
-        found = tuple(Found(item, 0.5, "vectors") for item in memories)
+        found = tuple(FoundMemory(item, 0.5, "vectors") for item in memories)
         trouble = None if degraded is None else MemoryDegraded("local", degraded)
         self.recall = Recall(found, tuple(notes), degraded=trouble)
         self.asked: list[tuple[str, int]] = []

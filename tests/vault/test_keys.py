@@ -12,7 +12,7 @@ from tests.vault.test_store import CANARY, new_key, store
 from treadle.domain.errors import UsageError
 from treadle.ports.vault import VaultError
 from treadle.vault.keys import KEY, NEXT_KEY
-from treadle.vault.store import Grant
+from treadle.vault.store import SecretGrant
 
 each = pytest.mark.parametrize
 
@@ -93,7 +93,7 @@ def test_a_vault_that_others_could_read_is_closed_to_them(tmp_path: Path) -> Non
 def test_rotation_changes_the_key_and_nothing_else(tmp_path: Path) -> None:
     vault = store(tmp_path)
     for name in ("A", "B", "C"):
-        vault.put(name, CANARY + name, [Grant("x")])
+        vault.put(name, CANARY + name, [SecretGrant("x")])
     before, old = vault.read(), (tmp_path / "vault.key").read_text()
     assert vault.rotate() == 3
     assert store(tmp_path).read() == vault.read() == before
@@ -165,7 +165,7 @@ def test_a_rotation_that_dies_anywhere_loses_nothing(tmp_path: Path) -> None:
     """The process is killed before and after each statement, each write and each step, one after the other."""
     values = {name: CANARY + name for name in ("A", "B")}
     for name, value in values.items():
-        store(tmp_path).put(name, value, [Grant("x")])
+        store(tmp_path).put(name, value, [SecretGrant("x")])
     deaths = 0
     while True:
         done = subprocess.run(

@@ -14,9 +14,9 @@ import pytest
 
 from treadle.domain.errors import UsageError
 from treadle.ports.vault import VaultError
-from treadle.vault.database import Database
+from treadle.vault.database import VaultDatabase
 from treadle.vault.keys import KEY
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 
 CANARY = "canary-4f1d0e-in-a-coal-mine"
 
@@ -31,8 +31,8 @@ def new_key() -> str:
     return base64.b64encode(secrets.token_bytes(32)).decode()
 
 
-def connect(home: Path) -> Database:
-    return cast(Database, apsw.Connection(str(home / "vault.db")))
+def connect(home: Path) -> VaultDatabase:
+    return cast(VaultDatabase, apsw.Connection(str(home / "vault.db")))
 
 
 def change(home: Path, statement: str, *bindings: str) -> None:
@@ -44,11 +44,11 @@ def change(home: Path, statement: str, *bindings: str) -> None:
 
 
 def test_what_is_kept_is_there_for_the_next_one(tmp_path: Path) -> None:
-    assert store(tmp_path).put("TOKEN", CANARY, [Grant("researcher", "bash")])
-    assert not store(tmp_path).put("TOKEN", CANARY + "2", [Grant("writer")])
+    assert store(tmp_path).put("TOKEN", CANARY, [SecretGrant("researcher", "bash")])
+    assert not store(tmp_path).put("TOKEN", CANARY + "2", [SecretGrant("writer")])
     moment = store(tmp_path).read()
     assert moment.values == {"TOKEN": CANARY + "2"}
-    assert moment.secrets[0].grants == (Grant("researcher", "bash"), Grant("writer", "*"))
+    assert moment.secrets[0].grants == (SecretGrant("researcher", "bash"), SecretGrant("writer", "*"))
 
 
 def test_looking_makes_nothing(tmp_path: Path) -> None:
@@ -102,9 +102,11 @@ def test_the_same_value_is_never_encrypted_to_the_same(tmp_path: Path) -> None:
 def test_grants_come_and_go(tmp_path: Path) -> None:
     vault = store(tmp_path)
     vault.put("TOKEN", CANARY)
-    vault.grant("TOKEN", [Grant("a", "bash"), Grant("a", "web_fetch"), Grant("b"), Grant("b")])
+    vault.grant(
+        "TOKEN", [SecretGrant("a", "bash"), SecretGrant("a", "web_fetch"), SecretGrant("b"), SecretGrant("b")]
+    )
     assert vault.revoke("TOKEN", ["a"], ["bash"]) == 1
-    assert vault.inventory()[0].grants == (Grant("a", "web_fetch"), Grant("b"))
+    assert vault.inventory()[0].grants == (SecretGrant("a", "web_fetch"), SecretGrant("b"))
     assert vault.revoke("TOKEN", ["a"]) == 1
     assert vault.revoke("TOKEN", ["nobody"]) == 0
     vault.remove("TOKEN")
@@ -143,7 +145,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -> None
         store(tmp_path).remove("TOKEN")
     store(tmp_path).put("OTHER", CANARY)
     with pytest.raises(UsageError, match="No secret is called `TOKEN`; there are: OTHER"):
-        store(tmp_path).grant("TOKEN", [Grant("a")])
+        store(tmp_path).grant("TOKEN", [SecretGrant("a")])
 
 
 # ── Tampering ──

@@ -17,7 +17,7 @@ from treadle.ports.tool import ToolContext, ToolError
 from treadle.ports.vault import SecretRefused, Vault, VaultError
 from treadle.tools.vault_get import vault_get
 from treadle.vault.keys import KEY
-from treadle.vault.store import Grant, VaultStore
+from treadle.vault.store import SecretGrant, VaultStore
 from treadle.vault.vault import HomeVault
 
 CANARY = "canary-4f1d0e-in-a-coal-mine"
@@ -37,8 +37,8 @@ def vault(tmp_path: Path) -> Vault:
 
 
 def test_a_secret_is_for_the_agents_and_tools_it_was_granted_to(vault: Vault, store: VaultStore) -> None:
-    store.put("ALL", CANARY + "1", [Grant("*")])
-    store.put("DEPLOY", CANARY + "2", [Grant("dev-*", "bash"), Grant("dev-*", "web_*")])
+    store.put("ALL", CANARY + "1", [SecretGrant("*")])
+    store.put("DEPLOY", CANARY + "2", [SecretGrant("dev-*", "bash"), SecretGrant("dev-*", "web_*")])
     store.put("NOBODY", CANARY + "3")
     assert set(vault.names("dev-1")) == {"ALL", "DEPLOY"}
     assert set(vault.names("writer")) == {"ALL"}
@@ -50,8 +50,8 @@ def test_a_secret_is_for_the_agents_and_tools_it_was_granted_to(vault: Vault, st
 
 
 def test_a_refusal_does_not_tell_whether_there_is_such_a_secret(vault: Vault, store: VaultStore) -> None:
-    store.put("THERE", CANARY, [Grant("somebody-else")])
-    store.put("MINE", CANARY + "2", [Grant("a")])
+    store.put("THERE", CANARY, [SecretGrant("somebody-else")])
+    store.put("MINE", CANARY + "2", [SecretGrant("a")])
     said: list[SecretRefused] = []
     for name in ("THERE", "ABSENT"):
         with pytest.raises(SecretRefused) as refused:
@@ -106,7 +106,7 @@ def test_what_another_process_changes_is_noticed_before_the_next_use(vault: Vaul
 
 
 def test_what_was_handed_out_stays_hidden_when_it_is_changed(vault: Vault, store: VaultStore) -> None:
-    store.put("USED", CANARY, [Grant("a")])
+    store.put("USED", CANARY, [SecretGrant("a")])
     store.put("UNUSED", "never-handed-out")
     vault.granted("a", "bash")
     store.put("USED", "another value")
@@ -115,14 +115,14 @@ def test_what_was_handed_out_stays_hidden_when_it_is_changed(vault: Vault, store
 
 
 def test_a_rotation_goes_unnoticed(vault: Vault, store: VaultStore) -> None:
-    store.put("TOKEN", CANARY, [Grant("a")])
+    store.put("TOKEN", CANARY, [SecretGrant("a")])
     assert vault.reveal("TOKEN", "a", "bash") == CANARY
     store.rotate()
     assert vault.reveal("TOKEN", "a", "bash") == CANARY
 
 
 def test_a_vault_that_is_taken_away_or_put_back_is_noticed(vault: Vault, store: VaultStore, tmp_path: Path) -> None:
-    store.put("TOKEN", CANARY, [Grant("a")])
+    store.put("TOKEN", CANARY, [SecretGrant("a")])
     assert set(vault.names("a")) == {"TOKEN"}
     store.close()
     (tmp_path / "vault.db").rename(tmp_path / "away.db")
@@ -152,7 +152,7 @@ def test_a_vault_that_cannot_be_read_fails_at_once(tmp_path: Path, store: VaultS
 def test_a_vault_that_can_be_read_no_more_still_hides_and_hands_nothing_out(
     tmp_path: Path, store: VaultStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.put("TOKEN", CANARY, [Grant("a")])
+    store.put("TOKEN", CANARY, [SecretGrant("a")])
     vault = HomeVault(tmp_path, {}, look_every=0)
     assert vault.reveal("TOKEN", "a", "bash") == CANARY
     store.rotate()
@@ -179,7 +179,7 @@ def test_looking_for_changes_costs_microseconds(tmp_path: Path, store: VaultStor
 
 def test_the_tool_gives_a_handle_that_is_filled_later(vault: Vault, store: VaultStore) -> None:
     value = 'a "quoted" \\ value\nof two lines'
-    store.put("TOKEN", value, [Grant("a")])
+    store.put("TOKEN", value, [SecretGrant("a")])
     tool = vault_get(vault)
     context = ToolContext(RunId("run_1"), SessionId("ses_1"), "call_1", "key", lambda line: None, agent="a")
     told = asyncio.run(tool.run(tool.parse('{"name": "TOKEN"}'), context))

@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 import msgspec
 from msgspec import Struct
 
-from treadle.config.settings import Wrong, checked
+from treadle.config.settings import InvalidValue, checked
 from treadle.domain.agents import (
     AgentSpec,
     Compaction,
@@ -26,7 +26,7 @@ from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import Decision, LlmResponse, ThinkingDelta, Token
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Text, Thinking
-from treadle.domain.permissions import Approvals, Asker, SandboxMode, SandboxPolicy
+from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.ports.tool import Tool
@@ -72,7 +72,7 @@ class Agent:
         retry: Retry | Mapping[str, Any] | None = None,
         loop: Loop | Mapping[str, Any] | None = None,
         quotas: Quotas | Mapping[str, Any] | None = None,
-        approvals: Approvals | Mapping[str, Any] | None = None,
+        approvals: ApprovalRules | Mapping[str, Any] | None = None,
         sandbox: SandboxPolicy | Mapping[str, Any] | SandboxMode = "auto",
         workspace: str | Path | None = None,
         memory: MemorySettings | Mapping[str, Any] | None = None,
@@ -166,7 +166,7 @@ def _spec(fields: dict[str, Any]) -> AgentSpec:
     try:
         said = {name: value for name, value in msgspec.to_builtins(fields).items() if value != {}}
         return checked(said, AgentSpec)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise ConfigError(f"agent `{fields['name']}`: {wrong}") from None
 
 

@@ -23,10 +23,10 @@ from treadle.api.agent import (
     read_output,
     same_tool,
 )
-from treadle.bootstrap.agent_context import HomeSurroundings
-from treadle.bootstrap.engine import Known, Parts
-from treadle.bootstrap.stores import ALL, Share
-from treadle.bootstrap.surface_services import Front
+from treadle.bootstrap.agent_context import HomeAgentContext
+from treadle.bootstrap.engine import EngineConfig, EngineParts
+from treadle.bootstrap.stores import ALL, WorkerShare
+from treadle.bootstrap.surface_services import SurfaceServices
 from treadle.config.database_url import files_of
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
@@ -53,8 +53,8 @@ from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.telemetry import Observing, Telemetry
-    from treadle.telemetry.metrics import Metrics
+    from treadle.bootstrap.telemetry import EngineTelemetry, Telemetry
+    from treadle.telemetry.metrics import MetricsWatcher
 
 _Answer = TypeVar("_Answer")
 
@@ -70,7 +70,7 @@ class Engine:
         clock: Clock | None = None,
         ids: Ids | None = None,
         telemetry: "Telemetry | None" = None,
-        share: Share = ALL,
+        share: WorkerShare = ALL,
     ) -> None:
         self._home = home or Home.from_environment(os.environ)
         self._database = database
@@ -96,9 +96,9 @@ class Engine:
         self._tools.add_builtin(builtin(self._commands, self._vault))
         self._tools.add_plugins()
         self._hooks: list[Hook] = []
-        around = HomeSurroundings(self._home, config.house_rules)
+        around = HomeAgentContext(self._home, config.house_rules)
         self._observing = None if telemetry is None else self._observed(telemetry)
-        self._known = Known(
+        self._known = EngineConfig(
             self._home,
             self._models,
             self._tools,
@@ -112,15 +112,15 @@ class Engine:
             share=share,
             time_of_day=clock or SystemClock(),
         )
-        self._parts: Parts | None = None
+        self._parts: EngineParts | None = None
 
-    def _observed(self, wanted: "Telemetry") -> "Observing":
-        from treadle.bootstrap.telemetry import Observing  # an engine that nobody watches needs none of it
+    def _observed(self, wanted: "Telemetry") -> "EngineTelemetry":
+        from treadle.bootstrap.telemetry import EngineTelemetry  # an engine that nobody watches needs none of it
 
-        return Observing(wanted, self._home, self._models, self._vault, self._clock)
+        return EngineTelemetry(wanted, self._home, self._models, self._vault, self._clock)
 
     @property
-    def metrics(self) -> "Metrics | None":
+    def metrics(self) -> "MetricsWatcher | None":
         """What is counted, where `telemetry` asks for it."""
         return None if self._observing is None else self._observing.metrics
 
@@ -340,7 +340,7 @@ class Engine:
         return self._open_parts.service
 
     @property
-    def front(self) -> Front:
+    def front(self) -> SurfaceServices:
         """What it offers beside runs, to those who ask from outside."""
         return self._open_parts.front
 
@@ -366,7 +366,7 @@ class Engine:
         return self._open_parts.dispatcher.busy
 
     @property
-    def _open_parts(self) -> Parts:
+    def _open_parts(self) -> EngineParts:
         if self._parts is None:
             raise UsageError("The engine is not open. Use `async with Engine(…) as engine:`.")
         return self._parts
@@ -376,7 +376,7 @@ class Engine:
             raise UsageError("The engine is open already.")
         if self._database is None:
             self._home.ensure()
-        parts = self._parts = await Parts.open(self._database or self._home.database_url, self._known)
+        parts = self._parts = await EngineParts.open(self._database or self._home.database_url, self._known)
         parts.look_again()
         return self
 

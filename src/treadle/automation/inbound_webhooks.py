@@ -14,7 +14,7 @@ from treadle.domain.errors import InvalidState, UnknownHook, UsageError
 from treadle.domain.events import WebhookReceived
 from treadle.domain.messages import user
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.domain.webhooks import Hook, HookId, filled, hook_session, refuse_wrong_template
+from treadle.domain.webhooks import HookId, InboundWebhook, filled, hook_session, refuse_wrong_template
 from treadle.operations import LocalService, Submission, Ticket
 from treadle.operations.automation import HookView, NewHook, NewHookView, Signed
 from treadle.operations.schemas import moment
@@ -48,7 +48,7 @@ class HookBook:
                 raise UsageError(f"The hook cannot be kept: {error}.") from None
         if not wanted.message.strip() or not wanted.name.strip():
             raise UsageError("A hook needs a name, and a message for the agent such as {{payload}}.")
-        hook = Hook(
+        hook = InboundWebhook(
             HookId(self._ids("hok")),
             wanted.name.strip(),
             wanted.agent,
@@ -118,7 +118,7 @@ class HookReceiver:
                 raise InvalidState(f"The message {signed.webhook_id} was received before; it started {known}.")
             return await self._submit(hook, signed, key)
 
-    async def _submit(self, hook: Hook, signed: Signed, key: str) -> Ticket:
+    async def _submit(self, hook: InboundWebhook, signed: Signed, key: str) -> Ticket:
         payload = _payload(signed.body)
         submission = Submission(
             self._agents(hook.agent),
@@ -152,15 +152,15 @@ def _unknown(hook_id: HookId) -> UnknownHook:
     return UnknownHook(f"There is no hook {hook_id}. `treadle hooks list` shows those there are.")
 
 
-def view(hook: Hook) -> HookView:
+def view(hook: InboundWebhook) -> HookView:
     return HookView(**_of(hook))
 
 
-def _new_view(hook: Hook, secret: str) -> NewHookView:
+def _new_view(hook: InboundWebhook, secret: str) -> NewHookView:
     return NewHookView(**_of(hook), secret=secret)
 
 
-def _of(hook: Hook) -> dict[str, Any]:
+def _of(hook: InboundWebhook) -> dict[str, Any]:
     return {
         "hook_id": hook.hook_id,
         "name": hook.name,

@@ -41,7 +41,7 @@ Live = Callable[[Origin, int, EventData], None]
 Tasks = dict[WebhookId, asyncio.Task[None]]
 
 
-class Refused(Struct, frozen=True):
+class DeliveryRefused(Struct, frozen=True):
     """Why an event was not taken."""
 
     reason: str
@@ -198,14 +198,14 @@ class Sender:
 
     async def _send(
         self, webhook_id: WebhookId, url: str, event: Event, attempt: int, session: aiohttp.ClientSession
-    ) -> Refused | None:
+    ) -> DeliveryRefused | None:
         """None: it was taken. What the receiver answers beside its status is not read."""
         secret = self._secrets.value(secret_name(webhook_id))
         if secret is None:
-            return Refused("Its secret is not in the vault any more. Remove the webhook, and add it again.")
+            return DeliveryRefused("Its secret is not in the vault any more. Remove the webhook, and add it again.")
         host = urlsplit(url).hostname or ""
         if not self._allow_local and (why := local_host(host)) is not None:
-            return Refused(refusal(host, why))
+            return DeliveryRefused(refusal(host, why))
         body = to_json(event)
         headers = {
             "content-type": "application/json",
@@ -217,17 +217,17 @@ class Sender:
             async with session.post(url, data=BytesIO(body), headers=headers, allow_redirects=False) as response:
                 status = response.status
         except TimeoutError:
-            return Refused(f"There was no answer within {self._patience:g} seconds.")
+            return DeliveryRefused(f"There was no answer within {self._patience:g} seconds.")
         except aiohttp.ClientConnectorError as error:
             cause = error.os_error
             local = isinstance(cause, LocalDestination)
-            return Refused(str(cause) if local else f"It could not be reached: {error}"[:500])
+            return DeliveryRefused(str(cause) if local else f"It could not be reached: {error}"[:500])
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Refused(f"It could not be reached: {error or type(error).__name__}"[:500])
+            return DeliveryRefused(f"It could not be reached: {error or type(error).__name__}"[:500])
         if 200 <= status < 300:
             self._live(event.origin, event.sequence, WebhookDelivered(webhook_id, event.event_id, attempt))
             return None
-        return Refused(f"The receiver answered {status}.", gone=status == GONE)
+        return DeliveryRefused(f"The receiver answered {status}.", gone=status == GONE)
 
 
 def _past(webhook: Webhook, position: int) -> Webhook:

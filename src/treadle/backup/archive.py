@@ -35,7 +35,7 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True):
     executable: bool = False
 
 
-class Manifest(Struct, frozen=True):
+class BackupManifest(Struct, frozen=True):
     treadle_backup: int
     """The format of the archive."""
     treadle: str
@@ -75,7 +75,7 @@ def part_of(name: str, file: Path) -> Part:
     return Part(name, found.st_size, digest, bool(found.st_mode & 0o100))
 
 
-def write_archive(path: Path, manifest: Manifest, folder: Path) -> None:
+def write_archive(path: Path, manifest: BackupManifest, folder: Path) -> None:
     """Write an archive of the parts, which lie in a folder, to a new file for its owner alone."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -98,13 +98,13 @@ def _add(archive: tarfile.TarFile, name: str, size: int, content: IO[bytes], exe
 # ── Reading ──
 
 
-def check_archive(path: Path) -> Manifest:
+def check_archive(path: Path) -> BackupManifest:
     """Read an archive to its end and compare it with its manifest. Raises UsageError for what is no backup,
     StoreDamaged for one that is not whole, StoreNewer for one of a later version."""
     return _read(path, lambda part, content: _hash_of(content))
 
 
-def unpack(path: Path, folder: Path) -> Manifest:
+def unpack(path: Path, folder: Path) -> BackupManifest:
     """The same, and put the parts into a folder."""
 
     def keep(part: Part, content: IO[bytes]) -> str:
@@ -122,7 +122,7 @@ def unpack(path: Path, folder: Path) -> Manifest:
     return _read(path, keep)
 
 
-def _read(path: Path, take: Callable[[Part, IO[bytes]], str]) -> Manifest:
+def _read(path: Path, take: Callable[[Part, IO[bytes]], str]) -> BackupManifest:
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as archive:
             members = _members(archive, path)
@@ -156,7 +156,7 @@ def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tuple[tarfile.Tar
         yield member, content
 
 
-def _manifest(first: tuple[tarfile.TarInfo, IO[bytes]] | None, path: Path) -> Manifest:
+def _manifest(first: tuple[tarfile.TarInfo, IO[bytes]] | None, path: Path) -> BackupManifest:
     if first is None or first[0].name != MANIFEST or first[0].size > MOST_MANIFEST_BYTES:
         raise _not_ours(path, f"it does not begin with {MANIFEST}")
     content = first[1].read()
@@ -167,7 +167,7 @@ def _manifest(first: tuple[tarfile.TarInfo, IO[bytes]] | None, path: Path) -> Ma
                 "version, then try again. Nothing was changed."
             )
     try:
-        manifest = msgspec.json.decode(content, type=Manifest)
+        manifest = msgspec.json.decode(content, type=BackupManifest)
     except msgspec.DecodeError as error:
         raise _not_ours(path, f"its {MANIFEST}: {error}") from None
     names = [part.name for part in manifest.parts]
@@ -197,7 +197,7 @@ def _damaged(path: Path, why: str) -> StoreDamaged:
     return StoreDamaged(f"The backup {path} is damaged: {why}. Nothing was changed. Use another backup.")
 
 
-def refuse_other_counts(manifest: Manifest, found: DatabaseFacts | None, path: Path) -> None:
+def refuse_other_counts(manifest: BackupManifest, found: DatabaseFacts | None, path: Path) -> None:
     """Raise where a database does not hold what the manifest says."""
     if manifest.database != found:
         raise _damaged(path, "its database does not hold what its manifest says")

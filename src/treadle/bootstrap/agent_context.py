@@ -13,7 +13,7 @@ from treadle.skills.run_skills import FolderSkills
 NO_INVENTION = "Never make up what a tool returns. When a call fails, say so or try another way."
 
 
-class HomeSurroundings:
+class HomeAgentContext:
     """Implements `ports.surroundings.Surroundings`."""
 
     def __init__(self, home: Home, rules: str = "") -> None:

@@ -19,7 +19,7 @@ from treadle.config.agent_registry import seen
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.operations import LocalService
 from treadle.operations.automation import Automation, HookKeeping, ScheduleKeeping, WebhookKeeping
 from treadle.system.clock import SystemClock, TimeOrderedIds
@@ -27,7 +27,7 @@ from treadle.vault.store import VaultStore
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.engine import Known
+    from treadle.bootstrap.engine import EngineConfig
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class VaultSecrets:
                 store.remove(name)
 
 
-class HomeAgents:
+class HomeAgentReader:
     """The agents of a home. Their files are read again when they have changed."""
 
     def __init__(self, home: Home) -> None:
@@ -86,11 +86,11 @@ class HomeAgents:
             return state, None
 
 
-def automation(known: "Known", stores: Stores, service: LocalService, hub: Hub) -> Automation:
+def automation(known: "EngineConfig", stores: Stores, service: LocalService, hub: EventHub) -> Automation:
     """Over an open engine."""
     schedules, hooks, webhooks, letters = stores.schedules, stores.hooks, stores.webhooks, stores.letters
     home, clock, ids = known.home, known.time_of_day, known.ids
-    secrets, agents = VaultSecrets(home, known.vault.value), HomeAgents(home)
+    secrets, agents = VaultSecrets(home, known.vault.value), HomeAgentReader(home)
     scheduler = Scheduler(schedules, service, agents.all, clock, ids)
     allow_local = home.config().webhooks.allow_local
     sender = Sender(
@@ -134,7 +134,7 @@ def automation(known: "Known", stores: Stores, service: LocalService, hub: Hub) 
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class AutomationBooks:
     """What is kept in the database of a home, for whoever changes it or looks at it."""
 
     schedules: ScheduleKeeping
@@ -143,7 +143,7 @@ class Books:
 
 
 @asynccontextmanager
-async def look_at_automation(home: Home) -> AsyncGenerator[Books, None]:
+async def look_at_automation(home: Home) -> AsyncGenerator[AutomationBooks, None]:
     """The owner of the database, if it has one, goes on."""
     async with look_at_home(home) as stores:
         with _books(home, stores) as books:
@@ -151,7 +151,7 @@ async def look_at_automation(home: Home) -> AsyncGenerator[Books, None]:
 
 
 @asynccontextmanager
-async def own_automation(home: Home) -> AsyncGenerator[Books, None]:
+async def own_automation(home: Home) -> AsyncGenerator[AutomationBooks, None]:
     """Raises StoreOwned while another process owns the database."""
     async with own_stores(home, "Nothing was changed.") as stores:
         with _books(home, stores) as books:
@@ -159,11 +159,11 @@ async def own_automation(home: Home) -> AsyncGenerator[Books, None]:
 
 
 @contextmanager
-def _books(home: Home, stores: Stores) -> Generator[Books, None, None]:
+def _books(home: Home, stores: Stores) -> Generator[AutomationBooks, None, None]:
     clock, ids = SystemClock(), TimeOrderedIds()
     with closing(HomeVault(home.path, os.environ)) as vault:
-        secrets, agents = VaultSecrets(home, vault.value), HomeAgents(home)
-        yield Books(
+        secrets, agents = VaultSecrets(home, vault.value), HomeAgentReader(home)
+        yield AutomationBooks(
             ScheduleBook(stores.schedules, agents.find, clock, ids, _nobody_to_tell),
             HookBook(stores.hooks, secrets, agents.find, clock, ids),
             WebhookBook(

@@ -17,7 +17,7 @@ from treadle.backup.archive import (
     FOLDERS,
     FORMAT,
     VAULT,
-    Manifest,
+    BackupManifest,
     check_archive,
     is_known_place,
     part_of,
@@ -112,7 +112,7 @@ class BackedUp(Struct, frozen=True):
     """A backup that was made and checked."""
 
     path: str
-    manifest: Manifest
+    manifest: BackupManifest
     left_out: tuple[str, ...]
     """What lies in the folders and is no plain file with a plain name."""
 
@@ -135,7 +135,7 @@ def back_up(home: Home, target: Path, replace: bool) -> BackedUp:
         names = sorted(str(file.relative_to(parts)) for file in parts.rglob("*") if file.is_file())
         if not names:
             raise UsageError(f"There is nothing to back up in {home.path}. Is TREADLE_HOME the right folder?")
-        manifest = Manifest(
+        manifest = BackupManifest(
             FORMAT,
             __version__,
             datetime.now(UTC).isoformat(timespec="seconds"),
@@ -219,7 +219,7 @@ class Restored(Struct, frozen=True):
 
     home: str
     database: str
-    manifest: Manifest
+    manifest: BackupManifest
     moved_to: tuple[str, ...]
     """The folders in which lies what was there before."""
 
@@ -254,7 +254,7 @@ def restore(home: Home, source: Path, replace: bool) -> Restored:
     return Restored(str(home.path), str(database), manifest, tuple(moved))
 
 
-def _check_parts(manifest: Manifest, parts: Path, source: Path) -> None:
+def _check_parts(manifest: BackupManifest, parts: Path, source: Path) -> None:
     database, vault = parts / DATABASE, parts / VAULT
     refuse_other_counts(manifest, check_database(str(database)) if database.exists() else None, source)
     if not vault.exists():

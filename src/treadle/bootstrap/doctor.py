@@ -24,8 +24,8 @@ from treadle.domain.envelope import Origin, draft
 from treadle.domain.errors import ConfigError, TreadleError
 from treadle.domain.events import EventData, RunQueued
 from treadle.domain.ids import AgentId, RunId, SessionId
-from treadle.engine.deps import Deps
-from treadle.engine.event_hub import Hub
+from treadle.engine.deps import EngineDeps
+from treadle.engine.event_hub import EventHub
 from treadle.engine.loop import advance
 from treadle.models.catalog import Catalog
 from treadle.models.probe import PROBE_SECONDS
@@ -143,9 +143,9 @@ _ADD_ONE = "Set a key, start a local server, or add a provider to config.yaml."
 async def journal_of_a_deadly_run() -> Sequence[EventData]:
     """The events of a run in a database in memory, whose workers die one after the other before they get on."""
     clock, ids = SystemClock(), TimeOrderedIds()
-    hub = Hub(clock, ids, lambda run, at: None)
+    hub = EventHub(clock, ids, lambda run, at: None)
     journal = SqliteJournal(InlineWriter(open_database(":memory:")), hub, clock)
-    deps = Deps(journal, hub, ModelRegistry({}), ToolRegistry(), clock, ids, random.random, "doctor")
+    deps = EngineDeps(journal, hub, ModelRegistry({}), ToolRegistry(), clock, ids, random.random, "doctor")
     try:
         origin = Origin(RunId(ids("run")), SessionId(ids("ses")), AgentId(ids("agt")))
         queued = draft(ids("evt"), clock.now(), RunQueued(AgentSpec("doctor", "nobody/has-this")))

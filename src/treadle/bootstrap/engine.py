@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast, get_args
 import msgspec
 
 from treadle.bootstrap.memory import memories_on
-from treadle.bootstrap.stores import ALL, Share, Stores, Working, look_at_stores, open_stores
-from treadle.bootstrap.surface_services import Front
+from treadle.bootstrap.stores import ALL, MonitoredDispatcher, Stores, WorkerShare, look_at_stores, open_stores
+from treadle.bootstrap.surface_services import SurfaceServices
 from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_url import files_of
 from treadle.config.home import Home
@@ -22,8 +22,8 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.ids import AgentId, Instant, RunId
 from treadle.domain.providers import ApiMode
-from treadle.engine.deps import Deps, ToolTimeouts
-from treadle.engine.event_hub import Hub
+from treadle.engine.deps import EngineDeps, ToolTimeouts
+from treadle.engine.event_hub import EventHub
 from treadle.engine.loop import advance
 from treadle.engine.null_ports import NoVault
 from treadle.models.formats import format_of
@@ -34,7 +34,7 @@ from treadle.operations.memories import MemoryService
 from treadle.operations.retention import Housekeeping
 from treadle.operations.tokens import Access
 from treadle.operations.usage import refuse_unless_running
-from treadle.ports.agent_context import Surroundings
+from treadle.ports.agent_context import AgentContext
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import ModelRequest
@@ -46,14 +46,14 @@ from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.telemetry import Observing
+    from treadle.bootstrap.telemetry import EngineTelemetry
 
 TOOL_TIMEOUT = "TREADLE_TOOL_TIMEOUT_SECS"
 AGENT_TIMEOUT = "TREADLE_AGENT_TOOL_TIMEOUT_SECS"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class EngineConfig:
     """What an engine knows before it is opened, and may learn more of while it is open."""
 
     home: Home
@@ -61,15 +61,15 @@ class Known:
     tools: ToolRegistry
     hooks: list[Hook]
     vault: HomeVault
-    surroundings: Surroundings
+    surroundings: AgentContext
     clock: Clock
     ids: Ids
-    observing: "Observing | None" = None
+    observing: "EngineTelemetry | None" = None
     """Who counts, logs and traces what is committed; None: nobody."""
     credits_per_dollar: float = 1.0
     agents: dict[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
     """Those that a program has brought along."""
-    share: Share = ALL
+    share: WorkerShare = ALL
     """What it takes of the work."""
     time_of_day: Clock = field(default_factory=SystemClock)
     """Follows the clock of the machine, also when it is set; `clock` does not."""
@@ -86,7 +86,7 @@ async def observe(
     """Look at a database without owning it: nothing is worked on, and its owner, if it has one, goes on."""
     where = database or (home or Home.from_environment(os.environ)).database_url
     clock, ids = SystemClock(), TimeOrderedIds()
-    hub = Hub(clock, ids, lambda _run, _at: None)
+    hub = EventHub(clock, ids, lambda _run, _at: None)
     models, known, hidden = ModelRegistry({}), tools or ToolRegistry(), vault or NoVault()
     async with look_at_stores(where, hub) as kept:
         yield LocalService(
@@ -121,14 +121,14 @@ def as_sent(mode: str, request: ModelRequest) -> bytes:
     )
 
 
-class Parts:
+class EngineParts:
     """What an open engine consists of."""
 
     def __init__(
         self,
-        dispatcher: Working,
+        dispatcher: MonitoredDispatcher,
         service: LocalService,
-        front: Front,
+        front: SurfaceServices,
         announce: Callable[[str], None],
         leave: Callable[[], None],
         only_own: bool,
@@ -146,7 +146,7 @@ class Parts:
         self._looking: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, database: str, known: Known) -> "Parts":
+    async def open(cls, database: str, known: EngineConfig) -> "EngineParts":
         clock, ids = known.clock, known.ids
         undumpable()
         _ = known.vault.redactor.is_idle  # a vault that cannot be read fails here, before anything is opened
@@ -156,7 +156,7 @@ class Parts:
                 dispatcher.wake(run_id, at)
 
         async with AsyncExitStack() as opened:
-            hub = Hub(clock, ids, wake)
+            hub = EventHub(clock, ids, wake)
             stores = await open_stores(database, hub, clock)
             opened.push_async_callback(stores.close)
             opened.callback(hub.lost, StoreError("The engine was closed; open it again to go on."))
@@ -213,7 +213,9 @@ class Parts:
         await self._closing.aclose()
 
 
-async def _deps(known: Known, database: str, stores: Stores, hub: Hub, opened: AsyncExitStack) -> Deps:
+async def _deps(
+    known: EngineConfig, database: str, stores: Stores, hub: EventHub, opened: AsyncExitStack
+) -> EngineDeps:
     """What the loop needs, over one database."""
     memories = memories_on(stores.memories, known.models, known.vault, known.clock)
     opened.push_async_callback(memories.close)
@@ -222,7 +224,7 @@ async def _deps(known: Known, database: str, stores: Stores, hub: Hub, opened: A
     async def identity(name: str) -> AgentId:
         return await stores.runs.agent(name, AgentId(known.ids("agt")))
 
-    return Deps(
+    return EngineDeps(
         stores.journal,
         hub,
         known.models,
@@ -247,7 +249,9 @@ async def _deps(known: Known, database: str, stores: Stores, hub: Hub, opened: A
     )
 
 
-def _automation(known: Known, stores: Stores, service: LocalService, hub: Hub) -> Callable[[], Automation]:
+def _automation(
+    known: EngineConfig, stores: Stores, service: LocalService, hub: EventHub
+) -> Callable[[], Automation]:
     @cache
     def made() -> Automation:
         from treadle.bootstrap.automation import automation  # which an engine that only runs agents does without
@@ -257,9 +261,11 @@ def _automation(known: Known, stores: Stores, service: LocalService, hub: Hub) -
     return made
 
 
-def _front(known: Known, stores: Stores, deps: Deps, automation: Callable[[], Automation]) -> Front:
+def _front(
+    known: EngineConfig, stores: Stores, deps: EngineDeps, automation: Callable[[], Automation]
+) -> SurfaceServices:
     memories = stores.memories
-    return Front(
+    return SurfaceServices(
         Access(stores.tokens, known.time_of_day, known.ids),
         stores.requests,
         MemoryService(memories, deps.memories, memories, known.vault, known.clock, known.ids),

@@ -9,7 +9,7 @@ from treadle.config.database_url import is_in_memory
 from treadle.config.home import Home
 from treadle.domain.errors import StoreOwned, UsageError
 from treadle.memory.embedders import Embedders
-from treadle.memory.remote_embedder import Address
+from treadle.memory.remote_embedder import EmbedderEndpoint
 from treadle.memory.search import PATIENCE_SECONDS, HybridMemories
 from treadle.models.registry import ModelRegistry
 from treadle.operations.memories import MemoryService
@@ -31,7 +31,7 @@ def memories_on(
 ) -> HybridMemories:
     """Memory over a database, with the embedders of the providers that are known. No secret leaves this machine."""
     embedders = Embedders(
-        lambda name: Address(*models.address(name)), hide=lambda text: vault.redactor.redact(text).text
+        lambda name: EmbedderEndpoint(*models.address(name)), hide=lambda text: vault.redactor.redact(text).text
     )
     return HybridMemories(stored, embedders, clock, patience=patience)
 

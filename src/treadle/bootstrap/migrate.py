@@ -10,7 +10,7 @@ from treadle.domain.errors import UsageError
 SOURCE, TARGETS = "sqlite:///", ("postgresql://", "postgres://")
 
 
-class Moved(Struct, frozen=True):
+class MigrationReport(Struct, frozen=True):
     """What was moved, and is the same on both sides."""
 
     source: str
@@ -20,7 +20,7 @@ class Moved(Struct, frozen=True):
     """The rows of each."""
 
 
-async def move_database(source: str, target: str, progress: Callable[[str, int, int], None]) -> Moved:
+async def move_database(source: str, target: str, progress: Callable[[str, int, int], None]) -> MigrationReport:
     """Move all that the one has to the other, which must be empty. `progress` is told of a table, how many of its
     rows are there, and how many there are."""
     if not source.startswith(SOURCE):
@@ -37,4 +37,4 @@ async def move_database(source: str, target: str, progress: Callable[[str, int, 
         ) from error
     path = path_of(source)
     moved = await move(path, target, progress)
-    return Moved(path, moved.rows, dict(moved.tables))
+    return MigrationReport(path, moved.rows, dict(moved.tables))

@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-from treadle.bootstrap.stores import Share, Stores, Working
+from treadle.bootstrap.stores import MonitoredDispatcher, Stores, WorkerShare
 from treadle.dispatch.local import LocalDispatcher
 from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.ids import Instant, RunId
 from treadle.engine.cluster_sync import Elsewhere
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import DatabaseFacts
 from treadle.ports.dispatcher import Work
@@ -19,7 +19,7 @@ from treadle.stores.postgres.accounts import PostgresAccounts
 from treadle.stores.postgres.approvals import PostgresApprovals
 from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
 from treadle.stores.postgres.connection import connect
-from treadle.stores.postgres.database import Database, database_as_it_is, open_database
+from treadle.stores.postgres.database import PostgresDatabase, database_as_it_is, open_database
 from treadle.stores.postgres.database_facts import (
     compares_with,
     facts_of,
@@ -29,27 +29,27 @@ from treadle.stores.postgres.database_facts import (
 )
 from treadle.stores.postgres.deletion import PostgresDeletions
 from treadle.stores.postgres.journal import PostgresJournal
-from treadle.stores.postgres.leader_lock import Turns
+from treadle.stores.postgres.leader_lock import LeaderLock
 from treadle.stores.postgres.memory import PostgresMemories
 from treadle.stores.postgres.notifications import PostgresLine
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.schema import load_migrations
 from treadle.stores.postgres.sessions import PostgresSessions
-from treadle.stores.postgres.writer import Writer
+from treadle.stores.postgres.writer import PostgresWriter
 from treadle.system.clock import SteadyClock
 
 MOST_RUNNABLE = 1000
 """Runs among which a process looks for its own."""
 
 
-async def open_postgres(url: str, hub: Hub, clock: Clock) -> Stores:
+async def open_postgres(url: str, hub: EventHub, clock: Clock) -> Stores:
     """For an engine: what others commit and say is heard here, and the other way round."""
     async with AsyncExitStack() as opened:
         database = await open_database(url)
         opened.push_async_callback(database.close)
         if isinstance(clock, SteadyClock):
             clock.align(await database.now())  # timers that one process sets are looked at by others
-        writer = Writer(database, hub.lost)
+        writer = PostgresWriter(database, hub.lost)
         journal = PostgresJournal(database, writer, hub, clock)
         opened.push_async_callback(journal.close)
         others = Elsewhere(hub, journal, PostgresLine(database, writer.name))
@@ -59,10 +59,10 @@ async def open_postgres(url: str, hub: Hub, clock: Clock) -> Stores:
 
 
 @asynccontextmanager
-async def reach_postgres(url: str, hub: Hub, clock: Clock) -> AsyncGenerator[Stores, None]:
+async def reach_postgres(url: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
     """For a command that looks at something or changes something, and leaves."""
     database = await open_database(url)
-    journal = PostgresJournal(database, Writer(database, hub.lost), hub, clock)
+    journal = PostgresJournal(database, PostgresWriter(database, hub.lost), hub, clock)
     try:
         yield _stores(database, journal, clock, journal.close)
     finally:
@@ -87,7 +87,7 @@ async def look_at_postgres(
 
 
 def _stores(
-    database: Database, journal: PostgresJournal, clock: Clock, close: Callable[[], Awaitable[None]]
+    database: PostgresDatabase, journal: PostgresJournal, clock: Clock, close: Callable[[], Awaitable[None]]
 ) -> Stores:
     webhooks = PostgresWebhooks(database)
     return Stores(
@@ -108,7 +108,7 @@ def _stores(
         letters=webhooks,
         dispatcher=partial(_dispatcher, database, journal),
         close=close,
-        alone=Turns(database).take,
+        alone=LeaderLock(database).take,
         shared=True,
     )
 
@@ -116,7 +116,7 @@ def _stores(
 # ── Who works ──
 
 
-class NobodyWorks:
+class NoDispatcher:
     """Implements `ports.dispatcher.Dispatcher` for a process that leaves all work to others."""
 
     busy = False
@@ -162,9 +162,11 @@ class OwnRuns:
         return await self._wakes.renew(worker)
 
 
-def _dispatcher(database: Database, wakes: Wakes, clock: Clock, worker: str, share: Share) -> Working:
+def _dispatcher(
+    database: PostgresDatabase, wakes: Wakes, clock: Clock, worker: str, share: WorkerShare
+) -> MonitoredDispatcher:
     if share.most == 0:
-        return NobodyWorks()
+        return NoDispatcher()
     if share.only_own:
         return OwnRuns(wakes, clock, worker, share.most)
     return PgQueuerDispatcher(database.connect, wakes, clock, worker, share.most)

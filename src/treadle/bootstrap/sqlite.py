@@ -5,31 +5,31 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from functools import partial
 from pathlib import Path
 
-from treadle.bootstrap.stores import Share, Stores
+from treadle.bootstrap.stores import Stores, WorkerShare
 from treadle.config.database_url import path_of, refuse_passing, refuse_server
 from treadle.config.home import Home
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.errors import StoreFull, StoreOwned
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.ports.clock import Clock
 from treadle.ports.journal import Wakes
 from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.automation import SqliteHooks, SqliteSchedules, SqliteWebhooks
-from treadle.stores.sqlite.connection import Database, open_database, open_reader, open_to_look
+from treadle.stores.sqlite.connection import SqliteDatabase, open_database, open_reader, open_to_look
 from treadle.stores.sqlite.deletion import SqliteDeletions
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
-from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter, Writer
+from treadle.stores.sqlite.writer import InlineWriter, SqliteWriter, ThreadWriter
 
 MEMORY = ":memory:"
 
 
-async def open_sqlite(database: str, hub: Hub, clock: Clock) -> Stores:
+async def open_sqlite(database: str, hub: EventHub, clock: Clock) -> Stores:
     """As its owner: there is one at a time."""
     path = path_of(database)
     async with AsyncExitStack() as opened:
@@ -48,14 +48,14 @@ async def open_sqlite(database: str, hub: Hub, clock: Clock) -> Stores:
 
 
 @asynccontextmanager
-async def look_at_sqlite(database: str, hub: Hub, clock: Clock) -> AsyncGenerator[Stores, None]:
+async def look_at_sqlite(database: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
     path = path_of(database)
     async with _alone(open_to_look(path), path, hub, clock) as stores:
         yield stores
 
 
 @asynccontextmanager
-async def own_sqlite(home: Home, what: str, hub: Hub, clock: Clock) -> AsyncGenerator[Stores, None]:
+async def own_sqlite(home: Home, what: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
     path = str(database_of(home))
     with owned(home, what):
         async with _alone(open_database(path), path, hub, clock) as stores:
@@ -63,7 +63,9 @@ async def own_sqlite(home: Home, what: str, hub: Hub, clock: Clock) -> AsyncGene
 
 
 @asynccontextmanager
-async def _alone(connection: Database, path: str, hub: Hub, clock: Clock) -> AsyncGenerator[Stores, None]:
+async def _alone(
+    connection: SqliteDatabase, path: str, hub: EventHub, clock: Clock
+) -> AsyncGenerator[Stores, None]:
     """For a command that does one thing after the other."""
     writer = InlineWriter(connection)
     try:
@@ -72,7 +74,7 @@ async def _alone(connection: Database, path: str, hub: Hub, clock: Clock) -> Asy
         await writer.close()
 
 
-def _writer(path: str, hub: Hub) -> Writer:
+def _writer(path: str, hub: EventHub) -> SqliteWriter:
     connection = open_database(path)
     if path == MEMORY:
         return InlineWriter(connection)
@@ -80,7 +82,7 @@ def _writer(path: str, hub: Hub) -> Writer:
 
 
 def _stores(
-    writer: Writer,
+    writer: SqliteWriter,
     journal: SqliteJournal,
     path: str,
     clock: Clock,
@@ -110,7 +112,7 @@ def _stores(
     )
 
 
-def _dispatcher(wakes: Wakes, clock: Clock, worker: str, share: Share) -> LocalDispatcher:
+def _dispatcher(wakes: Wakes, clock: Clock, worker: str, share: WorkerShare) -> LocalDispatcher:
     """Of the one process that works on all runs."""
     return LocalDispatcher(wakes, clock, worker, share.most)
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from treadle.config.database_url import is_postgres, path_of, refuse_passing
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.operations.memories import KnownAgents
 from treadle.operations.usage import Books
 from treadle.ports.access import Requests, Tokens
@@ -22,7 +22,7 @@ from treadle.ports.deletion import DatabaseFacts, Deletions
 from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Journal, Runs, Wakes
 from treadle.ports.memory import MemoryKeeper
-from treadle.ports.memory_index import MemoryIndex, VectorShelf
+from treadle.ports.memory_index import MemoryIndex, VectorStore
 from treadle.ports.results import Results
 from treadle.ports.sessions import Sessions
 from treadle.system.clock import SystemClock, TimeOrderedIds
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from treadle.stores.sqlite.lock import Owner
 
 
-class StoredMemories(MemoryKeeper, MemoryIndex, VectorShelf, KnownAgents, Protocol):
+class StoredMemories(MemoryKeeper, MemoryIndex, VectorStore, KnownAgents, Protocol):
     """What agents remember, and how it is found."""
 
 
-class Working(Dispatcher, Protocol):
+class MonitoredDispatcher(Dispatcher, Protocol):
     """A dispatcher that can tell whether it has anything to do."""
 
     @property
@@ -44,7 +44,7 @@ class Working(Dispatcher, Protocol):
         ...
 
 
-class Share(Struct, frozen=True):
+class WorkerShare(Struct, frozen=True):
     """How much of the work on a database one process takes."""
 
     most: int = 1000
@@ -53,7 +53,7 @@ class Share(Struct, frozen=True):
     """Where others can take the rest: only runs that it has begun itself, or sent something to."""
 
 
-ALL, ONLY_OWN = Share(), Share(only_own=True)
+ALL, ONLY_OWN = WorkerShare(), WorkerShare(only_own=True)
 
 
 Work = Callable[[], Awaitable[None]]
@@ -84,7 +84,7 @@ class Stores:
     hooks: Hooks
     webhooks: Webhooks
     letters: DeadLetters
-    dispatcher: Callable[[Clock, str, Share], Working]
+    dispatcher: Callable[[Clock, str, WorkerShare], MonitoredDispatcher]
     """Who sees to it that runs are looked at, in the name of a worker."""
     close: Callable[[], Awaitable[None]]
     announce: Callable[[str], None] = lambda socket: None
@@ -95,7 +95,7 @@ class Stores:
     """Other processes can work on its runs too."""
 
 
-async def open_stores(database: str, hub: Hub, clock: Clock) -> Stores:
+async def open_stores(database: str, hub: EventHub, clock: Clock) -> Stores:
     """For an engine. Raises StoreOwned where the database has one owner, and another process is that."""
     if is_postgres(database):
         return await _postgres().open_postgres(database, hub, clock)
@@ -104,7 +104,7 @@ async def open_stores(database: str, hub: Hub, clock: Clock) -> Stores:
     return await open_sqlite(database, hub, clock)
 
 
-def look_at_stores(database: str, hub: Hub | None = None) -> AbstractAsyncContextManager[Stores]:
+def look_at_stores(database: str, hub: EventHub | None = None) -> AbstractAsyncContextManager[Stores]:
     """For whoever only reads: the owner of the database, if it has one, goes on."""
     if is_postgres(database):
         return _postgres().reach_postgres(database, hub or _nobody(), SystemClock())
@@ -156,6 +156,6 @@ def _postgres() -> ModuleType:
     return postgres
 
 
-def _nobody() -> Hub:
+def _nobody() -> EventHub:
     """Nobody in this process listens; whoever opens an engine next finds what was changed."""
-    return Hub(SystemClock(), TimeOrderedIds(), lambda run_id, at: None)
+    return EventHub(SystemClock(), TimeOrderedIds(), lambda run_id, at: None)

@@ -11,7 +11,7 @@ from treadle.ports.access import Requests
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class SurfaceServices:
     access: Access
     requests: Requests
     memory: MemoryService

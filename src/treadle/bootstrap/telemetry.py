@@ -13,14 +13,14 @@ from treadle import __version__
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.ids import RunId
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock
 from treadle.ports.journal import Journal, Runs
 from treadle.ports.vault import Vault
 from treadle.telemetry.event_watch import Watch, Watcher
-from treadle.telemetry.logs import JsonLines, PrivateFile, RunLog, working_on
-from treadle.telemetry.metrics import Metrics
+from treadle.telemetry.logs import JsonLogFormatter, PrivateFile, RunLog, working_on
+from treadle.telemetry.metrics import MetricsWatcher
 from treadle.telemetry.span_names import CAPTURE_CONTENT
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -72,7 +72,7 @@ def _refuse_other_protocol(environment: Mapping[str, str]) -> None:
         )
 
 
-class Observing:
+class EngineTelemetry:
     """Telemetry of one engine, over all the times that it is opened."""
 
     def __init__(self, wanted: Telemetry, home: Home, models: ModelRegistry, vault: Vault, clock: Clock) -> None:
@@ -84,10 +84,10 @@ class Observing:
         def breakers() -> list[tuple[str, str, str]]:
             return [(state.provider, state.model, state.phase) for state in models.breakers()]
 
-        self.metrics = Metrics(clock, breakers) if wanted.metrics else None
+        self.metrics = MetricsWatcher(clock, breakers) if wanted.metrics else None
 
     async def begin(
-        self, hub: Hub, journal: Journal, runs: Runs, opened: AsyncExitStack, shared: bool = False
+        self, hub: EventHub, journal: Journal, runs: Runs, opened: AsyncExitStack, shared: bool = False
     ) -> None:
         """Look at all that this process commits from now on, until what was opened is closed. Where the database is
         shared, runs that it does not work on are for others to count."""
@@ -125,7 +125,7 @@ class Observing:
 
     def _begin_log(self, opened: AsyncExitStack) -> None:
         root, ours = logging.getLogger(), logging.getLogger("treadle")
-        lines = JsonLines(self._vault, self._runs)
+        lines = JsonLogFormatter(self._vault, self._runs)
         handlers: list[logging.Handler] = []
         if self._wanted.log_json:
             handlers.append(logging.StreamHandler(sys.stderr))

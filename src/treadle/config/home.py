@@ -15,7 +15,7 @@ from treadle.config.yaml_files import as_struct, read_struct
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
 from treadle.domain.models import ModelFacts
-from treadle.domain.permissions import ApprovalRule, Approvals
+from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.quotas import CreditRate
 from treadle.domain.schemas import refuse_wrong_schema
@@ -312,13 +312,13 @@ class Home(Struct, frozen=True):
 
 def _new_agent(name: str, model: str) -> AgentSpec:
     """Return an agent as `agents create` writes it: it asks before each call, until its file says otherwise."""
-    return AgentSpec(name, model, approvals=Approvals(default="ask"))
+    return AgentSpec(name, model, approvals=ApprovalRules(default="ask"))
 
 
 def _default_agent(model: str, provider: str | None = None) -> AgentSpec:
     """Looks at what is there without asking, and asks before it does anything else."""
     rules = tuple(ApprovalRule(tool, "auto") for tool in (*DEFAULT_LOOKS, "load_skill"))
-    approvals = Approvals(default="ask", rules=rules)
+    approvals = ApprovalRules(default="ask", rules=rules)
     tools = (*DEFAULT_LOOKS, *DEFAULT_ACTS)
     return AgentSpec(
         DEFAULT_AGENT, model, provider, persona=DEFAULT_PERSONA, tools=tools, skills=("*",), approvals=approvals

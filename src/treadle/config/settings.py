@@ -16,28 +16,28 @@ SECRET_KEYS = ("key", "header")
 _Kind = TypeVar("_Kind", bound=Struct)
 
 
-class Wrong(Exception):
+class InvalidValue(Exception):
     """What is wrong with a value, and where in it."""
 
 
 def checked(value: Any, kind: type[_Kind], at: str = "") -> _Kind:
     """The value as a struct. Each field is checked by itself, so that an error knows where it is."""
     if not isinstance(value, dict):
-        raise Wrong(_mismatch(value, kind, at))
+        raise InvalidValue(_mismatch(value, kind, at))
     data = cast("dict[str, Any]", value)
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for name in data:
         if name not in fields:
-            raise Wrong(_unknown_key(name, list(fields), at))
+            raise InvalidValue(_unknown_key(name, list(fields), at))
     for name, field in fields.items():
         if name in data:
             _check(data[name], field.type, _join(at, name))
         elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
-            raise Wrong(f"{_join(at, name)} is missing; accepted: {_accepted(field.type)}")
+            raise InvalidValue(f"{_join(at, name)} is missing; accepted: {_accepted(field.type)}")
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError:
-        raise Wrong(_out_of_range(data, kind, at)) from None
+        raise InvalidValue(_out_of_range(data, kind, at)) from None
 
 
 def _check(value: Any, kind: Any, at: str) -> None:
@@ -66,9 +66,9 @@ def _check_leaf(value: Any, kind: Any, at: str) -> None:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        raise Wrong(_mismatch(value, kind, at)) from None
+        raise InvalidValue(_mismatch(value, kind, at)) from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise Wrong(f"{at}: found {value}; accepted: a finite number")
+        raise InvalidValue(f"{at}: found {value}; accepted: a finite number")
 
 
 def _out_of_range(data: dict[str, Any], kind: type[Struct], at: str) -> str:

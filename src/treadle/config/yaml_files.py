@@ -9,7 +9,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from treadle.config.settings import Wrong, checked
+from treadle.config.settings import InvalidValue, checked
 from treadle.domain.errors import ConfigError
 
 MAX_BYTES = 1_000_000
@@ -20,7 +20,7 @@ def read_struct(path: Path, kind: type[_Kind]) -> _Kind:
     """The content of a file as a `kind`."""
     try:
         return as_struct(_load(path), kind, str(path))
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise ConfigError(f"{path}: {wrong}") from None
     except RecursionError:
         raise ConfigError(f"{path}: it is nested too deeply, or an alias (*) contains itself") from None
@@ -30,7 +30,7 @@ def as_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
     """Plain values as a `kind`, as strictly as those of a file; `source` is where they are from."""
     try:
         return checked(msgspec.to_builtins(values), kind, at="")  # which does not end where one contains itself
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise ConfigError(f"{source}: {wrong}") from None
 
 
@@ -46,7 +46,7 @@ class _Loader(yaml.SafeLoader):
         if getattr(event, "anchor", None) is not None:
             sign, line = "*" if isinstance(event, yaml.AliasEvent) else "&", event.start_mark.line + 1
             what = f"anchors and aliases (`{sign}{event.anchor}`) are not accepted"
-            raise Wrong(f"line {line}: {what}; write the value out")
+            raise InvalidValue(f"line {line}: {what}; write the value out")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -54,11 +54,11 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             line = key_node.start_mark.line + 1
             if key_node.tag == "tag:yaml.org,2002:merge":
-                raise Wrong(f"line {line}: merge keys (`<<`) are not accepted; write the values out")
+                raise InvalidValue(f"line {line}: merge keys (`<<`) are not accepted; write the values out")
             if key_node.tag != "tag:yaml.org,2002:str":
-                raise Wrong(f"line {line}: the key `{_text(key_node)}` is not text; put it in quotes")
+                raise InvalidValue(f"line {line}: the key `{_text(key_node)}` is not text; put it in quotes")
             if key_node.value in seen:
-                raise Wrong(f"line {line}: the key `{key_node.value}` stands there twice; remove one")
+                raise InvalidValue(f"line {line}: the key `{key_node.value}` stands there twice; remove one")
             seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 

@@ -7,21 +7,21 @@ from treadle.core.evaluation import unjudged, verdict, who_judges, without_note
 from treadle.core.final_marker import has_marker
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
-from treadle.core.guards.verdict import Stop, strictest
+from treadle.core.guards.verdict import StopRun, strictest
 from treadle.core.retry import fallback_after, too_long_a_wait
 from treadle.core.state import RunState
 from treadle.core.steps import (
     CallModel,
+    CollectChildren,
     Compact,
-    FallBack,
     Finish,
-    Gather,
-    GoOn,
-    Obey,
-    Reach,
+    NotifyResumed,
+    RunSessionCommand,
     RunTools,
+    SignalChildren,
     Step,
-    Trim,
+    SwitchModel,
+    TruncateResults,
     Wait,
 )
 from treadle.core.subagents.child import Child
@@ -52,7 +52,7 @@ def decide(state: RunState, now: Instant) -> Step:
     step = _decided(state, now)
     if not state.asks_people or (isinstance(step, Wait) and step.of_people is not None):
         return step
-    return GoOn()
+    return NotifyResumed()
 
 
 def _decided(state: RunState, now: Instant) -> Step:
@@ -84,7 +84,7 @@ def _judged(state: RunState, child: Child, now: Instant) -> Step:
     if state.steered is not None and child.spawn.role == "quality":  # there is more to be answered
         said = said or unjudged(True, child.spawn.agent, MORE_CAME, child)
         reach = before_the_end(state, Finish(end), now) if child.told != "cancel" else None
-        if isinstance(reach, Reach):
+        if isinstance(reach, SignalChildren):
             return reach
         step = _call_model(state, now, (without_note(said),))
         return ended(state, step, now) if isinstance(step, Finish) else step
@@ -100,7 +100,7 @@ def _judged(state: RunState, child: Child, now: Instant) -> Step:
 
 def _next(state: RunState, now: Instant) -> Step:
     stop = strictest(guards.ALWAYS, state, now)
-    if isinstance(stop, Stop):
+    if isinstance(stop, StopRun):
         return _finish(state, stop)
     if state.open_calls and state.interrupted is None:
         return _plan_calls(state, now)
@@ -112,7 +112,7 @@ def _next(state: RunState, now: Instant) -> Step:
         return _after_failure(state, state.failure)
     if state.reply is not None and not state.calls:
         verdict = strictest(guards.ANSWER, state, now)
-        if isinstance(verdict, Stop):
+        if isinstance(verdict, StopRun):
             return _finish(state, verdict)
         if verdict is not None:
             return _ask_again(state, now, verdict.events)
@@ -121,7 +121,9 @@ def _next(state: RunState, now: Instant) -> Step:
     return _call_model(state, now)
 
 
-def _ask_again(state: RunState, now: Instant, events: tuple[EventData, ...]) -> CallModel | Trim | Compact | Finish:
+def _ask_again(
+    state: RunState, now: Instant, events: tuple[EventData, ...]
+) -> CallModel | TruncateResults | Compact | Finish:
     """Ask the model for another answer; where it cannot be asked, one that only claims too much will do."""
     step = _call_model(state, now, events)
     claims = [event.claim for event in events if isinstance(event, PhantomAction)]
@@ -132,9 +134,9 @@ def _ask_again(state: RunState, now: Instant, events: tuple[EventData, ...]) -> 
 
 def _call_model(
     state: RunState, now: Instant, events: tuple[EventData, ...] = ()
-) -> CallModel | Trim | Compact | Finish:
+) -> CallModel | TruncateResults | Compact | Finish:
     verdict = strictest(guards.PACE, state, now)
-    if isinstance(verdict, Stop):
+    if isinstance(verdict, StopRun):
         return _finish(state, verdict)
     size = input_estimate(state)
     if (step := make_room(state, size)) is not None:
@@ -166,21 +168,21 @@ def _is_ahead(moment: Instant, state: RunState, now: Instant) -> bool:
     return state.latest_at - CLOCKS_DIFFER_SECONDS <= now < moment
 
 
-def _plan_calls(state: RunState, now: Instant) -> RunTools | Gather | Reach | Wait | Finish:
+def _plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | Finish:
     if marked_final(state):
-        return _finish(state, Stop(completed(state)))
+        return _finish(state, StopRun(completed(state)))
     plan = plan_calls(state, now)
-    return _finish(state, plan) if isinstance(plan, Stop) else plan
+    return _finish(state, plan) if isinstance(plan, StopRun) else plan
 
 
-def obey(state: RunState, command: SessionCommand) -> Compact | Obey | Finish:
+def obey(state: RunState, command: SessionCommand) -> Compact | RunSessionCommand | Finish:
     """What a run does that was asked to do something with its session. It does not wait: it can be asked again."""
     if state.interrupted is not None:
         return Finish(Outcome("cancelled", reason=state.interrupted))
     if state.obeyed is not None:
         return Finish(_outcome_of(state.obeyed))
     if not isinstance(command, CompactSession):
-        return Obey(command)
+        return RunSessionCommand(command)
     match state.compaction:
         case ContextCompacted(tokens_before=before, tokens_after=after):
             said = f"The conversation is shorter: about {before} tokens before, {after} now. /undo takes it back."
@@ -203,7 +205,7 @@ def _outcome_of(obeyed: CommandObeyed) -> Outcome:
 # ── Ends ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _finish(state: RunState, stop: Stop) -> Finish:
+def _finish(state: RunState, stop: StopRun) -> Finish:
     """End the run; calls that are still open get their one result first."""
     unanswered = [skipped(call, stop.outcome.reason) for call in state.open_calls]
     return Finish(_or_what_was_claimed(state, stop.outcome), (*unanswered, *stop.events))
@@ -231,13 +233,13 @@ def completed(state: RunState) -> Outcome:
     return Outcome("completed", answer, unverified_claim=claim)
 
 
-def _after_failure(state: RunState, failure: LlmError) -> Trim | Compact | FallBack | Finish:
+def _after_failure(state: RunState, failure: LlmError) -> TruncateResults | Compact | SwitchModel | Finish:
     """A model call has failed for good: a shorter conversation, another model, or the end."""
     if failure.compact and (step := make_room(state, input_estimate(state))) is not None:
         return step
     following = fallback_after(state, failure.message) if failure.next_model else None
     if following is not None:
-        return FallBack(following)
+        return SwitchModel(following)
     attempts = f" ({state.failures} attempts)" if state.failures > 1 else ""
     reason = f"{failure.message}{too_long_a_wait(state, failure)}{attempts}"
     if failure.compact and not failure.guessed:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.core.state import RunState
-from treadle.core.steps import Finish, Judge
+from treadle.core.steps import Evaluate, Finish
 from treadle.core.subagents.child import Child
 from treadle.domain.events import ErrorAnalyzed, EventData, QualityScored
 from treadle.domain.ids import Instant
@@ -28,7 +28,7 @@ TRY_AGAIN = (
 )
 
 
-def who_judges(state: RunState, finish: Finish) -> Judge | Finish:
+def who_judges(state: RunState, finish: Finish) -> Evaluate | Finish:
     """Whoever is to look at this end; or the end itself, where nobody is."""
     lineage, outcome = state.lineage, finish.outcome
     if state.command is not None or (lineage is not None and lineage.judges):
@@ -37,7 +37,7 @@ def who_judges(state: RunState, finish: Finish) -> Judge | Finish:
         return Finish(state.kept, finish.events)  # nobody who judges can fail a run that had an answer
     if outcome.kind in PRODUCED:
         checker, is_judged = state.agent.quality.checker, state.judged_request == state.request
-        return finish if checker is None or is_judged else Judge("quality", checker, outcome, finish.events)
+        return finish if checker is None or is_judged else Evaluate("quality", checker, outcome, finish.events)
     analyzer = state.agent.errors.analyzer
     if analyzer is None or outcome.status != "failed" or outcome.kind in UNEXPLAINED or state.analyzed is not None:
         return finish
@@ -45,7 +45,7 @@ def who_judges(state: RunState, finish: Finish) -> Judge | Finish:
         return Finish(
             outcome, (*finish.events, ErrorAnalyzed(analyzer, reason=f"It was not asked: {outcome.reason}"))
         )
-    return Judge("errors", analyzer, outcome, finish.events)
+    return Evaluate("errors", analyzer, outcome, finish.events)
 
 
 def verdict(state: RunState, child: Child, now: Instant) -> QualityScored | ErrorAnalyzed | None:

@@ -87,7 +87,7 @@ def _in_the_system_prompt(events: Iterable[Event]) -> str:
 
 def reused(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
     """The calls that were made, and what came of each, turn by turn; those of the run before a fork come first."""
-    turns: list[Turn] = []
+    turns: list[RecordedTurn] = []
     earlier: Turns = ()
     for event in events:
         match event.data:
@@ -96,7 +96,7 @@ def reused(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
             case e.LlmResponse(parts=parts, stop=stop) if stop != "interrupted":
                 uses = [part for part in parts if isinstance(part, ToolUse)]
                 if uses:
-                    turns.append(Turn({use.call_id: _asked(use, tools.get(use.name)) for use in uses}))
+                    turns.append(RecordedTurn({use.call_id: _asked(use, tools.get(use.name)) for use in uses}))
             case e.ToolCallEnd(call_id, _, content) if turns:
                 turns[-1].end(call_id, "ok", content)
             case e.ToolCallError(call_id=call_id, kind="denied") if turns:
@@ -116,7 +116,7 @@ def _asked(use: ToolUse, spec: ToolSpec | None) -> ReusedCall:
 
 
 @dataclass(slots=True)
-class Turn:
+class RecordedTurn:
     """The calls of a reply, in the order in which they were asked for."""
 
     calls: dict[str, ReusedCall]

@@ -9,7 +9,7 @@ from treadle.core.final_marker import remove_marker
 from treadle.core.subagents.child import Child
 from treadle.core.suspicion import Suspicion
 from treadle.core.tools.ledger import Call, Ledger
-from treadle.core.usage import StepTally, Tally
+from treadle.core.usage import RunUsage, StepUsage
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import SessionCommand
 from treadle.domain.envelope import Origin
@@ -244,8 +244,8 @@ class RunState:
     waiting: RunWaiting | None = None
     """What the run was last said to wait for, until it goes on or somebody asks it to."""
 
-    step: StepTally = field(default_factory=StepTally)
-    tally: Tally = field(default_factory=Tally)
+    step: StepUsage = field(default_factory=StepUsage)
+    tally: RunUsage = field(default_factory=RunUsage)
 
     @property
     def started(self) -> bool:

@@ -52,7 +52,7 @@ class Wait(Struct, frozen=True):
                 return None
 
 
-class Trim(Struct, frozen=True):
+class TruncateResults(Struct, frozen=True):
     """Make the conversation shorter, as the event says; `results` are those that it cuts, whole."""
 
     event: ContextTrimmed
@@ -70,13 +70,13 @@ class Compact(Struct, frozen=True):
     """Those among them that stay."""
 
 
-class Obey(Struct, frozen=True):
+class RunSessionCommand(Struct, frozen=True):
     """Do to the session what it was asked to do."""
 
     command: ResetSession | UndoSession | PinMessage | AskMemory | AskUsage
 
 
-class FallBack(Struct, frozen=True):
+class SwitchModel(Struct, frozen=True):
     """Let the next of the agent's fallbacks take over."""
 
     event: LlmFallback
@@ -87,7 +87,7 @@ class Finish(Struct, frozen=True):
     events: tuple[EventData, ...] = ()
 
 
-class Reach(Struct, frozen=True):
+class SignalChildren(Struct, frozen=True):
     """Tell these children something."""
 
     call_ids: tuple[str, ...]
@@ -95,17 +95,17 @@ class Reach(Struct, frozen=True):
     reason: str
 
 
-class Gather(Struct, frozen=True):
+class CollectChildren(Struct, frozen=True):
     """What came of these children is the result of their calls."""
 
     calls: tuple[Call, ...]
 
 
-class GoOn(Struct, frozen=True):
+class NotifyResumed(Struct, frozen=True):
     """Tell those above that nobody is waited for any more."""
 
 
-class Judge(Struct, frozen=True):
+class Evaluate(Struct, frozen=True):
     """Have an agent look at how the run ends, before it does."""
 
     role: Literal["quality", "errors"]
@@ -115,4 +115,17 @@ class Judge(Struct, frozen=True):
     """What is on record of the end before anybody looks at it."""
 
 
-Step = CallModel | RunTools | Gather | Reach | GoOn | Judge | Trim | Compact | Obey | FallBack | Wait | Finish
+Step = (
+    CallModel
+    | RunTools
+    | CollectChildren
+    | SignalChildren
+    | NotifyResumed
+    | Evaluate
+    | TruncateResults
+    | Compact
+    | RunSessionCommand
+    | SwitchModel
+    | Wait
+    | Finish
+)

@@ -6,7 +6,7 @@ from treadle.domain.ids import Instant
 
 
 @dataclass(slots=True)
-class Tally:
+class RunUsage:
     """What the run has used, as it adds up; `Metrics` is how it is shown."""
 
     model_calls: int = 0
@@ -25,7 +25,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class StepTally:
+class StepUsage:
     """The step under way."""
 
     number: int = 0

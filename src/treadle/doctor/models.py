@@ -16,7 +16,7 @@ from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Resolved
 
 
-class Wanted(Struct, frozen=True):
+class ConfiguredModel(Struct, frozen=True):
     """A model that something is configured to use."""
 
     about: str
@@ -30,23 +30,23 @@ class Surveyed(Struct, frozen=True):
     models: ModelRegistry
     probes: Mapping[str, Probe]
 
-    def resolve(self, wanted: Wanted) -> Resolved | None:
+    def resolve(self, wanted: ConfiguredModel) -> Resolved | None:
         try:
             return self.models.resolve(wanted.model, wanted.provider)
         except UsageError:
             return None
 
 
-def wanted_models(home: Home, config: HomeConfig) -> list[Wanted]:
+def wanted_models(home: Home, config: HomeConfig) -> list[ConfiguredModel]:
     """Return the default model and those of all agents whose files can be read."""
     defaults = config.defaults
-    wanted = [] if defaults.model is None else [Wanted("default model", defaults.model, defaults.provider)]
+    wanted = [] if defaults.model is None else [ConfiguredModel("default model", defaults.model, defaults.provider)]
     for name in home.agents():
         try:
             spec = home.agent(name)
         except ConfigError:
             continue
-        wanted.append(Wanted(f"agent {name}", spec.model, spec.provider))
+        wanted.append(ConfiguredModel(f"agent {name}", spec.model, spec.provider))
     return wanted
 
 
@@ -57,12 +57,14 @@ def describe_models(home: Home, config: HomeConfig, surveyed: Surveyed) -> Itera
         advice = "Name one with -m, or set defaults.model in config.yaml."
         yield setting("default model", "none is set", advice, "note")
     else:
-        yield describe_model(Wanted("default model", config.defaults.model, config.defaults.provider), surveyed)
+        yield describe_model(
+            ConfiguredModel("default model", config.defaults.model, config.defaults.provider), surveyed
+        )
     yield from _describe_agents(home, surveyed)
     yield from _describe_windows(wanted_models(home, config), surveyed)
 
 
-def describe_model(wanted: Wanted, surveyed: Surveyed) -> Finding:
+def describe_model(wanted: ConfiguredModel, surveyed: Surveyed) -> Finding:
     """Return whether the provider of a model offers it. The model is not called: that may be charged."""
     about = wanted.about
     try:
@@ -90,7 +92,7 @@ def describe_model(wanted: Wanted, surveyed: Surveyed) -> Finding:
 
 def _describe_aliases(surveyed: Surveyed) -> Finding:
     names = sorted(surveyed.models.catalog.aliases)
-    found = {name: describe_model(Wanted(name, name), surveyed) for name in names}
+    found = {name: describe_model(ConfiguredModel(name, name), surveyed) for name in names}
     offered = [name for name in names if found[name].state == "ok"]
     untried = [name for name in names if found[name].state == "set"]
     if offered:
@@ -112,7 +114,7 @@ def _describe_agents(home: Home, surveyed: Surveyed) -> Iterator[Finding]:
         except ConfigError as error:
             yield Finding(f"agent {name}", "wrong", str(error), f"Correct it: treadle agents edit {name}")
         else:
-            yield describe_model(Wanted(f"agent {name}", spec.model, spec.provider), surveyed)
+            yield describe_model(ConfiguredModel(f"agent {name}", spec.model, spec.provider), surveyed)
             yield from _describe_judges(spec, names)
             if (limit := spec.limits.context_window) is not None:
                 yield setting(f"context window agent {name}", f"{limit:,} tokens, set in its file")
@@ -131,7 +133,7 @@ def _describe_judges(agent: AgentSpec, names: Sequence[str]) -> Iterator[Finding
             yield Finding(f"{key} of {agent.name}", "wrong", found, advice)
 
 
-def _describe_windows(wanted: Sequence[Wanted], surveyed: Surveyed) -> Iterator[Finding]:
+def _describe_windows(wanted: Sequence[ConfiguredModel], surveyed: Surveyed) -> Iterator[Finding]:
     """Yield one line for each model in use: the number that runs count on, and where it comes from."""
     resolved = [found for each in wanted if (found := surveyed.resolve(each)) is not None]
     for name, found in {f"{found.provider}/{found.model}": found for found in resolved}.items():

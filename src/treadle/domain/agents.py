@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from treadle.domain.durations import seconds
-from treadle.domain.permissions import Approvals, SandboxMode, SandboxPolicy, sandbox_policy
+from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, sandbox_policy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
 
@@ -215,7 +215,7 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     loop: Loop = Loop()
     quotas: Quotas = NO_QUOTAS
     """What all runs of the agent may use together."""
-    approvals: Approvals = Approvals()
+    approvals: ApprovalRules = ApprovalRules()
     sandbox: SandboxMode | SandboxPolicy = "auto"
     workspace: str | None = None
     """The folder that tools work in; None: where the command was started, else a folder of the home."""

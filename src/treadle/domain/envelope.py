@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from treadle.domain.events import NAMES, VOCABULARY, EventData, Unknown
+from treadle.domain.events import NAMES, VOCABULARY, EventData, UnknownEvent
 from treadle.domain.ids import AgentId, EventId, Instant, RunId, SessionId
 
 VERSION = 1
@@ -98,12 +98,12 @@ def decode_data(type_: str, raw: bytes, version: int = VERSION) -> EventData:
     """The typed data of an event. What a later version wrote and this one cannot read is `Unknown`."""
     decoder = _decoders.get(type_)
     if decoder is None:
-        return Unknown()
+        return UnknownEvent()
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError:
         if version > VERSION:
-            return Unknown()
+            return UnknownEvent()
         raise
 
 

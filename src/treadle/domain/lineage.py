@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.domain.ids import RunId
-from treadle.domain.permissions import Approvals
+from treadle.domain.permissions import ApprovalRules
 from treadle.domain.quotas import Quotas
 
 Role = Literal["spawn", "send", "invoke", "quality", "errors"]
@@ -27,7 +27,7 @@ class TreeCeiling(Struct, frozen=True, omit_defaults=True):
     """Under it."""
 
 
-class Above(Struct, frozen=True):
+class Ancestor(Struct, frozen=True):
     """A run above another, and the call of it that the other is under."""
 
     run_id: RunId
@@ -45,7 +45,7 @@ class Lineage(Struct, frozen=True, omit_defaults=True):
     """The names of those above it, the root's first. It has the secrets that all of them were granted."""
     tools: tuple[str, ...] = ()
     """Those that its parent may call."""
-    approvals: tuple[Approvals, ...] = ()
+    approvals: tuple[ApprovalRules, ...] = ()
     """The rules of those above it, which hold for it too."""
     ceilings: tuple[TreeCeiling, ...] = ()
     """Of those above it."""
@@ -53,7 +53,7 @@ class Lineage(Struct, frozen=True, omit_defaults=True):
     """What the agents above it may use, by their names, where that has an end: it counts for them too."""
     steps_before: int = 0
     """Taken by the tree when it was begun, as far as its parent knew."""
-    above: tuple[Above, ...] = ()
+    above: tuple[Ancestor, ...] = ()
     """The runs above it, the root first: they hear when it waits for a person, and when it goes on."""
 
     @property

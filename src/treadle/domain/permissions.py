@@ -41,7 +41,7 @@ class ApprovalRule(Struct, frozen=True, omit_defaults=True):
     examples: Examples = Examples()
 
 
-class Approvals(Struct, frozen=True, omit_defaults=True):
+class ApprovalRules(Struct, frozen=True, omit_defaults=True):
     """Of the rules that match a call the strictest decides; where none does, `default`."""
 
     default: Verdict = "auto"

@@ -29,7 +29,7 @@ JITTER = 0.2
 # ── What comes in ──────────────────────────────────────────────────────────────────────────────────
 
 
-class Hook(Struct, frozen=True):
+class InboundWebhook(Struct, frozen=True):
     """An address that others send to, and what becomes of what they send."""
 
     hook_id: HookId
@@ -84,7 +84,7 @@ def _words(value: Any) -> str:
             return msgspec.json.encode(value).decode()
 
 
-def hook_session(hook: Hook, payload: Any) -> SessionId | None:
+def hook_session(hook: InboundWebhook, payload: Any) -> SessionId | None:
     """The session that a payload belongs to: always one of this hook's own, whatever the payload says."""
     name = "" if hook.session is None else filled(hook.session, payload).strip()
     if not name:

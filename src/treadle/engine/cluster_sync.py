@@ -15,8 +15,8 @@ from treadle.domain.envelope import Event, from_json
 from treadle.domain.errors import StoreError, TreadleError
 from treadle.domain.events import LlmError, LlmResponse, RunEnd, RunRecovered, Token
 from treadle.domain.ids import RunId
-from treadle.engine.event_hub import Hub
-from treadle.engine.live_relay import Message, Overheard, Voice
+from treadle.engine.event_hub import EventHub
+from treadle.engine.live_relay import LiveReceiver, LiveSender, RelayMessage
 from treadle.ports.journal import Journal
 from treadle.ports.notifications import Changed, Line
 
@@ -37,7 +37,7 @@ MOST_WAITING = 1000
 OVER = (LlmResponse, LlmError, RunRecovered, RunEnd)
 """After these nothing more is said in answer to a request before them."""
 
-_decode = msgspec.json.Decoder(Message).decode
+_decode = msgspec.json.Decoder(RelayMessage).decode
 
 
 class Followed:
@@ -51,17 +51,17 @@ class Followed:
         self.reading: asyncio.Task[None] | None = None
         self.later: list[Event] = []
         """Live events that came while the journal was read."""
-        self.speech: Overheard | None = None
+        self.speech: LiveReceiver | None = None
 
 
 class Elsewhere:
     """Implements `ports.line.Hearer` and `engine.hub.Others`."""
 
-    def __init__(self, hub: Hub, journal: Journal, line: Line) -> None:
+    def __init__(self, hub: EventHub, journal: Journal, line: Line) -> None:
         self._hub = hub
         self._journal = journal
         self._line = line
-        self._voice = Voice(line)
+        self._voice = LiveSender(line)
         self._followed: dict[RunId, Followed] = {}
         self._listened_to: dict[RunId, float] = {}
         """The runs that others listen to, and until when that holds."""
@@ -177,7 +177,7 @@ class Elsewhere:
         if followed.known < followed.heard_of == wanted:
             followed.heard_of = followed.known  # it is not there, whoever has said so
         if events:
-            speech = followed.speech = followed.speech or Overheard(events[0].origin)
+            speech = followed.speech = followed.speech or LiveReceiver(events[0].origin)
             speech.end(max((event.sequence for event in events if isinstance(event.data, OVER)), default=skipped))
             if speech.is_over and run_id not in self._hub.owned():
                 self._hub.speaking(run_id, None)
@@ -192,7 +192,7 @@ class Elsewhere:
             if len(followed.later) < MOST_WAITING:
                 followed.later.append(event)
             return
-        speech = followed.speech = followed.speech or Overheard(event.origin)
+        speech = followed.speech = followed.speech or LiveReceiver(event.origin)
         if speech.is_late(event.data):
             return
         if not isinstance(event.data, Token):

@@ -17,7 +17,7 @@ from treadle.core.context.projection import input_estimate, longest_reply, most_
 from treadle.core.context.tokens import tokens_in, tokens_of
 from treadle.core.guards.quota import Intent, for_a_model_call, intent_to
 from treadle.core.state import RunState
-from treadle.core.steps import Compact, Trim
+from treadle.core.steps import Compact, TruncateResults
 from treadle.domain.agents import ModelSettings
 from treadle.domain.commands import CompactSession
 from treadle.domain.errors import UsageError
@@ -32,10 +32,10 @@ from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Message, user
 from treadle.domain.observations import text_of, was_cut
 from treadle.domain.runs import Usage
-from treadle.engine.deps import Deps
+from treadle.engine.deps import EngineDeps
 from treadle.engine.guarded_model import reply_of
 from treadle.engine.memory import flushed
-from treadle.engine.owned_run import Log
+from treadle.engine.owned_run import OwnedRun
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
 from treadle.ports.vault import Redactor
 
@@ -43,7 +43,7 @@ ATTEMPTS = 2
 """How often a writer is asked for one piece, where asking again may help."""
 
 
-async def trim(step: Trim, log: Log, deps: Deps) -> None:
+async def trim(step: TruncateResults, log: OwnedRun, deps: EngineDeps) -> None:
     """Keep what is about to be cut, then cut it."""
     for result in step.results:
         if not was_cut(result.content):  # else the whole of it is kept already
@@ -51,7 +51,7 @@ async def trim(step: Trim, log: Log, deps: Deps) -> None:
     log.record(step.event)
 
 
-async def compact(step: Compact, model: Resolved, log: Log, deps: Deps) -> None:
+async def compact(step: Compact, model: Resolved, log: OwnedRun, deps: EngineDeps) -> None:
     """Have a summary written: by the model that the agent names for it, else by its own."""
     for writer in _writers(model, log.state, deps):
         writing = Writing(step, writer, log.state, deps.vault.redactor)
@@ -76,7 +76,7 @@ def _unwanted(state: RunState) -> bool:
     return state.cancelled is not None or state.interrupted is not None or state.steered == "interrupt"
 
 
-def _writers(model: Resolved, state: RunState, deps: Deps) -> Iterator[Resolved]:
+def _writers(model: Resolved, state: RunState, deps: EngineDeps) -> Iterator[Resolved]:
     wanted = state.agent.compaction.model
     if wanted is not None:
         try:

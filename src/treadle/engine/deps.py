@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation, NoIsolation
 from treadle.engine.null_ports import (
     NoAgents,
@@ -19,8 +19,8 @@ from treadle.engine.null_ports import (
     NoSurroundings,
     NoVault,
 )
-from treadle.engine.transcript_cache import Conversations
-from treadle.ports.agent_context import Surroundings
+from treadle.engine.transcript_cache import TranscriptCache
+from treadle.ports.agent_context import AgentContext
 from treadle.ports.agents import Agents
 from treadle.ports.approvals import Approvals
 from treadle.ports.clock import Clock, Ids
@@ -44,9 +44,9 @@ class ToolTimeouts(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Deps:
+class EngineDeps:
     journal: Journal
-    hub: Hub
+    hub: EventHub
     models: Models
     tools: Toolbox
     clock: Clock
@@ -56,14 +56,14 @@ class Deps:
     worker: str
     """Who owns the runs that this process claims."""
     timeouts: ToolTimeouts = field(default_factory=ToolTimeouts)
-    conversations: Conversations = field(default_factory=Conversations)
+    conversations: TranscriptCache = field(default_factory=TranscriptCache)
     timers: Timers = field(default_factory=Timers)
     hooks: Sequence[Hook] = ()
     vault: Vault = field(default_factory=NoVault)
     approvals: Approvals = field(default_factory=NoApprovals)
     results: Results = field(default_factory=NoResults)
     memories: Memories = field(default_factory=NoMemories)
-    surroundings: Surroundings = field(default_factory=NoSurroundings)
+    surroundings: AgentContext = field(default_factory=NoSurroundings)
     sessions: Sessions = field(default_factory=NoSessions)
     agents: Agents = field(default_factory=NoAgents)
     workspace: Callable[[AgentSpec], Path] = lambda agent: Path(agent.workspace or ".")

@@ -75,7 +75,7 @@ class Others(Protocol):
         ...
 
 
-class Hub:
+class EventHub:
     """Implements `ports.journal.Publisher` for the readers and workers of this process."""
 
     def __init__(self, clock: Clock, ids: Ids, on_wake: Callable[[RunId, Instant], None]) -> None:

@@ -25,7 +25,7 @@ HOLD_SECONDS = 2.0
 """How long a run that has died alone is held back: if a worker dies without it, something else kills workers."""
 
 
-class Turn(Protocol):
+class ExecutionSlot(Protocol):
     """A run's permission to execute."""
 
     def goes_on(self, state: RunState) -> bool:
@@ -51,7 +51,7 @@ class Isolation:
         self._taken = False
 
     @asynccontextmanager
-    async def together(self) -> AsyncGenerator[Turn, None]:
+    async def together(self) -> AsyncGenerator[ExecutionSlot, None]:
         """Execute with others, as soon as no suspect executes alone."""
         while not self._open.is_set():
             await self._open.wait()
@@ -64,7 +64,7 @@ class Isolation:
                 self._idle.set()
 
     @asynccontextmanager
-    async def alone(self, run_id: RunId, deaths: int) -> AsyncGenerator[Turn, None]:
+    async def alone(self, run_id: RunId, deaths: int) -> AsyncGenerator[ExecutionSlot, None]:
         """Execute while no other run does; after `ISOLATION_SECONDS` the others go on as well."""
         logger.warning("run %s was executing when workers died, without progress since: it executes alone", run_id)
         if deaths:
@@ -136,11 +136,11 @@ class NoIsolation:
     """Turns for a run that is replayed: no worker can die with it. Stands in for `Isolation`."""
 
     @asynccontextmanager
-    async def together(self) -> AsyncGenerator[Turn, None]:
+    async def together(self) -> AsyncGenerator[ExecutionSlot, None]:
         yield _Unguarded()
 
     @asynccontextmanager
-    async def alone(self, run_id: RunId, deaths: int) -> AsyncGenerator[Turn, None]:
+    async def alone(self, run_id: RunId, deaths: int) -> AsyncGenerator[ExecutionSlot, None]:
         yield _Unguarded()
 
 

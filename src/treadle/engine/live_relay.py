@@ -17,7 +17,7 @@ MOST_BYTES = 2**20
 """Of text that waits to be sent. Where there is more, the line is down or slow, and all of it is dropped."""
 
 
-class Message(Struct, frozen=True, omit_defaults=True):
+class RelayMessage(Struct, frozen=True, omit_defaults=True):
     """What one process tells the others."""
 
     listens: tuple[RunId, ...] = ()
@@ -31,7 +31,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
 _encode = msgspec.json.Encoder().encode
 
 
-class Voice:
+class LiveSender:
     """Tells the others, one message after the other."""
 
     def __init__(self, line: Line) -> None:
@@ -91,9 +91,9 @@ class Voice:
         finally:
             self._sending = None
 
-    def _gathered(self) -> Message:
+    def _gathered(self) -> RelayMessage:
         live = [Raw(to_json(_written(event))) for events in self._live.values() for event in events]
-        message = Message(tuple(self._listens), tuple(self._lacks), tuple(live))
+        message = RelayMessage(tuple(self._listens), tuple(self._lacks), tuple(live))
         self._live, self._size = {}, 0
         self._listens.clear()
         self._lacks.clear()
@@ -121,7 +121,7 @@ def _written(event: Event) -> Event:
     return event if event.raw else msgspec.structs.replace(event, raw=_encode(event.data))
 
 
-class Overheard:
+class LiveReceiver:
     """What is being said in a run that is worked on elsewhere, as far as it was heard from its beginning.
     Implements `engine.hub.Speech`."""
 

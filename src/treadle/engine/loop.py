@@ -11,17 +11,17 @@ from treadle.core.retry import fallback_after
 from treadle.core.state import RunState
 from treadle.core.steps import (
     CallModel,
+    CollectChildren,
     Compact,
-    FallBack,
+    Evaluate,
     Finish,
-    Gather,
-    GoOn,
-    Judge,
-    Obey,
-    Reach,
+    NotifyResumed,
+    RunSessionCommand,
     RunTools,
+    SignalChildren,
     Step,
-    Trim,
+    SwitchModel,
+    TruncateResults,
     Wait,
 )
 from treadle.core.subagents.waiting import stopped, within_tree
@@ -30,12 +30,12 @@ from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, S
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
-from treadle.engine.deps import Deps
-from treadle.engine.isolation import Turn
+from treadle.engine.deps import EngineDeps
+from treadle.engine.isolation import ExecutionSlot
 from treadle.engine.memory import remembered, reminded
 from treadle.engine.model_call import asked, call_model
 from treadle.engine.model_resolution import Missing, another_is_well, begin, take_over
-from treadle.engine.owned_run import Log, own
+from treadle.engine.owned_run import OwnedRun, own
 from treadle.engine.reshaping import reshape
 from treadle.engine.subagents import divided, tend, told_of_the_end, told_of_the_wait
 from treadle.engine.tool_execution import run_tools
@@ -52,7 +52,7 @@ LOOKS_AGAIN = ("breaker", "quota", "budget")
 """What a run waits for by looking at it now and then."""
 
 
-async def advance(run_id: RunId, deps: Deps) -> None:
+async def advance(run_id: RunId, deps: EngineDeps) -> None:
     """Carry one run as far as it can go now: to its end, or to where it must wait."""
     async with deps.isolation.together() as turn:
         state = await _advance(run_id, turn, deps)
@@ -61,7 +61,7 @@ async def advance(run_id: RunId, deps: Deps) -> None:
             await _advance(run_id, turn, deps)
 
 
-async def _advance(run_id: RunId, turn: Turn, deps: Deps) -> RunState | None:
+async def _advance(run_id: RunId, turn: ExecutionSlot, deps: EngineDeps) -> RunState | None:
     """Own the run while its turn lasts; return what it has come to, or None if it could not be claimed."""
     try:
         async with own(run_id, deps) as log:
@@ -77,7 +77,7 @@ async def _advance(run_id: RunId, turn: Turn, deps: Deps) -> RunState | None:
     return None
 
 
-async def _carry(log: Log, turn: Turn, deps: Deps) -> None:
+async def _carry(log: OwnedRun, turn: ExecutionSlot, deps: EngineDeps) -> None:
     if log.death is not None:
         log.record(RunRecovered(log.epoch, WORKER_DIED, log.death.alone, log.death.lately))
         await log.flush()
@@ -94,16 +94,16 @@ async def _carry(log: Log, turn: Turn, deps: Deps) -> None:
                         await call_model(model, tools_offered, log, deps)
                 finally:
                     model.breaker.abandon(log.origin.run_id)  # if it has not got to its end
-            case Trim() | Compact() | Obey() as change:
+            case TruncateResults() | Compact() | RunSessionCommand() as change:
                 await reshape(change, model, log, deps)
-            case FallBack(event):
+            case SwitchModel(event):
                 log.record(event)
                 model = await take_over(log, deps)
             case AskAnother():
                 model = await take_over(log, deps)
             case RunTools() as calls:
                 await act(calls, log, deps)
-            case Gather() | Reach() | GoOn() | Judge() as task:
+            case CollectChildren() | SignalChildren() | NotifyResumed() | Evaluate() as task:
                 await tend(task, log, deps)
             case Wait() as wait:
                 news = waiting(wait, log.state)
@@ -115,7 +115,7 @@ async def _carry(log: Log, turn: Turn, deps: Deps) -> None:
                     return
 
 
-async def act(step: RunTools, log: Log, deps: Deps) -> None:
+async def act(step: RunTools, log: OwnedRun, deps: EngineDeps) -> None:
     """Run the calls that may run, and begin the runs that some of them leave their work to."""
     cleared, refused = await clear(step.run, log, deps)
     work = await divided(cleared, log, deps)
@@ -124,7 +124,7 @@ async def act(step: RunTools, log: Log, deps: Deps) -> None:
         await run_tools(work.here, log, deps)
 
 
-async def finish(step: Finish, log: Log, deps: Deps) -> bool:
+async def finish(step: Finish, log: OwnedRun, deps: EngineDeps) -> bool:
     """End the run, unless something was delivered meanwhile; whether it has ended."""
     outcome, events = step.outcome, step.events
     last = log.state_after(*events)
@@ -134,7 +134,7 @@ async def finish(step: Finish, log: Log, deps: Deps) -> bool:
     return await log.release(release, *events, *kept, end, tell=told_of_the_end(end, log))
 
 
-def end_step(log: Log, deps: Deps) -> None:
+def end_step(log: OwnedRun, deps: EngineDeps) -> None:
     """A step is over when the model has replied and every call it asked for has its result."""
     step, state = log.state.step, log.state
     if step.open and state.reply is not None and not state.open_calls:
@@ -144,7 +144,7 @@ def end_step(log: Log, deps: Deps) -> None:
         )
 
 
-def afforded(step: Step, log: Log, deps: Deps) -> Step:
+def afforded(step: Step, log: OwnedRun, deps: EngineDeps) -> Step:
     """The step; or what becomes of the run where an account did not have what the step wants."""
     if log.refused is None or not isinstance(step, CallModel | RunTools | Compact):
         return step
@@ -158,7 +158,7 @@ class AskAnother(Struct, frozen=True):
     """The model is left alone, and another that goes by the same name is well."""
 
 
-def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps) -> Step | AskAnother:
+def possible(step: Step, model: Resolved | Missing, state: RunState, deps: EngineDeps) -> Step | AskAnother:
     """The step; or a wait where what it takes is missing; or another model where this one is left alone."""
     if isinstance(model, Missing) and state.command is not None and isinstance(step, Compact):
         return Finish(Outcome("failed", reason=model.what))
@@ -174,13 +174,13 @@ def possible(step: Step, model: Resolved | Missing, state: RunState, deps: Deps)
         failing = f"{model.provider}/{model.model} fails too often and is left alone for {seconds:.0f} s"
         following = fallback_after(state, failing)
         if following:
-            return FallBack(following)
+            return SwitchModel(following)
         wake_at = deps.clock.now() + seconds
         return Wait("breaker", failing, wake_at if state.deadline is None else min(wake_at, state.deadline))
     return step
 
 
-def _left_alone(model: Resolved, state: RunState, deps: Deps) -> float | None:
+def _left_alone(model: Resolved, state: RunState, deps: EngineDeps) -> float | None:
     return model.breaker.wait(deps.clock.monotonic(), state.origin.run_id)
 
 
@@ -214,7 +214,7 @@ def ending(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
     )
 
 
-async def _survive(log: Log, fault: Exception, deps: Deps) -> None:
+async def _survive(log: OwnedRun, fault: Exception, deps: EngineDeps) -> None:
     """The engine itself failed. Count it like a death, so that a run that always fails is set aside."""
     logger.exception("run %s: the engine failed; it is taken up again", log.origin.run_id)
     log.record(RunRecovered(log.epoch, f"The engine failed: {type(fault).__name__}: {fault}"))

@@ -7,15 +7,15 @@ from treadle.core.state import RunState
 from treadle.domain.events import EventData, MemoryFlushed, MemoryRecalled, MemorySaved, Reminder
 from treadle.domain.memories import MemorySource
 from treadle.domain.runs import Outcome
-from treadle.engine.deps import Deps
-from treadle.engine.owned_run import Log
+from treadle.engine.deps import EngineDeps
+from treadle.engine.owned_run import OwnedRun
 from treadle.ports.memory import Without
 
 MORE = 10
 """So many more are looked for, in the place of those that the conversation shows already."""
 
 
-async def reminded(state: RunState, deps: Deps) -> tuple[EventData, ...]:
+async def reminded(state: RunState, deps: EngineDeps) -> tuple[EventData, ...]:
     """What the agent remembers that fits what was said: it goes with the request."""
     settings = state.agent.memory
     said = _said(state)
@@ -41,7 +41,7 @@ def _said(state: RunState) -> str:
     return state.answer_so_far
 
 
-async def remembered(outcome: Outcome, state: RunState, deps: Deps) -> tuple[EventData, ...]:
+async def remembered(outcome: Outcome, state: RunState, deps: EngineDeps) -> tuple[EventData, ...]:
     """What is kept of a run that has come to an answer."""
     if not state.agent.memory.remember or outcome.kind != "completed" or state.command is not None:
         return ()
@@ -49,7 +49,7 @@ async def remembered(outcome: Outcome, state: RunState, deps: Deps) -> tuple[Eve
     return () if not text else (await _saved(text, "run", state, deps),)
 
 
-async def flushed(texts: Sequence[str], log: Log, deps: Deps) -> tuple[EventData, ...]:
+async def flushed(texts: Sequence[str], log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
     """What a compaction is about to take out of the conversation, kept where it is worth it."""
     if not log.state.agent.memory.remember:
         return ()
@@ -57,6 +57,6 @@ async def flushed(texts: Sequence[str], log: Log, deps: Deps) -> tuple[EventData
     return (*saved, MemoryFlushed(tuple([event.memory_id for event in saved])))
 
 
-async def _saved(text: str, source: MemorySource, state: RunState, deps: Deps) -> MemorySaved:
+async def _saved(text: str, source: MemorySource, state: RunState, deps: EngineDeps) -> MemorySaved:
     twin = await deps.memories.twin(state.origin.agent_id, state.owner, text)
     return MemorySaved(deps.ids("mem"), text, source, repeats=twin)

@@ -32,9 +32,9 @@ from treadle.domain.ids import Instant
 from treadle.domain.messages import Part, Text, ToolUse
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
-from treadle.engine.deps import Deps
+from treadle.engine.deps import EngineDeps
 from treadle.engine.guarded_model import reply_of
-from treadle.engine.owned_run import Log
+from treadle.engine.owned_run import OwnedRun
 from treadle.engine.redaction import REASONING, TEXT, Hidden
 from treadle.ports.model import (
     CallDelta,
@@ -85,7 +85,7 @@ def asked(
     return intent_to((*notes, *opening), request, reserve)
 
 
-async def call_model(model: Resolved, tools_offered: bool, log: Log, deps: Deps) -> None:
+async def call_model(model: Resolved, tools_offered: bool, log: OwnedRun, deps: EngineDeps) -> None:
     """Ask, show what comes as it comes, and record how it ended: a reply, or a failure and its retry."""
     attempt = Attempt(log, deps, model, project(log.state, tools_offered, model.profile))
     deps.hub.speaking(log.origin.run_id, attempt)
@@ -103,7 +103,7 @@ def _reply_unwanted(state: RunState) -> bool:
 class Attempt:
     """One request and what has come back so far."""
 
-    def __init__(self, log: Log, deps: Deps, model: Resolved, request: ModelRequest) -> None:
+    def __init__(self, log: OwnedRun, deps: EngineDeps, model: Resolved, request: ModelRequest) -> None:
         self.origin = log.origin
         self._log = log
         self._deps = deps

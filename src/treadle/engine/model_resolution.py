@@ -11,8 +11,8 @@ from treadle.core.state import RunState
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
 from treadle.domain.lineage import Lineage
-from treadle.engine.deps import Deps
-from treadle.engine.owned_run import Log
+from treadle.engine.deps import EngineDeps
+from treadle.engine.owned_run import OwnedRun
 from treadle.ports.model import Resolved
 from treadle.ports.skills import Skill
 from treadle.ports.tool import Toolbox
@@ -30,7 +30,7 @@ class Missing(Struct, frozen=True):
 ASKED_BESIDE = "Whoever sends the messages asks for this too, as far as it agrees with what stands above:"
 
 
-async def begin(log: Log, deps: Deps) -> Resolved | Missing:
+async def begin(log: OwnedRun, deps: EngineDeps) -> Resolved | Missing:
     """Find the model that answers and, the first time, the tools that may be called."""
     state = log.state
     if state.cancelled is not None or state.suspicion.is_culprit:
@@ -44,7 +44,7 @@ async def begin(log: Log, deps: Deps) -> Resolved | Missing:
     return model
 
 
-async def take_over(log: Log, deps: Deps) -> Resolved | Missing:
+async def take_over(log: OwnedRun, deps: EngineDeps) -> Resolved | Missing:
     """After a fallback: the first of those that are left which is to be had."""
     while True:
         try:
@@ -60,7 +60,7 @@ async def take_over(log: Log, deps: Deps) -> Resolved | Missing:
             return model
 
 
-def another_is_well(model: Resolved, state: RunState, deps: Deps) -> bool:
+def another_is_well(model: Resolved, state: RunState, deps: EngineDeps) -> bool:
     """Whether the name that the run goes by stands for another model now, as an alias of several may."""
     try:
         found = _resolved(_wanted(state).model, state, deps)
@@ -75,7 +75,7 @@ def _nobody_left(state: RunState, error: UsageError) -> LlmError:
     return LlmError(state.step.number, state.step.attempts, "not_found", message, retryable=False)
 
 
-async def _find(state: RunState, deps: Deps) -> tuple[Resolved, tuple[EventData, ...]]:
+async def _find(state: RunState, deps: EngineDeps) -> tuple[Resolved, tuple[EventData, ...]]:
     """The model that the run asks, and what is put on record where it is another one than before, or where its
     server says now how large its context window is."""
     wanted, known = _wanted(state), state.model
@@ -99,7 +99,7 @@ async def _with_window(found: Resolved) -> tuple[Resolved, bool]:
     ), True
 
 
-def _resolved(name: str, state: RunState, deps: Deps) -> Resolved:
+def _resolved(name: str, state: RunState, deps: EngineDeps) -> Resolved:
     provider = state.agent.provider if name == state.agent.model else None  # others name their own
     return deps.models.resolve(name, provider)
 
@@ -111,7 +111,7 @@ def _wanted(state: RunState) -> Route:
     return Route(state.route, "a fallback" if state.fallbacks_used else "")
 
 
-def _start(state: RunState, deps: Deps) -> tuple[RunStart, ...]:
+def _start(state: RunState, deps: EngineDeps) -> tuple[RunStart, ...]:
     """What a run begins with: its tools, those of its skills, and what its system prompt has beside the persona.
     Raises UsageError where a tool is gone that it has begun with."""
     if state.started:

@@ -18,10 +18,10 @@ from treadle.domain.envelope import Draft, Event, Origin, drafts
 from treadle.domain.errors import Fenced, NotClaimable, UsageError
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.ids import Instant, RunId
-from treadle.engine.deps import Deps
+from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
 from treadle.engine.redaction import CLEAN, hide_in
-from treadle.engine.transcript_cache import Said
+from treadle.engine.transcript_cache import CachedTranscript
 from treadle.ports.accounts import Reserve, Short
 from treadle.ports.journal import ANY, Advance, Claim, NewRun, Release, Tell
 
@@ -34,14 +34,14 @@ Wish = Callable[[RunState], bool]
 """Whether what others have asked for means that the work under way must stop."""
 
 
-class Begun(Struct, frozen=True):
+class NewChild(Struct, frozen=True):
     """A run under this one, as it is begun."""
 
     origin: Origin
     events: tuple[EventData, ...]
 
 
-class Told(Struct, frozen=True):
+class ChildMessage(Struct, frozen=True):
     """What another run is told, once for a key."""
 
     run_id: RunId
@@ -49,10 +49,10 @@ class Told(Struct, frozen=True):
     key: str
 
 
-class Log:
+class OwnedRun:
     """The owner's hold on a run. `state` is always the fold of everything it knows to have happened."""
 
-    def __init__(self, claim: Claim, deps: Deps, said: Said | None = None) -> None:
+    def __init__(self, claim: Claim, deps: EngineDeps, said: CachedTranscript | None = None) -> None:
         self.origin = claim.origin
         self.death = claim.death
         self.epoch = claim.epoch
@@ -102,8 +102,8 @@ class Log:
         self,
         *intents: EventData,
         reserve: Reserve | None = None,
-        begin: Sequence[Begun] = (),
-        tell: Sequence[Told] = (),
+        begin: Sequence[NewChild] = (),
+        tell: Sequence[ChildMessage] = (),
     ) -> bool:
         """What is about to happen, committed before it does, with what it may use, the runs that it begins and what
         others are told of it. False when something was delivered meanwhile, which is folded now, or when an account
@@ -117,7 +117,7 @@ class Log:
             committing.add_done_callback(_heard)
             await asyncio.shield(committing)
 
-    async def release(self, release: Release, *intents: EventData, tell: Sequence[Told] = ()) -> bool:
+    async def release(self, release: Release, *intents: EventData, tell: Sequence[ChildMessage] = ()) -> bool:
         """Let go of the run with these last events. False, as for `intend`, when something was delivered."""
         self._released = await self._commit(intents, release, tell=tell)
         if self._released and release.said is not None and (release.said or not self.state.said):
@@ -131,7 +131,7 @@ class Log:
             if state.inbox:
                 state.transcript.add(joined(state.inbox))
             state.transcript.close()
-            said = Said(state.transcript, state.tokens, state.counted_by)
+            said = CachedTranscript(state.transcript, state.tokens, state.counted_by)
             self._deps.conversations.keep(self.origin.session_id, self.origin.run_id, said)
 
     def live(self, data: EventData, sequence: int) -> None:
@@ -199,8 +199,8 @@ class Log:
         data: Sequence[EventData],
         release: Release | None = None,
         reserve: Reserve | None = None,
-        begin: Sequence[Begun] = (),
-        tell: Sequence[Told] = (),
+        begin: Sequence[NewChild] = (),
+        tell: Sequence[ChildMessage] = (),
     ) -> bool:
         known, self.refused = self._folded, None
         await self._committing.acquire()  # calls that end side by side must not overtake each other
@@ -262,7 +262,7 @@ def _heard(task: "asyncio.Task[bool]") -> None:
         task.exception()
 
 
-async def _claim(run_id: RunId, deps: Deps) -> Claim:
+async def _claim(run_id: RunId, deps: EngineDeps) -> Claim:
     """Claim the run. A caller that is cancelled meanwhile leaves it as it was, and not in the hands of nobody."""
     claiming = asyncio.ensure_future(deps.journal.claim(run_id, deps.worker))
     try:
@@ -275,23 +275,23 @@ async def _claim(run_id: RunId, deps: Deps) -> Claim:
         raise
 
 
-async def _said_before(claim: Claim, deps: Deps) -> Said | None:
+async def _said_before(claim: Claim, deps: EngineDeps) -> CachedTranscript | None:
     """The conversation that the run goes on with: as the run before left it here, or from the journal."""
     last, origin = claim.session.last, claim.origin
     if last is None:
         return None
     kept = deps.conversations.take(origin.session_id, last)
-    return kept or Said(transcribed(await deps.journal.history(origin.run_id)), TokenCount())
+    return kept or CachedTranscript(transcribed(await deps.journal.history(origin.run_id)), TokenCount())
 
 
 @asynccontextmanager
-async def own(run_id: RunId, deps: Deps) -> AsyncGenerator[Log, None]:
+async def own(run_id: RunId, deps: EngineDeps) -> AsyncGenerator[OwnedRun, None]:
     """Hold a run, fenced by its epoch. Raises NotClaimable when it is not to be had.
 
     A worker that finds itself fenced leaves quietly: the run is in other hands."""
     claim = await _claim(run_id, deps)
     try:
-        log = Log(claim, deps, await _said_before(claim, deps))
+        log = OwnedRun(claim, deps, await _said_before(claim, deps))
     except BaseException as fault:  # a journal that cannot be folded is left for a version that can
         pause = PAUSE_AFTER_A_FAULT if isinstance(fault, Exception) else 0.0
         later = Release(wake_at=deps.clock.now() + pause)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from treadle.core.context.memory_prompt import line, spoken
 from treadle.core.context.projection import input_estimate
 from treadle.core.fold import fold_all
-from treadle.core.steps import Obey
+from treadle.core.steps import RunSessionCommand
 from treadle.domain.commands import AskMemory, AskUsage, PinMessage, ResetSession, UndoSession
 from treadle.domain.events import (
     CommandObeyed,
@@ -19,8 +19,8 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Image, Message, Text, user
-from treadle.engine.deps import Deps
-from treadle.engine.owned_run import Log
+from treadle.engine.deps import EngineDeps
+from treadle.engine.owned_run import OwnedRun
 from treadle.engine.run_history import replayed
 from treadle.ports.sessions import SegmentRecord
 
@@ -30,7 +30,7 @@ LISTED = 10
 """Memories that are shown."""
 
 
-async def obey(step: Obey, log: Log, deps: Deps) -> None:
+async def obey(step: RunSessionCommand, log: OwnedRun, deps: EngineDeps) -> None:
     match step.command:
         case ResetSession():
             said = CommandObeyed("The conversation begins anew. /undo takes it back.")
@@ -45,7 +45,7 @@ async def obey(step: Obey, log: Log, deps: Deps) -> None:
             log.record(CommandObeyed(await _usage(log, deps)))
 
 
-def _opened(reason: SegmentReason, messages: int, log: Log, deps: Deps) -> SegmentOpened:
+def _opened(reason: SegmentReason, messages: int, log: OwnedRun, deps: EngineDeps) -> SegmentOpened:
     return SegmentOpened(SegmentId(deps.ids("seg")), log.state.segment.segment_id, reason, messages)
 
 
@@ -80,7 +80,7 @@ def _excerpt(text: str) -> str:
     return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
 
 
-async def _undone(log: Log, deps: Deps) -> tuple[EventData, ...]:
+async def _undone(log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
     """Bring back what the latest compaction or reset took away that is not undone yet."""
     latest = _to_undo(await deps.sessions.segments(log.origin.session_id))
     if latest is None:
@@ -115,7 +115,9 @@ def _to_undo(segments: Sequence[SegmentRecord]) -> SegmentRecord | None:
     return standing[-1] if standing else None
 
 
-async def _before(segment: SegmentRecord, deps: Deps) -> tuple[Sequence[Message], ContextCompacted | None] | None:
+async def _before(
+    segment: SegmentRecord, deps: EngineDeps
+) -> tuple[Sequence[Message], ContextCompacted | None] | None:
     """The conversation just before a segment was opened, from the journal; and the compaction that opened it."""
     state, events = await replayed(segment.run_id, deps.journal)
     for index, event in enumerate(events):
@@ -127,7 +129,7 @@ async def _before(segment: SegmentRecord, deps: Deps) -> tuple[Sequence[Message]
     return None
 
 
-async def _memory(text: str, log: Log, deps: Deps) -> str:
+async def _memory(text: str, log: OwnedRun, deps: EngineDeps) -> str:
     """What the agent remembers, a line each."""
     scope = log.state.memories
     if text:
@@ -140,7 +142,7 @@ async def _memory(text: str, log: Log, deps: Deps) -> str:
     return "\n".join(line(memory) for memory in memories)
 
 
-async def _usage(log: Log, deps: Deps) -> str:
+async def _usage(log: OwnedRun, deps: EngineDeps) -> str:
     """What the session has used, and how full its context is."""
     session, state = log.origin.session_id, log.state
     used = [end.metrics for end in await deps.sessions.ends(session)]

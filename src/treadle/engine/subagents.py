@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from treadle.core.evaluation import asked_of, unjudged
 from treadle.core.state import RunState
-from treadle.core.steps import Gather, GoOn, Judge, Reach, Wait
+from treadle.core.steps import CollectChildren, Evaluate, NotifyResumed, SignalChildren, Wait
 from treadle.core.subagents.limits import copied, lineage_of, narrowed, ordered
 from treadle.core.subagents.waiting import outcome_of
 from treadle.core.tools.ledger import Call
@@ -40,10 +40,10 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.lineage import Lineage, Order, Role
 from treadle.domain.messages import Message, sendable, user
 from treadle.domain.runs import Outcome
-from treadle.engine.deps import Deps
+from treadle.engine.deps import EngineDeps
 from treadle.engine.model_resolution import inherits
-from treadle.engine.owned_run import Begun, Log, Told
-from treadle.engine.tool_preparation import Ready
+from treadle.engine.owned_run import ChildMessage, NewChild, OwnedRun
+from treadle.engine.tool_preparation import ReadyCall
 from treadle.engine.tool_results import finish
 
 NOTHING_BEGUN = "Nothing was begun"
@@ -56,11 +56,11 @@ TURN_SECONDS = 30.0
 class Work(Struct, frozen=True):
     """What is about to be done of what was asked for."""
 
-    here: list[Ready]
+    here: list[ReadyCall]
     """The calls that run here."""
     events: tuple[EventData, ...]
     """What is on record of all of it before it is done."""
-    runs: tuple[Begun, ...] = ()
+    runs: tuple[NewChild, ...] = ()
     """Those that are begun under this one."""
 
 
@@ -77,14 +77,14 @@ class _Child(Struct, frozen=True):
     """Seconds that it has by itself, once it has begun; None: as many as its agent."""
 
 
-async def divided(cleared: list[Ready], log: Log, deps: Deps) -> Work:
+async def divided(cleared: list[ReadyCall], log: OwnedRun, deps: EngineDeps) -> Work:
     """What is done here, and what is left to runs under this one."""
     here = [item for item in cleared if item.tool.spec.delegates is None]
     starts = tuple([item.start for item in here])
     if len(here) == len(cleared):
         return Work(here, starts)
     events: list[EventData] = []
-    runs: list[Begun] = []
+    runs: list[NewChild] = []
     for item in cleared:
         if item.tool.spec.delegates is not None:
             try:
@@ -98,7 +98,7 @@ async def divided(cleared: list[Ready], log: Log, deps: Deps) -> Work:
     return Work(here, (*starts, *events), tuple(runs))
 
 
-async def _begin_child(item: Ready, log: Log, deps: Deps) -> tuple[AgentSpawn, Begun]:
+async def _begin_child(item: ReadyCall, log: OwnedRun, deps: EngineDeps) -> tuple[AgentSpawn, NewChild]:
     state, order, role = log.state, item.arguments, item.tool.spec.delegates
     assert isinstance(order, Order), f"`{item.call.name}` delegates, and says nothing of to whom"
     assert role is not None, f"`{item.call.name}` delegates"
@@ -118,7 +118,7 @@ async def _begin_child(item: Ready, log: Log, deps: Deps) -> tuple[AgentSpawn, B
     return await _begun(child, log, deps, item.start.arguments, withheld)
 
 
-async def _wanted(role: Role, order: Order, state: RunState, deps: Deps) -> AgentSpec:
+async def _wanted(role: Role, order: Order, state: RunState, deps: EngineDeps) -> AgentSpec:
     """The agent that an order is for, as it is by itself."""
     if role == "spawn" and order.agent in (None, state.agent.name):
         return copied(state.agent, order)
@@ -136,12 +136,12 @@ async def _wanted(role: Role, order: Order, state: RunState, deps: Deps) -> Agen
 
 async def _begun(
     child: _Child,
-    log: Log,
-    deps: Deps,
+    log: OwnedRun,
+    deps: EngineDeps,
     arguments: str = "",
     withheld: tuple[str, ...] = (),
     end: Outcome | None = None,
-) -> tuple[AgentSpawn, Begun]:
+) -> tuple[AgentSpawn, NewChild]:
     state, now, lineage = log.state, deps.clock.now(), child.lineage
     workspace = _place(str(deps.workspace(state.agent)))
     agent = narrowed(_resolved(child.agent), _resolved(state.agent), workspace, child.deadline)
@@ -161,7 +161,7 @@ async def _begun(
         end,
     )
     first = (_queued(agent, state, lineage), UserMessage(child.message))
-    return event, Begun(origin, first)
+    return event, NewChild(origin, first)
 
 
 def _resolved(agent: AgentSpec) -> AgentSpec:
@@ -203,7 +203,7 @@ def _waiting_above(state: RunState) -> tuple[str, ...]:
     return (*above, state.agent.name)
 
 
-async def _session_with(agent: str, log: Log, deps: Deps) -> SessionId:
+async def _session_with(agent: str, log: OwnedRun, deps: EngineDeps) -> SessionId:
     """The session that is kept for what this one says to an agent; another, where that one was deleted or is of
     another user."""
     for number in count():
@@ -225,20 +225,22 @@ def _uuid_of(name: str) -> str:
     return f"{digest & ~marks[0] | marks[1]:032x}"
 
 
-async def tend(task: Gather | Reach | GoOn | Judge, log: Log, deps: Deps) -> None:
+async def tend(
+    task: CollectChildren | SignalChildren | NotifyResumed | Evaluate, log: OwnedRun, deps: EngineDeps
+) -> None:
     """See to the runs under this one, and to the one that judges it."""
     match task:
-        case Gather(calls):
+        case CollectChildren(calls):
             log.record(*await _gathered(calls, log, deps))
-        case Reach():
+        case SignalChildren():
             await _reach(task, log)
-        case GoOn():
+        case NotifyResumed():
             await _go_on(log)
-        case Judge():
+        case Evaluate():
             await _begin_judge(task, log, deps)
 
 
-async def _gathered(calls: Sequence[Call], log: Log, deps: Deps) -> tuple[EventData, ...]:
+async def _gathered(calls: Sequence[Call], log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
     """The results of these calls, of what came of their children."""
     results: list[EventData] = []
     for call in calls:
@@ -249,7 +251,7 @@ async def _gathered(calls: Sequence[Call], log: Log, deps: Deps) -> tuple[EventD
             results.append(ToolCallError(call.call_id, call.name, "failed", came.content, elapsed))
             continue
         start = ToolCallStart(call.call_id, call.name, child.spawn.arguments, f"{log.origin.run_id}/{call.call_id}")
-        item = Ready(call, tool, None, start)
+        item = ReadyCall(call, tool, None, start)
         results += await finish(item, came, elapsed, log, deps, "timeout" if late else "failed")
     return tuple(results)
 
@@ -257,17 +259,17 @@ async def _gathered(calls: Sequence[Call], log: Log, deps: Deps) -> tuple[EventD
 # ── What is told, down and up ──
 
 
-async def _reach(step: Reach, log: Log) -> None:
+async def _reach(step: SignalChildren, log: OwnedRun) -> None:
     """Tell children what they must know. What they are told and that they were is one commit."""
-    told: list[Told] = []
+    told: list[ChildMessage] = []
     for call_id in step.call_ids:
         child = log.state.children[call_id]
         key = f"{log.origin.run_id}/{step.what}/{log.state.sequence}"
-        told.append(Told(child.spawn.run_id, _message(step), key))
+        told.append(ChildMessage(child.spawn.run_id, _message(step), key))
     await log.intend(AgentTold(step.call_ids, step.what, step.reason), tell=told)
 
 
-def _message(step: Reach) -> EventData:
+def _message(step: SignalChildren) -> EventData:
     match step.what:
         case "cancel":
             return CancelRequested(step.reason)
@@ -277,7 +279,7 @@ def _message(step: Reach) -> EventData:
             return ResumeRequested()
 
 
-def told_of_the_end(end: RunEnd, log: Log) -> tuple[Told, ...]:
+def told_of_the_end(end: RunEnd, log: OwnedRun) -> tuple[ChildMessage, ...]:
     """What the parent of a run is told when it ends; nothing, where it has none."""
     lineage, parent = log.state.lineage, log.origin.parent_run_id
     if lineage is None or parent is None:
@@ -294,10 +296,10 @@ def told_of_the_end(end: RunEnd, log: Log) -> tuple[Told, ...]:
         log.state.steps_of_tree,
         end.stopped,
     )
-    return (Told(parent, event, f"end of {log.origin.run_id}"),)
+    return (ChildMessage(parent, event, f"end of {log.origin.run_id}"),)
 
 
-def told_of_the_wait(wait: Wait, is_new: bool, log: Log) -> tuple[Told, ...]:
+def told_of_the_wait(wait: Wait, is_new: bool, log: OwnedRun) -> tuple[ChildMessage, ...]:
     """What those above a run are told when it begins to wait for a person: the root's people answer, and the time
     that it has stands still."""
     lineage, run_id, reason = log.state.lineage, log.origin.run_id, wait.of_people
@@ -306,25 +308,25 @@ def told_of_the_wait(wait: Wait, is_new: bool, log: Log) -> tuple[Told, ...]:
     key, name = f"{run_id} waits at {log.state.sequence}", log.state.agent.name
     return tuple(
         [
-            Told(above.run_id, AgentWaiting(run_id, name, reason, wait.detail, above.call_id), key)
+            ChildMessage(above.run_id, AgentWaiting(run_id, name, reason, wait.detail, above.call_id), key)
             for above in lineage.above
         ]
     )
 
 
-async def _go_on(log: Log) -> None:
+async def _go_on(log: OwnedRun) -> None:
     """Tell them that it waits no more. That it has told them and that they were is one commit."""
     lineage, run_id, name = log.state.lineage, log.origin.run_id, log.state.agent.name
     assert lineage is not None, "only a run that has some above it has told them that it waits"
     key = f"{run_id} goes on at {log.state.sequence}"
-    told = [Told(above.run_id, AgentAnswered(run_id, name, above.call_id), key) for above in lineage.above]
+    told = [ChildMessage(above.run_id, AgentAnswered(run_id, name, above.call_id), key) for above in lineage.above]
     await log.intend(AgentAnswered(run_id, name), tell=told)
 
 
 # ── How a run ends is judged ──
 
 
-async def _begin_judge(step: Judge, log: Log, deps: Deps) -> None:
+async def _begin_judge(step: Evaluate, log: OwnedRun, deps: EngineDeps) -> None:
     """Begin the run that judges this one; or put on record why there is none."""
     role: Role = step.role
     names = (f"@{role}-{number}" for number in count(len(log.state.children)))

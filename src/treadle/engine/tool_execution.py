@@ -21,10 +21,10 @@ from treadle.domain.events import (
 )
 from treadle.domain.messages import sendable
 from treadle.domain.secret_refs import filled, names_in
-from treadle.engine.deps import Deps
+from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
-from treadle.engine.owned_run import Log
-from treadle.engine.tool_preparation import Ready, unwanted
+from treadle.engine.owned_run import OwnedRun
+from treadle.engine.tool_preparation import ReadyCall, unwanted
 from treadle.engine.tool_results import finish
 from treadle.ports.memory import Recall
 from treadle.ports.tool import Observation, ToolContext, ToolError
@@ -33,7 +33,7 @@ from treadle.ports.vault import SecretRefused, TextStream, VaultError
 logger = logging.getLogger(__name__)
 
 
-async def run_tools(ready: list[Ready], log: Log, deps: Deps) -> None:
+async def run_tools(ready: list[ReadyCall], log: OwnedRun, deps: EngineDeps) -> None:
     """Run the calls side by side and record how each ended, as it ends."""
     if not ready:
         return
@@ -44,7 +44,7 @@ async def run_tools(ready: list[Ready], log: Log, deps: Deps) -> None:
     log.record(*(_stopped(call.item, log.state) for call in running.values()))
 
 
-async def _run(call: "Running", running: dict[str, "Running"], log: Log) -> None:
+async def _run(call: "Running", running: dict[str, "Running"], log: OwnedRun) -> None:
     ended = await call.to_its_end()
     del running[call.item.call.call_id]
     log.record(*ended)
@@ -68,7 +68,7 @@ class Running:
 
     __slots__ = ("_began", "_clock", "_deps", "_hidden", "_log", "_loop", "_shown", "_timeout", "item")
 
-    def __init__(self, item: Ready, log: Log, deps: Deps) -> None:
+    def __init__(self, item: ReadyCall, log: OwnedRun, deps: EngineDeps) -> None:
         self.item = item
         self._log = log
         self._deps = deps
@@ -217,12 +217,12 @@ def _observed(result: Any) -> Observation:
     return result
 
 
-def _timeout(item: Ready, deps: Deps) -> float | None:
+def _timeout(item: ReadyCall, deps: EngineDeps) -> float | None:
     declared = item.tool.spec.timeout
     return (deps.timeouts.default if declared is None else declared) or None
 
 
-def _stopped(item: Ready, state: RunState) -> ToolCallError:
+def _stopped(item: ReadyCall, state: RunState) -> ToolCallError:
     if state.cancelled is not None:
         kind, why = "cancelled", "The run was cancelled."
     elif state.interrupted is not None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.core.state import RunState
-from treadle.core.tools.conflicts import Asked, Batch
+from treadle.core.tools.conflicts import Batch, PlannedCall
 from treadle.core.tools.ledger import Call
 from treadle.core.tools.permissions import can_be_asked, needs_no_ruling, ruling_for
 from treadle.core.tools.plan import denied
@@ -23,8 +23,8 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.domain.secret_refs import handle
-from treadle.engine.deps import Deps
-from treadle.engine.owned_run import Log
+from treadle.engine.deps import EngineDeps
+from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import Blocked, ask_before, concerning
 from treadle.ports.hooks import HookedCall
 from treadle.ports.tool import Concern, InvalidArguments, Scene, Subjects, Tool
@@ -37,7 +37,7 @@ NO_RAW_SECRETS = (
 )
 
 
-class Ready(Struct, frozen=True):
+class ReadyCall(Struct, frozen=True):
     """A call that may run, with its arguments decoded."""
 
     call: Call
@@ -48,7 +48,7 @@ class Ready(Struct, frozen=True):
     """The private places that a reviewer has approved for it."""
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The call does not run, or not now; these events say so."""
 
     def __init__(self, *events: EventData) -> None:
@@ -56,9 +56,11 @@ class Refused(Exception):
         self.events = events
 
 
-async def clear(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Ready], list[EventData]]:
+async def clear(
+    calls: tuple[Call, ...], log: OwnedRun, deps: EngineDeps
+) -> tuple[list[ReadyCall], list[EventData]]:
     """Those of the calls that may run now; and what is on record of the others."""
-    ready: list[Ready] = []
+    ready: list[ReadyCall] = []
     refused: list[EventData] = []
     clearing = _clear_each(calls, ready, refused, log, deps)
     if deps.hooks:  # which may take their time: what was said is safe, and whoever wants it to stop is heard
@@ -71,12 +73,12 @@ async def clear(calls: tuple[Call, ...], log: Log, deps: Deps) -> tuple[list[Rea
 
 
 async def _clear_each(
-    calls: tuple[Call, ...], ready: list[Ready], refused: list[EventData], log: Log, deps: Deps
+    calls: tuple[Call, ...], ready: list[ReadyCall], refused: list[EventData], log: OwnedRun, deps: EngineDeps
 ) -> None:
     for call in calls:
         try:
             ready.append(await _clear(call, log, deps))
-        except Refused as refusal:
+        except CallRefused as refusal:
             refused += refusal.events
 
 
@@ -85,20 +87,20 @@ def unwanted(state: RunState) -> bool:
     return state.cancelled is not None or state.interrupted is not None
 
 
-def _apart(ready: list[Ready], log: Log) -> list[Ready]:
+def _apart(ready: list[ReadyCall], log: OwnedRun) -> list[ReadyCall]:
     """Those that may run side by side with the arguments they have now; the others have their turn after them."""
     if all(item.start.arguments == item.call.use.arguments for item in ready):
         return ready
-    batch, together = Batch(log.state.tools), list[Ready]()
+    batch, together = Batch(log.state.tools), list[ReadyCall]()
     for item in ready:
-        call = Asked(item.call.name, item.start.arguments)
+        call = PlannedCall(item.call.name, item.start.arguments)
         if batch.fits(call):
             batch.add(call)
             together.append(item)
     return together
 
 
-async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
+async def _clear(call: Call, log: OwnedRun, deps: EngineDeps) -> ReadyCall:
     tool = deps.tools.find(call.name)
     if tool is None:
         raise _error(call, "failed", f"The tool `{call.name}` is not to be had any more. Go on without it.")
@@ -122,11 +124,13 @@ async def _clear(call: Call, log: Log, deps: Deps) -> Ready:
     text, arguments = await _seen_by_hooks(call, tool, edited, log, deps)
     ruling = ruling_for(log.state, tool.spec, _subjects(call, tool, arguments))
     if ruling.verdict == "deny":
-        raise Refused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
+        raise CallRefused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
     return await _approved(call, tool, text, arguments, log, deps)
 
 
-async def _approved(call: Call, tool: Tool, text: str, arguments: Any, log: Log, deps: Deps) -> Ready:
+async def _approved(
+    call: Call, tool: Tool, text: str, arguments: Any, log: OwnedRun, deps: EngineDeps
+) -> ReadyCall:
     """Return the call as it is ready, with the private places that its approval is for.
 
     An approval names the place that the reviewer saw. Where the path leads to another one by now, it is not
@@ -142,7 +146,7 @@ async def _approved(call: Call, tool: Tool, text: str, arguments: Any, log: Log,
     return msgspec.structs.replace(ready, approved=concern.places)
 
 
-async def _concern(call: Call, tool: Tool, arguments: Any, log: Log, deps: Deps) -> Concern | None:
+async def _concern(call: Call, tool: Tool, arguments: Any, log: OwnedRun, deps: EngineDeps) -> Concern | None:
     """Return what the tool finds on this machine that needs a reviewer."""
     assess = getattr(tool, "assess", None)
     if assess is None:
@@ -158,7 +162,7 @@ async def _concern(call: Call, tool: Tool, arguments: Any, log: Log, deps: Deps)
         raise _failed(call, raised) from raised
 
 
-async def _subjects_here(call: Call, tool: Tool, arguments: Any, log: Log, deps: Deps) -> Subjects:
+async def _subjects_here(call: Call, tool: Tool, arguments: Any, log: OwnedRun, deps: EngineDeps) -> Subjects:
     """Return what rules look at, with what the tool finds on this machine."""
     subjects = _subjects(call, tool, arguments)
     concern = await _concern(call, tool, arguments, log, deps)
@@ -169,7 +173,7 @@ async def _subjects_here(call: Call, tool: Tool, arguments: Any, log: Log, deps:
     return msgspec.structs.replace(subjects, concern=concern, pattern=pattern)
 
 
-async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: Log, deps: Deps) -> tuple[str, Any]:
+async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: OwnedRun, deps: EngineDeps) -> tuple[str, Any]:
     """The arguments as the hooks leave them, as text and decoded."""
     arguments = _parsed(call, tool, text)
     if not deps.hooks or not (hooks := concerning(deps.hooks, tool.spec)):
@@ -179,7 +183,7 @@ async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: Log, deps: Deps
         changed = await ask_before(hooks, asked_about)
     except Blocked as blocked:
         told = f"`{call.name}` was not run: {blocked.reason}"
-        raise Refused(HookBlocked(call.call_id, call.name, blocked.hook, told)) from blocked
+        raise CallRefused(HookBlocked(call.call_id, call.name, blocked.hook, told)) from blocked
     if changed is asked_about:
         return text, arguments
     text = msgspec.json.encode(changed.arguments).decode()
@@ -188,13 +192,13 @@ async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: Log, deps: Deps
             f"`{call.name}` was not run: a hook has put the value of a secret into its arguments. "
             "Go on without this call, and tell the user."
         )
-        raise Refused(HookBlocked(call.call_id, call.name, "the last that rewrote it", told))
+        raise CallRefused(HookBlocked(call.call_id, call.name, "the last that rewrote it", told))
     return text, _parsed(call, tool, text)
 
 
-def _ready(call: Call, tool: Tool, text: str, arguments: Any, log: Log) -> Ready:
+def _ready(call: Call, tool: Tool, text: str, arguments: Any, log: OwnedRun) -> ReadyCall:
     key = f"{log.origin.run_id}/{call.call_id}"
-    return Ready(call, tool, arguments, ToolCallStart(call.call_id, call.name, text, key, call.attempts + 1))
+    return ReadyCall(call, tool, arguments, ToolCallStart(call.call_id, call.name, text, key, call.attempts + 1))
 
 
 def _parsed(call: Call, tool: Tool, text: str) -> Any:
@@ -206,34 +210,36 @@ def _parsed(call: Call, tool: Tool, text: str) -> Any:
         raise _failed(call, raised) from raised
 
 
-def _failed(call: Call, raised: Exception) -> Refused:
+def _failed(call: Call, raised: Exception) -> CallRefused:
     return _error(call, "failed", f"`{call.name}` failed: {type(raised).__name__}: {raised}.")
 
 
-def _error(call: Call, kind: CallErrorKind, text: str) -> Refused:
-    return Refused(ToolCallError(call.call_id, call.name, kind, text))
+def _error(call: Call, kind: CallErrorKind, text: str) -> CallRefused:
+    return CallRefused(ToolCallError(call.call_id, call.name, kind, text))
 
 
-def _raw_secret(call: Call) -> Refused:
+def _raw_secret(call: Call) -> CallRefused:
     handles = ", ".join(map(handle, call.secrets))
-    return Refused(denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=handles)))
+    return CallRefused(denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=handles)))
 
 
-def hooked(call: Call, tool: Tool, text: str, log: Log) -> HookedCall:
+def hooked(call: Call, tool: Tool, text: str, log: OwnedRun) -> HookedCall:
     """The call as its hooks see it, with these arguments."""
     origin = log.origin
     arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
     return HookedCall(origin.run_id, origin.session_id, log.state.agent.name, call.call_id, tool.spec, arguments)
 
 
-def _question(call: Call, arguments: Any, log: Log, deps: Deps) -> Refused:
+def _question(call: Call, arguments: Any, log: OwnedRun, deps: EngineDeps) -> CallRefused:
     if not can_be_asked(log.state):
         return _error(call, "denied", ASK_NOBODY)
     options = tuple(getattr(arguments, "options", ()) or ())
-    return Refused(ClarifyRequested(call.call_id, str(arguments.question), options, _expiry(log, deps)))
+    return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _expiry(log, deps)))
 
 
-async def _permitted(call: Call, tool: Tool, subjects: Subjects, text: str, log: Log, deps: Deps) -> None:
+async def _permitted(
+    call: Call, tool: Tool, subjects: Subjects, text: str, log: OwnedRun, deps: EngineDeps
+) -> None:
     """Return if the call may run now. Raises Refused with a denial, or with the question to a person."""
     ruling = ruling_for(log.state, tool.spec, subjects)
     if ruling.verdict == "ask":
@@ -242,12 +248,12 @@ async def _permitted(call: Call, tool: Tool, subjects: Subjects, text: str, log:
         case "auto":
             return
         case "deny":
-            raise Refused(denied(call, f"It is not allowed: {ruling.reason}."))
+            raise CallRefused(denied(call, f"It is not allowed: {ruling.reason}."))
         case "ask":
             if not can_be_asked(log.state):
-                raise Refused(denied(call, f"{NOBODY_ANSWERS} ({ruling.reason})"))
+                raise CallRefused(denied(call, f"{NOBODY_ANSWERS} ({ruling.reason})"))
             approval_id, expires_at = ApprovalId(deps.ids("apr")), _expiry(log, deps)
-            raise Refused(
+            raise CallRefused(
                 ApprovalRequested(
                     approval_id, call.call_id, call.name, text, ruling.reason, subjects.pattern, expires_at
                 )
@@ -261,6 +267,6 @@ def _subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
         raise _failed(call, raised) from raised
 
 
-def _expiry(log: Log, deps: Deps) -> Instant | None:
+def _expiry(log: OwnedRun, deps: EngineDeps) -> Instant | None:
     lifetime = log.state.agent.approvals.expires_seconds
     return None if lifetime is None else deps.clock.now() + lifetime

@@ -13,17 +13,22 @@ from treadle.domain.events import (
     ToolCallError,
 )
 from treadle.domain.messages import sendable
-from treadle.engine.deps import Deps
-from treadle.engine.owned_run import Log
+from treadle.engine.deps import EngineDeps
+from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import Blocked, ask_after, concerning
-from treadle.engine.tool_preparation import Ready, hooked
+from treadle.engine.tool_preparation import ReadyCall, hooked
 from treadle.ports.tool import Observation
 
 AFTER_AN_ERROR = "Do not make up a result: say that it failed, or try another way."
 
 
 async def finish(
-    item: Ready, came: Observation, elapsed_ms: int, log: Log, deps: Deps, kind: CallErrorKind = "failed"
+    item: ReadyCall,
+    came: Observation,
+    elapsed_ms: int,
+    log: OwnedRun,
+    deps: EngineDeps,
+    kind: CallErrorKind = "failed",
 ) -> tuple[EventData, ...]:
     """The events that end a call, of what came of it."""
     call = item.call
@@ -58,7 +63,7 @@ async def finish(
     return (*beside, ended)
 
 
-def _edited(item: Ready, log: Log) -> str:
+def _edited(item: ReadyCall, log: OwnedRun) -> str:
     """What the model must know before it reads the result of a call that it did not quite ask for."""
     asked = log.state.approvals.get(item.call.call_id)
     if asked is None or item.start.arguments == asked.arguments:
@@ -66,7 +71,7 @@ def _edited(item: Ready, log: Log) -> str:
     return f"[a person had it run with other arguments: {item.start.arguments}]\n"
 
 
-async def _seen_by_hooks(item: Ready, came: Observation, log: Log, deps: Deps) -> Observation:
+async def _seen_by_hooks(item: ReadyCall, came: Observation, log: OwnedRun, deps: EngineDeps) -> Observation:
     hooks = concerning(deps.hooks, item.tool.spec)
     if not hooks:
         return came

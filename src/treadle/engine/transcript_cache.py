@@ -14,7 +14,7 @@ MOST_CHARACTERS = 32_000_000
 """Of all conversations together. Their bytes are kept beside them: it may be three times that."""
 
 
-class Said(Struct, frozen=True):
+class CachedTranscript(Struct, frozen=True):
     """What a session has said, and what is known of its size."""
 
     transcript: Transcript
@@ -27,14 +27,14 @@ class Said(Struct, frozen=True):
         return self.transcript.tokens * CHARACTERS_PER_TOKEN + self.transcript.pictures
 
 
-class Conversations:
+class TranscriptCache:
     """The latest of each session, by the run that ended it. Whoever takes one has it for good: it grows."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[SessionId, tuple[RunId, Said]] = OrderedDict()
+        self._kept: OrderedDict[SessionId, tuple[RunId, CachedTranscript]] = OrderedDict()
         self._characters = 0
 
-    def keep(self, session_id: SessionId, run_id: RunId, said: Said) -> None:
+    def keep(self, session_id: SessionId, run_id: RunId, said: CachedTranscript) -> None:
         """What the session has said, up to and with this run, which has ended."""
         self._drop(session_id)
         self._kept[session_id] = (run_id, said)
@@ -42,7 +42,7 @@ class Conversations:
         while self._kept and (len(self._kept) > MOST_SESSIONS or self._characters > MOST_CHARACTERS):
             self._drop(next(iter(self._kept)))
 
-    def take(self, session_id: SessionId, last: RunId) -> Said | None:
+    def take(self, session_id: SessionId, last: RunId) -> CachedTranscript | None:
         """The conversation, if it is the one that this run has ended."""
         found = self._kept.get(session_id)
         self._drop(session_id)

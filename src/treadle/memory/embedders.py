@@ -5,10 +5,10 @@ from typing import Protocol
 
 from treadle.domain.errors import UsageError
 from treadle.memory.local_embedder import LocalEmbedder, is_installed
-from treadle.memory.remote_embedder import Address, RemoteEmbedder
+from treadle.memory.remote_embedder import EmbedderEndpoint, RemoteEmbedder
 from treadle.ports.memory import Embedder, EmbeddingFailed
 
-Addresses = Callable[[str], Address]
+Addresses = Callable[[str], EmbedderEndpoint]
 """Where the provider of a name answers. Raises UsageError where there is none, or its key is missing."""
 
 
@@ -16,7 +16,7 @@ class OpenEmbedder(Embedder, Protocol):
     async def close(self) -> None: ...
 
 
-def no_addresses(provider: str) -> Address:
+def no_addresses(provider: str) -> EmbedderEndpoint:
     """For an engine that knows no providers."""
     raise UsageError(f"no provider is called `{provider}`")
 

@@ -13,7 +13,7 @@ from treadle.domain.errors import TreadleError
 from treadle.domain.memories import MemoryScope
 from treadle.memory.embedding_call import embedded
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
-from treadle.ports.memory_index import MemoryIndex, Pending, VectorShelf
+from treadle.ports.memory_index import MemoryIndex, Pending, VectorStore
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ Pause = Callable[[float], Awaitable[None]]
 Made = tuple[Pending, Vector | None]
 
 
-class Shelf(MemoryIndex, VectorShelf, Protocol):
+class IndexedMemories(MemoryIndex, VectorStore, Protocol):
     """Where memories are and their vectors go."""
 
 
@@ -40,7 +40,7 @@ class _Stuck(Exception):
 class Indexer:
     """One task for all agents and owners, which is there only while there is something to do."""
 
-    def __init__(self, shelf: Shelf, pause: Pause = asyncio.sleep) -> None:
+    def __init__(self, shelf: IndexedMemories, pause: Pause = asyncio.sleep) -> None:
         self._shelf = shelf
         self._pause = pause
         self._wanted: dict[tuple[MemoryScope, str], Embedder] = {}

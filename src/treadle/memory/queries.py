@@ -29,7 +29,7 @@ _TELLING = 5
 """Letters of a part of an identifier that is worth being looked for by itself."""
 
 
-class Key(Struct, frozen=True):
+class ExactTerm(Struct, frozen=True):
     """A word or phrase that a memory must have to the letter: an identifier, a quotation, a number, a name."""
 
     tokens: tuple[str, ...]
@@ -37,12 +37,12 @@ class Key(Struct, frozen=True):
     """From 0 to 1: how much it says that a memory has it."""
 
 
-class Asked(Struct, frozen=True):
+class MemoryQuery(Struct, frozen=True):
     """A message, as memory is asked for it."""
 
     words: tuple[str, ...] = ()
     """Without those that say nothing; folded."""
-    keys: tuple[Key, ...] = ()
+    keys: tuple[ExactTerm, ...] = ()
 
     @property
     def by_keys(self) -> list[Term]:
@@ -58,7 +58,7 @@ class Asked(Struct, frozen=True):
         return list(dict.fromkeys(terms))[:MOST_TERMS]
 
 
-def asked(message: str) -> Asked:
+def asked(message: str) -> MemoryQuery:
     """Read a message."""
     text = beginning(message)
     if not text.isascii():
@@ -79,7 +79,7 @@ def asked(message: str) -> Asked:
             keys[tokens] = max(weight, keys.get(tokens, 0.0))
     words = [word for word in dict.fromkeys(folded(text)) if word not in STOP_WORDS and _says_something(word)]
     heaviest = sorted(keys.items(), key=lambda item: -item[1])[:MOST_KEYS]
-    return Asked(_rarest(words), tuple([Key(tokens, weight) for tokens, weight in heaviest]))
+    return MemoryQuery(_rarest(words), tuple([ExactTerm(tokens, weight) for tokens, weight in heaviest]))
 
 
 def beginning(text: str) -> str:

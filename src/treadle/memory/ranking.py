@@ -11,9 +11,9 @@ from msgspec import Struct
 from treadle.domain.events import RecalledBy
 from treadle.domain.ids import Instant
 from treadle.domain.memories import Memory, MemoryId
-from treadle.memory.queries import Asked, stem
-from treadle.ports.memory import Found
-from treadle.ports.memory_index import Hit
+from treadle.memory.queries import MemoryQuery, stem
+from treadle.ports.memory import FoundMemory
+from treadle.ports.memory_index import MemoryHit
 
 HALF_LIFE = 90 * 86_400.0
 """Seconds after which half of what can fade of a memory has faded."""
@@ -55,13 +55,13 @@ class _Sought(Struct, frozen=True):
 
 
 def rank(
-    asked: Asked,
-    near: Sequence[Hit] | None,
-    worded: Sequence[Hit],
+    asked: MemoryQuery,
+    near: Sequence[MemoryHit] | None,
+    worded: Sequence[MemoryHit],
     now: Instant,
     limit: int,
     without: Collection[MemoryId] = (),
-) -> tuple[Found, ...]:
+) -> tuple[FoundMemory, ...]:
     """The best first; nothing that does not fit. `near` is None where vectors could not be compared."""
     sought = _sought(asked)
     likeness = {hit.memory.memory_id: hit.likeness for hit in near or ()}
@@ -76,7 +76,7 @@ def rank(
     fits.sort(key=lambda item: (item[0], len(item[1].memory.text)), reverse=True)  # of equals, what says more
     least = OF_THE_BEST * fits[0][0] if fits else 0.0
     return tuple([
-        Found(fit.memory, max(0.0, min(1.0, score)), fit.by) for score, fit in fits[:limit] if score >= least
+        FoundMemory(fit.memory, max(0.0, min(1.0, score)), fit.by) for score, fit in fits[:limit] if score >= least
     ])  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def fade(memory: Memory, now: Instant) -> float:
     return NEVER_BELOW + (1.0 - NEVER_BELOW) * 0.5 ** (age / HALF_LIFE)
 
 
-def _sought(asked: Asked) -> _Sought:
+def _sought(asked: MemoryQuery) -> _Sought:
     keys = tuple([(f" {' '.join(key.tokens)} ", key.weight) for key in asked.keys])
     stems = tuple([(f" {stem(word)}", float(min(len(word), 10))) for word in asked.words])
     return _Sought(
@@ -96,7 +96,7 @@ def _sought(asked: Asked) -> _Sought:
     )
 
 
-def _fit(sought: _Sought, hit: Hit, likeness: float | None, by_vectors: bool, by_words: bool) -> Fit:
+def _fit(sought: _Sought, hit: MemoryHit, likeness: float | None, by_vectors: bool, by_words: bool) -> Fit:
     line = hit.line
     keys = sum([weight for key, weight in sought.keys if key in line]) / sought.keys_weigh
     words = sum([weight for part, weight in sought.stems if part in line and _has(line, part)]) / sought.stems_weigh

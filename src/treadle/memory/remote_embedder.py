@@ -20,7 +20,7 @@ _QUOTED = 200
 _LEAST_SECRET = 6
 
 
-class Address(Struct, frozen=True):
+class EmbedderEndpoint(Struct, frozen=True):
     """Where a provider answers, and with what it is asked."""
 
     base_url: str
@@ -48,7 +48,7 @@ class RemoteEmbedder:
         self,
         provider: str,
         model: str,
-        address: Address,
+        address: EmbedderEndpoint,
         seconds: float = SECONDS,
         hide: Callable[[str], str] = str,
     ) -> None:

@@ -13,14 +13,14 @@ from treadle.domain.text import normalised
 from treadle.domain.users import UserId
 from treadle.memory.embedders import Embedders
 from treadle.memory.embedding_call import Loading, embedded
-from treadle.memory.indexer import Indexer, Pause, Shelf
-from treadle.memory.queries import Asked, asked
+from treadle.memory.indexer import IndexedMemories, Indexer, Pause
+from treadle.memory.queries import MemoryQuery, asked
 from treadle.memory.ranking import rank
 from treadle.ports.clock import Clock
 from treadle.ports.memory import EVERYTHING, Embedder, EmbeddingFailed, Recall, Vector, Without
 from treadle.ports.memory_index import (
     Glance,
-    Hit,
+    MemoryHit,
     MemoryView,
     Pending,
 )
@@ -54,7 +54,7 @@ class _Begun(Struct, frozen=True):
     """What there is before an embedder is asked."""
 
     glance: Glance
-    question: Asked
+    question: MemoryQuery
     pending: Sequence[Pending] = ()
     is_enough: bool = False
     """There is nothing, or nothing is asked for: only notes are shown."""
@@ -75,7 +75,7 @@ class HybridMemories:
 
     def __init__(
         self,
-        store: Shelf,
+        store: IndexedMemories,
         embedders: Embedders,
         clock: Clock,
         pause: Pause = asyncio.sleep,
@@ -214,7 +214,7 @@ class HybridMemories:
 def _begin(view: MemoryView, wanted: _Wanted, embedder: str | None, dimensions: int | None = None) -> _Begun:
     glance = view.glance(wanted.scope, embedder, wanted.without)
     if glance.is_empty or wanted.limit <= 0:
-        return _Begun(glance, Asked(), is_enough=True)
+        return _Begun(glance, MemoryQuery(), is_enough=True)
     question = asked(wanted.text)
     if not (question.words or question.keys):  # small talk, or nothing at all
         return _Begun(glance, question, is_enough=True)
@@ -239,7 +239,7 @@ def _by_both(view: MemoryView, wanted: _Wanted, begun: _Begun, embedder: str, co
     """Where every memory was compared by its vector, only words of which every letter counts are looked for."""
     scope, without, question = wanted.scope, wanted.without, begun.question
     near = [
-        Hit(item.memory, item.line, _cosine(compared.vector, vector))
+        MemoryHit(item.memory, item.line, _cosine(compared.vector, vector))
         for item, vector in zip(compared.few, compared.vectors, strict=True)
         if _is_wanted(item.memory, without)
     ]
@@ -253,11 +253,11 @@ def _by_both(view: MemoryView, wanted: _Wanted, begun: _Begun, embedder: str, co
     return Recall(found, notes, "both" if worded else "vectors")
 
 
-def _once(hits: Sequence[Hit], scope: MemoryScope) -> list[Hit]:
+def _once(hits: Sequence[MemoryHit], scope: MemoryScope) -> list[MemoryHit]:
     """Of what several owners have said alike, the best alone. One owner never has a fact twice."""
     if scope.owner is not None:
         return list(hits)
-    told: dict[str, Hit] = {}
+    told: dict[str, MemoryHit] = {}
     for hit in sorted(hits, key=lambda hit: hit.likeness or 0.0, reverse=True):
         told.setdefault(normalised(hit.memory.text), hit)
     best = {hit.memory.memory_id for hit in told.values()}

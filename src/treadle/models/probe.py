@@ -11,12 +11,12 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from treadle.models.http.client import Format
+from treadle.models.http.client import WireFormat
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.error_rules import PASSES
 from treadle.models.http.failure import explain_error, said_by_provider
-from treadle.models.http.fetch import Fetched, fetch, open_session
-from treadle.models.http.keys import Key
+from treadle.models.http.fetch import FetchedBody, fetch, open_session
+from treadle.models.http.keys import ProviderKey
 
 PROBE_SECONDS = 2.0
 """For one request of a probe, from the name lookup to the last byte."""
@@ -56,7 +56,7 @@ class Probe(Struct, frozen=True):
         return next((window for window in stated if window is not None), None)
 
 
-async def probe(endpoint: Endpoint, format_: Format, timeout_seconds: float = PROBE_SECONDS) -> Probe:
+async def probe(endpoint: Endpoint, format_: WireFormat, timeout_seconds: float = PROBE_SECONDS) -> Probe:
     """Ask for the listing once with each key and, to learn whether it proves anything, once without any."""
     keys = list(endpoint.keys)
     listing = _url(endpoint, LISTING, _WHOLE_LISTING.get(format_.name, ""))
@@ -64,7 +64,7 @@ async def probe(endpoint: Endpoint, format_: Format, timeout_seconds: float = PR
     checked = listing if key_check is None else _url(endpoint, key_check)
     async with open_session() as session:
 
-        async def ask(url: str, key: Key | None) -> Probe:
+        async def ask(url: str, key: ProviderKey | None) -> Probe:
             credentials: Mapping[str, str] = format_.credentials(key.value) if key else {}
             headers = {**format_.headers, **credentials, **endpoint.headers}
             try:
@@ -86,7 +86,7 @@ async def probe(endpoint: Endpoint, format_: Format, timeout_seconds: float = PR
 _RUNNING = "Check that it is running and that base_url is right."
 
 
-def _combined(keys: Sequence[Key], found: Sequence[Probe], without: Probe, *, is_key_check: bool) -> Probe:
+def _combined(keys: Sequence[ProviderKey], found: Sequence[Probe], without: Probe, *, is_key_check: bool) -> Probe:
     """Return what the answers to all keys mean together."""
     best = min(found, key=lambda each: _ORDER.index(each.verdict))
     if best.verdict == "unclear" and is_key_check and without.verdict == "answers":
@@ -104,7 +104,7 @@ def _combined(keys: Sequence[Key], found: Sequence[Probe], without: Probe, *, is
     return msgspec.structs.replace(best, words=words, advice=advice, refused_keys=tuple(refused))
 
 
-def _judge(endpoint: Endpoint, key: Key | None, answer: Fetched) -> Probe:
+def _judge(endpoint: Endpoint, key: ProviderKey | None, answer: FetchedBody) -> Probe:
     """Return what one answer means."""
     said = said_by_provider(endpoint, answer.body[:64_000].decode("utf-8", "replace"))
     match answer.status:
@@ -136,7 +136,7 @@ class _KeyCheck(Struct):
     data: dict[str, Any]
 
 
-def _listed(answer: Fetched, said: str) -> Probe:
+def _listed(answer: FetchedBody, said: str) -> Probe:
     """Return what a good status means: a listing, a good key, or a page of something else."""
     try:
         found = _decoded(answer.body)
@@ -153,7 +153,7 @@ def _decoded(body: bytes) -> _Listing:
     return msgspec.json.decode(body, type=_Listing)
 
 
-def _not_a_listing(answer: Fetched, said: str) -> Probe:
+def _not_a_listing(answer: FetchedBody, said: str) -> Probe:
     if not answer.is_whole:
         return Probe("answers", "answers; its listing is too long to be read here")
     try:

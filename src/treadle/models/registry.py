@@ -16,7 +16,7 @@ from treadle.domain.suggestions import closest
 from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
 from treadle.models.catalog import Catalog, WindowSource
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import Key, Keys
+from treadle.models.http.keys import Keys, ProviderKey
 from treadle.models.local.models import PROFILE as LOCAL_PROFILE
 from treadle.models.local.models import PROVIDER as LOCAL
 from treadle.models.local.models import LocalModels
@@ -294,7 +294,7 @@ class ModelRegistry:
             timeouts=config.effective_timeouts,
         )
 
-    def _keys(self, name: str, config: ProviderConfig) -> tuple[list[Key], str]:
+    def _keys(self, name: str, config: ProviderConfig) -> tuple[list[ProviderKey], str]:
         """The keys, and the setting or variable that they come from or would come from."""
         variable = config.api_key_env
         if config.api_key or not variable:
@@ -303,9 +303,9 @@ class ModelRegistry:
             given, setting = kept, f"the secret {variable}"
         else:
             given, setting = self._environment.get(variable), f"the variable {variable}"
-        keys = [Key(given.strip(), setting)] if given and given.strip() else []
+        keys = [ProviderKey(given.strip(), setting)] if given and given.strip() else []
         keys += [
-            Key((self._filled(more, name) or "").strip(), f"api_keys[{place}] of provider {name}")
+            ProviderKey((self._filled(more, name) or "").strip(), f"api_keys[{place}] of provider {name}")
             for place, more in enumerate(config.api_keys)
         ]
         if not keys and config.needs_key:

@@ -10,7 +10,7 @@ from treadle.domain.errors import StoreError
 from treadle.domain.events import LlmError, LlmResponse, RunEnd, Token
 from treadle.domain.ids import RunId
 from treadle.domain.users import UserId
-from treadle.engine.event_hub import Hub
+from treadle.engine.event_hub import EventHub
 from treadle.engine.subscription import BACKLOG
 from treadle.operations.run_stream import already_shown
 from treadle.ports.journal import Placed, RunFilter, Runs
@@ -28,7 +28,7 @@ class Missed(Struct, frozen=True):
 
 
 async def durable_feed(
-    hub: Hub, runs: Runs, after: int | None, agents: Sequence[str] | None, owner: UserId | None
+    hub: EventHub, runs: Runs, after: int | None, agents: Sequence[str] | None, owner: UserId | None
 ) -> AsyncGenerator[Sequence[Placed], None]:
     """Yield what is committed after a position (None: from now on), of all runs or of some agents or one owner."""
     is_part = agents is not None or owner is not None
@@ -46,7 +46,7 @@ async def durable_feed(
 
 
 async def live_feed(
-    hub: Hub, runs: Runs, after: int | None, agents: Sequence[str] | None, owner: UserId | None
+    hub: EventHub, runs: Runs, after: int | None, agents: Sequence[str] | None, owner: UserId | None
 ) -> AsyncGenerator[Sequence[Placed | Event | Missed], None]:
     """Yield the same, with the live events of each run after the durable event that they belong to, and how many of
     them a slow reader has missed."""
@@ -90,7 +90,7 @@ class LiveEvents:
     """The durable events come from the journal: the hub need not offer any."""
     last = 0
 
-    def __init__(self, hub: Hub, news: asyncio.Event) -> None:
+    def __init__(self, hub: EventHub, news: asyncio.Event) -> None:
         self._hub = hub
         self._news = news
         self._seen: dict[RunId, int] = {}

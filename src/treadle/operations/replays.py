@@ -16,7 +16,7 @@ from treadle.ports.journal import Journal, RunRecord
 from treadle.ports.sessions import Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Redactor
-from treadle.replay.recording import Played, Recorded
+from treadle.replay.recording import PastRun, Recorded
 from treadle.replay.replay import Divergence, Replayed, replay
 
 LOOKED_BACK = 20
@@ -96,8 +96,8 @@ async def _ends(
     return tuple(found)
 
 
-async def _played(run_id: RunId, journal: Journal) -> Played:
-    return Played(tuple(await journal.history(run_id)), await _events(run_id, journal))
+async def _played(run_id: RunId, journal: Journal) -> PastRun:
+    return PastRun(tuple(await journal.history(run_id)), await _events(run_id, journal))
 
 
 async def _events(run_id: RunId, journal: Journal) -> tuple[Event, ...]:

@@ -9,7 +9,7 @@ from treadle.core.fold import SILENT_TEXTS
 from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd, StreamReset, Token
 from treadle.domain.ids import RunId
-from treadle.engine.event_hub import Hub, reset
+from treadle.engine.event_hub import EventHub, reset
 from treadle.engine.subscription import BACKLOG
 from treadle.operations.interface import Watching
 from treadle.operations.journal_pages import PAGE
@@ -29,7 +29,9 @@ class Reader(Struct, frozen=True):
     """The run as the reader has just seen it, when it had got at least as far as `after`; None: it is looked up."""
 
 
-async def followed(reader: Reader, hub: Hub, journal: Journal, runs: Runs) -> AsyncGenerator[Sequence[Event], None]:
+async def followed(
+    reader: Reader, hub: EventHub, journal: Journal, runs: Runs
+) -> AsyncGenerator[Sequence[Event], None]:
     """The events of a run after a sequence, those that are there at once in one piece. It ends after `run_end`, or
     after a `stream_reset` when the reader was too slow."""
     run_id = reader.run_id

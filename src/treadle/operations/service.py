@@ -24,7 +24,7 @@ from treadle.domain.events import (
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.users import UserId, journaled
-from treadle.engine.event_hub import End, Hub
+from treadle.engine.event_hub import End, EventHub
 from treadle.engine.subscription import BACKLOG
 from treadle.operations.approvals import Answer, People
 from treadle.operations.event_factory import Drafts
@@ -56,7 +56,7 @@ class LocalService:
         runs: Runs,
         approvals: Approvals,
         sessions: Sessions,
-        hub: Hub,
+        hub: EventHub,
         models: Models,
         tools: Toolbox,
         vault: Vault,

@@ -64,7 +64,7 @@ class Tokens(Protocol):
         ...
 
 
-class Asked(Struct, frozen=True):
+class IdempotentRequest(Struct, frozen=True):
     """A request that must not be done twice: who sent it, where to, and under which key."""
 
     token_id: TokenId | None
@@ -72,7 +72,7 @@ class Asked(Struct, frozen=True):
     key: str
 
 
-class Answered(Struct, frozen=True):
+class StoredResponse(Struct, frozen=True):
     """What was answered to it."""
 
     digest: bytes
@@ -83,11 +83,11 @@ class Answered(Struct, frozen=True):
 
 
 class Requests(Protocol):
-    async def begin(self, asked: Asked, digest: bytes, at: Instant) -> Answered:
+    async def begin(self, asked: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
         """Note that it was asked; or, where it was asked before, what was asked and answered then."""
         ...
 
-    async def answer(self, asked: Asked, answered: Answered) -> None: ...
+    async def answer(self, asked: IdempotentRequest, answered: StoredResponse) -> None: ...
 
     async def forget(self, before: Instant) -> None:
         """Let go of what was asked before then."""

@@ -9,7 +9,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.ports.skills import Skill
 
 
-class Surroundings(Protocol):
+class AgentContext(Protocol):
     def rules(self) -> str:
         """What holds for every agent here."""
         ...

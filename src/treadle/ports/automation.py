@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from treadle.domain.ids import EventId, Instant, RunId
 from treadle.domain.schedules import Schedule, ScheduleId
-from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
+from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
 
 
 class Fired(Struct, frozen=True):
@@ -43,11 +43,11 @@ class Schedules(Protocol):
 
 
 class Hooks(Protocol):
-    async def add(self, hook: Hook) -> None: ...
+    async def add(self, hook: InboundWebhook) -> None: ...
 
-    async def find(self, hook_id: HookId) -> Hook | None: ...
+    async def find(self, hook_id: HookId) -> InboundWebhook | None: ...
 
-    async def list(self) -> Sequence[Hook]:
+    async def list(self) -> Sequence[InboundWebhook]:
         """The oldest first."""
         ...
 

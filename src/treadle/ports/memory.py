@@ -39,7 +39,7 @@ class Embedder(Protocol):
         ...
 
 
-class Found(Struct, frozen=True):
+class FoundMemory(Struct, frozen=True):
     memory: Memory
     score: float
     """Between 0 and 1; the higher, the better it fits. Memories that are not pinned fade."""
@@ -61,7 +61,7 @@ EVERYTHING = Without()
 class Recall(Struct, frozen=True):
     """What was found for a text."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundMemory, ...] = ()
     """The best first."""
     notes: tuple[Memory, ...] = ()
     """The latest journal notes, the oldest first."""

@@ -37,7 +37,7 @@ class Term(Struct, frozen=True):
     """The last of them may go on: `invoic` is in `invoices`."""
 
 
-class Hit(Struct, frozen=True):
+class MemoryHit(Struct, frozen=True):
     """A memory that may fit."""
 
     memory: Memory
@@ -65,14 +65,14 @@ class MemoryView(Protocol):
 
     def nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
-    ) -> Sequence[Hit]:
+    ) -> Sequence[MemoryHit]:
         """The nearest first. Nothing where the vectors there are have other dimensions. Raises
         VectorsUnavailable."""
         ...
 
     def matching(
         self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
-    ) -> Sequence[Hit]:
+    ) -> Sequence[MemoryHit]:
         """Those that have any of the terms, the best first: rare terms count for more. What is outside of the scope
         costs nothing."""
         ...
@@ -104,7 +104,7 @@ class MemoryIndex(Protocol):
         ...
 
 
-class VectorShelf(Protocol):
+class VectorStore(Protocol):
     """Where vectors are kept, for each scope its own. Whoever makes them goes through the memories of a scope in
     the order in which they came."""
 

@@ -11,11 +11,11 @@ from treadle.core.fold import fold_all
 from treadle.core.state import RunState, fresh
 from treadle.core.tools.permissions import needs_no_ruling
 from treadle.domain import events as e
-from treadle.engine.deps import Deps, ToolTimeouts
-from treadle.engine.event_hub import Hub
+from treadle.engine.deps import EngineDeps, ToolTimeouts
+from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import NoIsolation
 from treadle.engine.loop import advance
-from treadle.engine.transcript_cache import Conversations, Said
+from treadle.engine.transcript_cache import CachedTranscript, TranscriptCache
 from treadle.ports.tool import Toolbox
 from treadle.replay.event_loop import Stage
 from treadle.replay.journal import BEFORE, Mismatch, RecordedJournal
@@ -42,7 +42,7 @@ IN_VAIN = 20
 """So often something is let happen that nobody minds, before a worker is taken to be gone."""
 
 
-class Played(Struct, frozen=True):
+class ReplayProgress(Struct, frozen=True):
     """How far a run came."""
 
     events: int
@@ -69,8 +69,8 @@ class Player:
         self._tools.on_begun = self._end_at_once
         time, queued = RecordedTime(script), _queued(recorded)
         models = RecordedModels(script, queued.agent, queued.credits_per_dollar)
-        self._hub = Hub(time, lambda prefix: f"{prefix}_live", lambda run_id, at: None)
-        self._deps = Deps(
+        self._hub = EventHub(time, lambda prefix: f"{prefix}_live", lambda run_id, at: None)
+        self._deps = EngineDeps(
             self._journal,
             self._hub,
             models,
@@ -94,21 +94,21 @@ class Player:
 
     # ── From claim to claim ──
 
-    def play(self) -> Played:
+    def play(self) -> ReplayProgress:
         """See it through, as far as it goes."""
         try:
             while not self._script.is_over:
                 parted = self._carry()
                 if self._script.cannot:
-                    return Played(self._script.committed, cannot=self._script.cannot)
+                    return ReplayProgress(self._script.committed, cannot=self._script.cannot)
                 if parted is not None:
                     unsure = self._unsure_of(parted)
-                    return Played(parted.events, cannot=unsure) if unsure else parted
+                    return ReplayProgress(parted.events, cannot=unsure) if unsure else parted
         finally:
             self._stage.close()
-        return Played(self._script.committed)
+        return ReplayProgress(self._script.committed)
 
-    def _carry(self) -> Played | None:
+    def _carry(self) -> ReplayProgress | None:
         """One worker's hold on the run, and how it parted from the record; None: it goes on. What differs is held
         against a worker who takes the run up just there, who has not heard of all that was delivered, or whose
         clock was read a moment earlier: none of that is on record."""
@@ -126,7 +126,7 @@ class Player:
         script.committed = parted.events
         return parted
 
-    def _hold(self, early: bool = False, known: int | None = None) -> Played | None:
+    def _hold(self, early: bool = False, known: int | None = None) -> ReplayProgress | None:
         script, journal = self._script, self._journal
         script.early, before, journal.known = early, script.committed, known
         try:
@@ -138,10 +138,10 @@ class Player:
             return None
         script.settle()
         if journal.mismatch is not None:
-            return Played(script.committed, journal.mismatch)
-        return Played(script.committed, stopped=True) if script.committed == before else None
+            return ReplayProgress(script.committed, journal.mismatch)
+        return ReplayProgress(script.committed, stopped=True) if script.committed == before else None
 
-    def _unsure_of(self, parted: Played) -> str:
+    def _unsure_of(self, parted: ReplayProgress) -> str:
         """Why a difference may be none: it comes from what is not on record."""
         recorded = self._script.events[parted.events].data
         today = "" if parted.mismatch is None else parted.mismatch.made.type
@@ -309,9 +309,9 @@ def _timeouts(recorded: Recorded) -> ToolTimeouts:
     return ToolTimeouts(agents=seconds_for_children(recorded))
 
 
-def _conversations(recorded: Recorded, carried: int) -> Conversations:
+def _conversations(recorded: Recorded, carried: int) -> TranscriptCache:
     """What the process had kept of the session, where it had gone on with it in that many runs before."""
-    kept = Conversations()
+    kept = TranscriptCache()
     if carried:
         tokens, counted_by = TokenCount(), None
         for run in recorded.earlier[-carried:]:
@@ -319,6 +319,6 @@ def _conversations(recorded: Recorded, carried: int) -> Conversations:
             state.tokens, state.counted_by = tokens, counted_by
             fold_all(state, run.events)
             tokens, counted_by = state.tokens, state.counted_by
-        said = Said(transcribed(recorded.history), tokens, counted_by)
+        said = CachedTranscript(transcribed(recorded.history), tokens, counted_by)
         kept.keep(recorded.origin.session_id, BEFORE, said)
     return kept

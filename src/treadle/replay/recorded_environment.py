@@ -19,7 +19,7 @@ from treadle.domain.users import UserId
 from treadle.engine.null_ports import NoApprovals, NoSessions
 from treadle.ports.approvals import Grant
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
-from treadle.ports.memory import EVERYTHING, Found, Recall, Without
+from treadle.ports.memory import EVERYTHING, FoundMemory, Recall, Without
 from treadle.ports.sessions import SegmentRecord
 from treadle.ports.skills import Skill
 from treadle.ports.tool import Observation
@@ -231,7 +231,7 @@ class RecordedMemories:
                     return _recalled(data, agent_id, degraded)
                 case e.CommandObeyed(said):
                     found = memories_in(said, agent_id)
-                    return Recall(tuple([Found(memory, 1.0, "text") for memory in found]))
+                    return Recall(tuple([FoundMemory(memory, 1.0, "text") for memory in found]))
                 case e.LlmRequest():
                     break
                 case _:
@@ -251,7 +251,8 @@ def _recalled(data: e.MemoryRecalled, agent_id: AgentId, degraded: e.MemoryDegra
     ids = tuple([reminder.memory_id for reminder in data.reminders])
     shown = memories_in(lines, agent_id, ids)
     found = [
-        Found(memory, reminder.score, data.by) for memory, reminder in zip(shown, data.reminders, strict=False)
+        FoundMemory(memory, reminder.score, data.by)
+        for memory, reminder in zip(shown, data.reminders, strict=False)
     ]
     return Recall(tuple(found), tuple(shown[len(data.reminders) :]), data.by, degraded)
 

@@ -25,7 +25,7 @@ from treadle.ports.model import (
     Show,
     TextDelta,
 )
-from treadle.replay.recorded_summaries import Writer
+from treadle.replay.recorded_summaries import RecordedSummaries
 from treadle.replay.script import Script
 from treadle.replay.sentence_facts import dollars_wanted, seconds_left_alone
 
@@ -174,7 +174,7 @@ class RecordedModel:
     def __init__(self, script: Script, agent: AgentSpec) -> None:
         self._script = script
         self._agent = agent
-        self._writer = Writer(script)
+        self._writer = RecordedSummaries(script)
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         script, began = self._script, self._script.monotonic

@@ -20,7 +20,7 @@ _BESIDE = (e.MemorySaved, e.MemoryFlushed, e.Redacted)
 Ended = e.ContextCompacted | e.CompactionFailed
 
 
-class Writer:
+class RecordedSummaries:
     def __init__(self, script: Script) -> None:
         self._script = script
         self._of: e.CompactionStarted | None = None

@@ -37,7 +37,7 @@ WRITTEN = (
 _KNOWN: frozenset[type[EventData]] = frozenset((*OPENING, *DELIVERED, *WRITTEN))
 
 
-class Played(Struct, frozen=True):
+class PastRun(Struct, frozen=True):
     """A run of the session, as far as another needs it."""
 
     history: tuple[Message, ...]
@@ -55,9 +55,9 @@ class Recorded(Struct, frozen=True):
     """Those that the runs before have opened."""
     ends: tuple[RunEnd, ...] = ()
     """Of the runs before."""
-    earlier: tuple[Played, ...] = ()
+    earlier: tuple[PastRun, ...] = ()
     """The runs just before it, the latest last."""
-    others: dict[RunId, Played] = {}
+    others: dict[RunId, PastRun] = {}
     """Runs whose conversation was brought back, by their ids."""
     grants: tuple[Grant, ...] = ()
     """What was approved for the whole session, by any of its runs."""
@@ -83,7 +83,7 @@ def opening(events: Sequence[Event]) -> int:
 def known(events: Sequence[Event]) -> tuple[int, str]:
     """How many events a replay can bring about, and why not the one after them; empty: there is none."""
     for index, event in enumerate(events):
-        if event.version > VERSION or isinstance(event.data, e.Unknown):
+        if event.version > VERSION or isinstance(event.data, e.UnknownEvent):
             return index, (
                 f"event {event.sequence} (`{event.type}`) was written by a later version of Treadle (version "
                 f"{event.version} of events; this one writes {VERSION}). Replay it with that version."

@@ -13,7 +13,7 @@ from treadle.domain.ids import RunId
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Toolbox
 from treadle.replay.comparison import Difference
-from treadle.replay.player import Played, Player
+from treadle.replay.player import Player, ReplayProgress
 from treadle.replay.recording import Recorded, known
 
 NOTHING_MORE = "nothing"
@@ -69,7 +69,7 @@ def replay(recorded: Recorded, tools: Toolbox) -> Replayed:
     return Replayed(run_id, total, played.events, _divergence(record, played))
 
 
-def _divergence(recorded: Recorded, played: Played) -> Divergence:
+def _divergence(recorded: Recorded, played: ReplayProgress) -> Divergence:
     event, found = recorded.events[played.events], played.mismatch
     told: dict[str, Any] = msgspec.json.decode(event.raw)
     if found is None:

@@ -23,7 +23,7 @@ HAND_OVER = 5.0
 """Seconds that the keeper has to take a command."""
 
 
-class Watched(Struct, frozen=True):
+class CommandWatch(Struct, frozen=True):
     """What the keeper looks at while a command runs."""
 
     memory: int
@@ -31,7 +31,7 @@ class Watched(Struct, frozen=True):
     disk_left: int
 
 
-class Request(Struct, frozen=True):
+class CommandRequest(Struct, frozen=True):
     """What the keeper is told of one command."""
 
     argv: tuple[str, ...]
@@ -41,7 +41,7 @@ class Request(Struct, frozen=True):
     """Where the process starts."""
     timeout: float
     grace: float
-    limits: Watched
+    limits: CommandWatch
     rlimits: dict[str, int]
     confined: tuple[str, ...] = ()
     """The arguments of bubblewrap, which it reads from descriptor 3; its state goes to 4, the workspace is 5."""
@@ -54,7 +54,7 @@ class Request(Struct, frozen=True):
     """Places that a command without a sandbox may not open, where the kernel can see to that."""
 
 
-class Report(Struct, frozen=True):
+class CommandReport(Struct, frozen=True):
     """What the keeper tells when nothing is left of a command."""
 
     exit_code: int | None
@@ -138,7 +138,7 @@ class Session:
             theirs.close()
             os.close(writer)
 
-    async def follow(self, request: Request) -> Report:
+    async def follow(self, request: CommandRequest) -> CommandReport:
         """Until nothing is left of the command. Where this is cancelled, the keeper ends it all at once."""
         self._loop.add_reader(self._reader, self._read)
         try:
@@ -161,7 +161,7 @@ class Session:
         self._output.end()
         if not heard:
             raise CommandError(f"The keeper of the command was killed, and it too. {self._output.text}".strip())
-        return msgspec.json.decode(heard, type=Report)
+        return msgspec.json.decode(heard, type=CommandReport)
 
     def cancel(self) -> None:
         """Ask it to end; the second time, end it."""
@@ -192,7 +192,7 @@ class Session:
         self._output.feed(data)
 
 
-def finished(report: Report, output: Output) -> Finished:
+def finished(report: CommandReport, output: Output) -> Finished:
     ended_by = msgspec.convert(report.ended_by, EndedBy | None)
     return Finished(
         exit_code=report.exit_code if ended_by is None else None,

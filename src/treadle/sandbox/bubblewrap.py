@@ -13,7 +13,7 @@ from msgspec import Struct
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.private_paths import CREDENTIALS, PROJECT_NAMES, private_place
 from treadle.ports.sandbox import CommandError
-from treadle.sandbox.limits import Limits
+from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.seccomp import sandbox_filter
 
 HOME = "/run/home"
@@ -88,7 +88,7 @@ class Bubblewrap:
     def __init__(
         self,
         features: Features,
-        limits: Limits,
+        limits: CommandLimits,
         hidden: Sequence[Path],
         private: Sequence[str] = (),
     ) -> None:
@@ -189,7 +189,7 @@ def _copies(places: Sequence[str], features: Features) -> list[_Mount]:
     ]
 
 
-def _own(features: Features, limits: Limits) -> list[_Mount]:
+def _own(features: Features, limits: CommandLimits) -> list[_Mount]:
     return [
         _Mount("/proc", ("--proc", "/proc")),
         *(_Mount(place, ("--ro-bind", place, place)) for place in KERNEL if os.path.exists(place)),

@@ -13,7 +13,7 @@ import msgspec
 from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, SandboxMissing
 from treadle.sandbox.advice import advice_for
-from treadle.sandbox.broker_client import Keeper, Request, Session, Watched, finished
+from treadle.sandbox.broker_client import CommandRequest, CommandWatch, Keeper, Session, finished
 from treadle.sandbox.bubblewrap import (
     ARGUMENTS_FROM,
     HOME,
@@ -24,7 +24,7 @@ from treadle.sandbox.bubblewrap import (
 )
 from treadle.sandbox.environment import environment
 from treadle.sandbox.git_settings import overrides_for, variables_for
-from treadle.sandbox.limits import Limits
+from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.output import Output
 from treadle.sandbox.seccomp import unconfined_filter, why_no_filter
 from treadle.sandbox.toolchains import SYSTEM_PATH, Toolchains, toolchains_of
@@ -46,7 +46,7 @@ class ShellCommands:
         self,
         *,
         hidden: Iterable[Path] = (),
-        limits: Limits | None = None,
+        limits: CommandLimits | None = None,
         user: Mapping[str, str] | None = None,
         bubblewrap: str | None = None,
     ) -> None:
@@ -54,7 +54,7 @@ class ShellCommands:
         the user, whose programs commands may use; without it they use those of the system. `bubblewrap` is the
         program (searched for if it is not given)."""
         self._hidden = tuple(dict.fromkeys(place.resolve() for place in hidden))
-        self._limits = limits or Limits.of_this_machine()
+        self._limits = limits or CommandLimits.of_this_machine()
         self._user = user or {"PATH": SYSTEM_PATH}
         self._toolchains: dict[Path, Toolchains] = {}
         self._program = _found_bubblewrap() if bubblewrap is None else shutil.which(bubblewrap)
@@ -127,7 +127,7 @@ class ShellCommands:
 
     def _request(
         self, command: Command, workspace: Path, confined: bool, tools: Toolchains, git: dict[str, str]
-    ) -> Request:
+    ) -> CommandRequest:
         try:
             variables = environment(command.environment, tools, HOME, git)
         except ValueError as error:
@@ -150,7 +150,7 @@ class ShellCommands:
         variables: dict[str, str],
         timeout: float,
         shown: Sequence[Path] = (),
-    ) -> Request:
+    ) -> CommandRequest:
         request = self._kept(self._wrapped(line), {}, str(workspace), "/", timeout)
         return msgspec.structs.replace(
             request,
@@ -169,16 +169,16 @@ class ShellCommands:
         workspace: str,
         folder: str,
         timeout: float,
-    ) -> Request:
+    ) -> CommandRequest:
         limits = self._limits
-        return Request(
+        return CommandRequest(
             argv=argv,
             environment=variables,
             workspace=workspace,
             folder=folder,
             timeout=timeout,
             grace=limits.grace,
-            limits=Watched(limits.memory, limits.processes, limits.disk_left),
+            limits=CommandWatch(limits.memory, limits.processes, limits.disk_left),
             rlimits=limits.of_processes(timeout),
         )
 
@@ -228,7 +228,7 @@ class ShellCommands:
         self._sandbox = sandbox
         return None
 
-    async def _tried(self, request: Request) -> tuple[int | None, str]:
+    async def _tried(self, request: CommandRequest) -> tuple[int | None, str]:
         output = Output(self._limits.kept_output, lambda text: None)
         report = await Session(self._keeper, output, self._limits.output).follow(request)
         return report.exit_code, output.text

@@ -8,7 +8,7 @@ GIB = 1024**3
 MIB = 1024**2
 
 
-class Limits(Struct, frozen=True):
+class CommandLimits(Struct, frozen=True):
     """The keeper looks at a running command several times a second; what the kernel can limit, it limits.
 
     Memory is that of the whole tree of processes. The kernel's limit on address space is not used: programs
@@ -32,7 +32,7 @@ class Limits(Struct, frozen=True):
     """Seconds between the request to end and the end."""
 
     @classmethod
-    def of_this_machine(cls) -> "Limits":
+    def of_this_machine(cls) -> "CommandLimits":
         """Never more than half of the memory that there is."""
         half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
         return cls(

@@ -38,7 +38,7 @@ class SkillFile(Struct, frozen=True):
     executable: bool = False
 
 
-class Content(Struct, frozen=True):
+class SkillContent(Struct, frozen=True):
     """All files of a skill, by path."""
 
     files: tuple[SkillFile, ...]
@@ -112,14 +112,14 @@ def read_regular(name: str, within: int, most: int) -> tuple[bytes, os.stat_resu
         os.close(descriptor)
 
 
-def read_content(name: str, within: int) -> Content:
+def read_content(name: str, within: int) -> SkillContent:
     """The skill in the folder of this name. Raises FileNotFoundError, or Broken."""
     folder = _open_folder(name, within)
     try:
         files = sorted(_Reading().files(folder, "", 0), key=lambda file: file.path)
     finally:
         os.close(folder)
-    return Content(tuple(files), fingerprint(files))
+    return SkillContent(tuple(files), fingerprint(files))
 
 
 def fingerprint(files: Iterable[SkillFile]) -> str:

@@ -17,9 +17,9 @@ from msgspec import Struct
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.suggestions import closest
 from treadle.skills.approvals import HOME, Approval, ApprovedSkills
-from treadle.skills.content import Content, SkillFile, read_content
+from treadle.skills.content import SkillContent, SkillFile, read_content
 from treadle.skills.inert_text import one_line
-from treadle.skills.locations import Origin, Place, home_place, printable, shipped_place, workspace_place
+from treadle.skills.locations import Origin, SkillLocation, home_place, printable, shipped_place, workspace_place
 from treadle.skills.manifest import Broken, manifest, wrong_name
 
 State = Literal["approved", "changed", "new", "available", "broken", "missing"]
@@ -31,7 +31,7 @@ MOST = 200
 _Answer = TypeVar("_Answer")
 
 
-class Found(Struct, frozen=True):
+class FoundSkill(Struct, frozen=True):
     """A skill, or what was meant to be one."""
 
     name: str
@@ -49,12 +49,12 @@ class Found(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    found: tuple[Found, ...]
+    found: tuple[FoundSkill, ...]
     left_out: int = 0
     """Folders that were not looked at, because there are too many."""
 
 
-class Shelf:
+class SkillInventory:
     """What lies there, and what a person does with it."""
 
     def __init__(self, home: Path) -> None:
@@ -64,14 +64,14 @@ class Shelf:
     def survey(self, workspace: Path) -> Survey:
         """Every skill of the home, of this workspace and of Treadle; never raises for what is wrong
         with one."""
-        found: list[Found] = []
+        found: list[FoundSkill] = []
         left_out = 0
         for place in (self._home, workspace_place(workspace)):
             try:
                 names, more = _names(place)
             except Broken as error:
                 name = "/".join(place.names)
-                found.append(Found(name, place.kind, place.shown(), "broken", str(error)))
+                found.append(FoundSkill(name, place.kind, place.shown(), "broken", str(error)))
                 continue
             left_out += more
             found += [self._look(place, name)[0] for name in names]
@@ -81,7 +81,7 @@ class Shelf:
         found += [self._look(shipped, name)[0] for name in _names(shipped)[0] if name not in in_the_home]
         return Survey(tuple(found), left_out)
 
-    def find(self, name: str, workspace: Path | None = None) -> tuple[Found, Content | None]:
+    def find(self, name: str, workspace: Path | None = None) -> tuple[FoundSkill, SkillContent | None]:
         """The skill of this name, of the workspace where one is given, else of the home or of
         Treadle; with all its files unless they cannot be read. Raises UsageError where there is
         none."""
@@ -92,7 +92,7 @@ class Shelf:
                     return self._look(place, name)
         raise UsageError(self._unknown(name, places))
 
-    def approve(self, found: Found, content: Content) -> Found:
+    def approve(self, found: FoundSkill, content: SkillContent) -> FoundSkill:
         """Let a skill count, with just this content; one of Treadle's is copied into the home
         first."""
         if found.state == "broken":
@@ -129,7 +129,7 @@ class Shelf:
 
     # ── Looking ──
 
-    def _look(self, place: Place, name: str) -> tuple[Found, Content | None]:
+    def _look(self, place: SkillLocation, name: str) -> tuple[FoundSkill, SkillContent | None]:
         path = place.shown(name)
         content = None
         try:
@@ -138,15 +138,15 @@ class Shelf:
             said = manifest(content.instructions.content, name)
         except (OSError, Broken) as error:
             reason = str(error) if isinstance(error, Broken) else f"it cannot be read: {error.strerror}"
-            return Found(printable(name), place.kind, path, "broken", one_line(reason)), content
+            return FoundSkill(printable(name), place.kind, path, "broken", one_line(reason)), content
         state = self._state(place, name, content)
         tools = () if place.kind == "workspace" else said.tools
         return (
-            Found(name, place.kind, path, state, "", said.description, tools, said.tools, content.sha256),
+            FoundSkill(name, place.kind, path, state, "", said.description, tools, said.tools, content.sha256),
             content,
         )
 
-    def _state(self, place: Place, name: str, content: Content) -> State:
+    def _state(self, place: SkillLocation, name: str, content: SkillContent) -> State:
         if place.kind == "shipped":
             return "available"
         origin = place.origin(name)
@@ -155,14 +155,14 @@ class Shelf:
             return "new"
         return "approved" if known[0].sha256 == content.sha256 else "changed"
 
-    def _missing(self, place: Place) -> Generator[Found]:
+    def _missing(self, place: SkillLocation) -> Generator[FoundSkill]:
         """What is approved, and is not there."""
         for one in self._approved.read():
             if one.origin == place.origin(one.name) and not _is_there(place, one.name):
                 path = place.shown(one.name)
-                yield Found(one.name, place.kind, path, "missing", "its folder is gone", sha256=one.sha256)
+                yield FoundSkill(one.name, place.kind, path, "missing", "its folder is gone", sha256=one.sha256)
 
-    def _unknown(self, name: str, places: Sequence[Place]) -> str:
+    def _unknown(self, name: str, places: Sequence[SkillLocation]) -> str:
         known: list[str] = []
         for place in places:
             with suppress(Broken):
@@ -174,7 +174,7 @@ class Shelf:
 
     # ── Copying ──
 
-    def _copy(self, name: str, content: Content) -> None:
+    def _copy(self, name: str, content: SkillContent) -> None:
         """Put the files into the home, all at once or not at all."""
         folder = self._home.path
         _written(folder, self._approved.make_folder)
@@ -189,7 +189,7 @@ class Shelf:
             raise
 
 
-def _names(place: Place) -> tuple[list[str], int]:
+def _names(place: SkillLocation) -> tuple[list[str], int]:
     """The folders of a place that may be skills, in order, and how many more there are. Raises
     Broken."""
     try:
@@ -207,7 +207,7 @@ def _may_be_a_skill(entry: "os.DirEntry[str]") -> bool:
     return not entry.name.startswith(".") and not entry.is_file(follow_symlinks=False)
 
 
-def _is_there(place: Place, name: str) -> bool:
+def _is_there(place: SkillLocation, name: str) -> bool:
     try:
         with place.opened() as folder:
             os.stat(name, dir_fd=folder, follow_symlinks=False)

@@ -17,7 +17,7 @@ Origin = Literal["home", "workspace", "shipped"]
 IN_A_WORKSPACE = (".agents", "skills")
 
 
-class Place(Struct, frozen=True):
+class SkillLocation(Struct, frozen=True):
     """A folder with a folder for each skill. Below `root` no link is followed."""
 
     kind: Origin
@@ -43,16 +43,16 @@ class Place(Struct, frozen=True):
             yield folder
 
 
-def home_place(home: Path) -> Place:
-    return Place("home", home / "skills")
+def home_place(home: Path) -> SkillLocation:
+    return SkillLocation("home", home / "skills")
 
 
-def workspace_place(workspace: Path) -> Place:
-    return Place("workspace", Path(os.path.realpath(workspace)), IN_A_WORKSPACE)
+def workspace_place(workspace: Path) -> SkillLocation:
+    return SkillLocation("workspace", Path(os.path.realpath(workspace)), IN_A_WORKSPACE)
 
 
-def shipped_place() -> Place:
-    return Place("shipped", Path(__file__).parent / "shipped")
+def shipped_place() -> SkillLocation:
+    return SkillLocation("shipped", Path(__file__).parent / "shipped")
 
 
 def printable(name: str) -> str:

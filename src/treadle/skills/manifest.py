@@ -36,7 +36,7 @@ class Broken(Exception):
     """Why something cannot be used as a skill; the message is for a person."""
 
 
-class Manifest(Struct, frozen=True):
+class SkillManifest(Struct, frozen=True):
     name: str
     description: str
     """On one line."""
@@ -62,14 +62,14 @@ def wrong_name(name: str) -> str | None:
     return None
 
 
-def manifest(content: bytes, folder: str) -> Manifest:
+def manifest(content: bytes, folder: str) -> SkillManifest:
     """What a SKILL.md in this folder says. Raises Broken."""
     front, _ = _parts(content)
     fields = _fields(front)
     for key in fields:
         if key not in _KEYS:
             raise Broken(f"SKILL.md: the key {key[:50]!a} is not known; known are {', '.join(_KEYS)}")
-    return Manifest(_name(fields, folder), _description(fields), _tools(fields.get("allowed-tools", "")))
+    return SkillManifest(_name(fields, folder), _description(fields), _tools(fields.get("allowed-tools", "")))
 
 
 def body(content: bytes) -> str:

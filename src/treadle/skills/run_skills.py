@@ -12,9 +12,9 @@ from typing import NamedTuple
 from treadle.domain.suggestions import closest
 from treadle.ports.skills import Skill
 from treadle.skills.approvals import Approval, ApprovedSkills
-from treadle.skills.content import Content, SkillFile, read_content
-from treadle.skills.locations import Place, home_place, workspace_place
-from treadle.skills.manifest import Broken, Manifest, body, is_name, manifest
+from treadle.skills.content import SkillContent, SkillFile, read_content
+from treadle.skills.locations import SkillLocation, home_place, workspace_place
+from treadle.skills.manifest import Broken, SkillManifest, body, is_name, manifest
 
 _MOST_REMEMBERED = 1000
 _MOST_LISTED = 4000
@@ -23,7 +23,7 @@ _MOST_LISTED = 4000
 
 class _Approved(NamedTuple):
     skill: Skill
-    content: Content
+    content: SkillContent
 
 
 class FolderSkills:
@@ -35,7 +35,7 @@ class FolderSkills:
     def __init__(self, home: Path) -> None:
         self._home = home_place(home)
         self._approved = ApprovedSkills(home)
-        self._manifests: dict[tuple[str, str], Manifest] = {}
+        self._manifests: dict[tuple[str, str], SkillManifest] = {}
         """By name and hash: what follows from the bytes, which are read anew each time."""
 
     def offered(self, wanted: Sequence[str], workspace: Path) -> Sequence[Skill]:
@@ -63,13 +63,13 @@ class FolderSkills:
             )
         raise LookupError(_unknown(name, [skill.name for skill in self.offered(wanted, workspace)]))
 
-    def _places(self, wanted: Sequence[str], workspace: Path) -> Generator[Place]:
+    def _places(self, wanted: Sequence[str], workspace: Path) -> Generator[SkillLocation]:
         """Those that come first go before the others."""
         if wanted:
             yield self._home
             yield workspace_place(workspace)
 
-    def _approvals(self, place: Place, wanted: Sequence[str]) -> list[Approval]:
+    def _approvals(self, place: SkillLocation, wanted: Sequence[str]) -> list[Approval]:
         return [
             approval
             for approval in self._approved.read()
@@ -78,7 +78,7 @@ class FolderSkills:
             and approval.origin == place.origin(approval.name)
         ]
 
-    def _read(self, place: Place, approvals: Sequence[Approval]) -> Generator[_Approved | None]:
+    def _read(self, place: SkillLocation, approvals: Sequence[Approval]) -> Generator[_Approved | None]:
         """Each as it was approved; None: it is not there, or it is not as it was approved."""
         with ExitStack() as held:
             folder = None
@@ -87,7 +87,7 @@ class FolderSkills:
             for approval in approvals:
                 yield None if folder is None else self._as_approved(place, approval, folder)
 
-    def _as_approved(self, place: Place, approval: Approval, within: int) -> _Approved | None:
+    def _as_approved(self, place: SkillLocation, approval: Approval, within: int) -> _Approved | None:
         try:
             content = read_content(approval.name, within)
             if content.sha256 != approval.sha256:
@@ -99,7 +99,7 @@ class FolderSkills:
             return _Approved(Skill(said.name, said.description, "home", said.tools), content)
         return _Approved(Skill(said.name, said.description, "workspace"), content)
 
-    def _manifest(self, name: str, content: Content) -> Manifest:
+    def _manifest(self, name: str, content: SkillContent) -> SkillManifest:
         key = (name, content.sha256)
         known = self._manifests.get(key)
         if known is None:
@@ -112,7 +112,7 @@ class FolderSkills:
 # ── What the model reads ──
 
 
-def _instructions(name: str, place: Place, content: Content) -> str:
+def _instructions(name: str, place: SkillLocation, content: SkillContent) -> str:
     text = body(content.instructions.content) or "(This skill has no instructions beyond its description.)"
     if not content.others:
         return text
@@ -132,7 +132,7 @@ def _listed(files: Sequence[SkillFile]) -> Generator[str]:
         yield line
 
 
-def _one_file(name: str, content: Content, path: str) -> str:
+def _one_file(name: str, content: SkillContent, path: str) -> str:
     wanted = path.removeprefix("./")
     found = content.file(wanted)
     if found is None:

@@ -21,7 +21,7 @@ from treadle.domain.events import (
     LlmError,
     LlmResponse,
     ModelResolved,
-    Unknown,
+    UnknownEvent,
 )
 from treadle.domain.ids import Instant
 from treadle.domain.quotas import Quotas
@@ -142,7 +142,7 @@ def payer_of(events: Iterable[Any], written: int) -> Payer:
             continue
         elif sequence > written:
             data = decode_data(type_, raw, version)
-            if not isinstance(data, Unknown):  # which only a later version can count
+            if not isinstance(data, UnknownEvent):  # which only a later version can count
                 COUNTED[type_](payer, data, timestamp)
         elif type_ == "model_resolved":
             found = _resolved.decode(raw)

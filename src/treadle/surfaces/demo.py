@@ -19,7 +19,7 @@ from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.event_output import Transcript
 from treadle.system.helper_process import run_helper
-from treadle.testing.models import Reply, ScriptedModel, ask, call, say
+from treadle.testing.models import ScriptedModel, ScriptedReply, ask, call, say
 
 TASK = "Which module of treadle.core is the longest? Write it to a report."
 SOURCES = Path(treadle.__file__).parent / "core"
@@ -110,14 +110,14 @@ def results(request: ModelRequest) -> list[str]:
     return [text_of(part.content) for part in parts if isinstance(part, ToolResult)]
 
 
-def count_each(request: ModelRequest) -> Reply:
+def count_each(request: ModelRequest) -> ScriptedReply:
     modules = [name.strip('"') for name in results(request)[0].strip("[]").split(",")]
     return ask(
         *(call("count_lines", f"count_{name}", module=name) for name in modules), text="I will count them all."
     )
 
 
-def report_longest(request: ModelRequest) -> Reply:
+def report_longest(request: ModelRequest) -> ScriptedReply:
     calls = request.conversation.messages[-2].calls
     lines, longest = max(
         (int(count), use.call_id.removeprefix("count_")) for count, use in zip(results(request), calls, strict=True)
@@ -125,13 +125,13 @@ def report_longest(request: ModelRequest) -> Reply:
     return ask(call("write_report", text=f"{longest} is the longest, with {lines} lines."))
 
 
-def check_report(request: ModelRequest) -> Reply:
+def check_report(request: ModelRequest) -> ScriptedReply:
     return ask(
         call("read_report"), text="It is not known whether that was written, so I look before I write again."
     )
 
 
-def conclude(request: ModelRequest) -> Reply:
+def conclude(request: ModelRequest) -> ScriptedReply:
     written = results(request)[0].splitlines()
     return say(f"The report holds {len(written)} line: {written[0]}")
 

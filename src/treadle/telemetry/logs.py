@@ -114,7 +114,7 @@ class RunLog:
                 pass
 
 
-class JsonLines(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """A record as one line of JSON. Nothing in it acts on a terminal, and no secret of the vault is in it."""
 
     def __init__(self, vault: Vault, runs: RunLog) -> None:

@@ -38,7 +38,7 @@ class _Run:
         """Which of the guards that end a run `stuck` spoke last."""
 
 
-class Metrics:
+class MetricsWatcher:
     """Implements `Watcher`."""
 
     def __init__(self, clock: Clock, breakers: Breakers = lambda: (), most_names: int | None = None) -> None:

@@ -28,7 +28,7 @@ _FINISHED: Final[Mapping[str, str]] = {
 }
 
 
-class Moment(Struct, frozen=True):
+class SpanEvent(Struct, frozen=True):
     """Something that happened within a span."""
 
     name: str
@@ -47,12 +47,12 @@ class Span(Struct, frozen=True):
     began_at: Instant
     ended_at: Instant
     attributes: Mapping[str, Value]
-    moments: tuple[Moment, ...] = ()
+    moments: tuple[SpanEvent, ...] = ()
     error: str = ""
     """What went wrong; empty: nothing."""
 
 
-class Place(Struct, frozen=True):
+class SpanPlace(Struct, frozen=True):
     """Where a span stands: in which run, and under which key."""
 
     run_id: RunId
@@ -67,12 +67,12 @@ class _Open:
         self.at = at
         self.name = name
         self.attributes = attributes
-        self.moments: list[Moment] = []
+        self.moments: list[SpanEvent] = []
 
     def add(self, name: str, at: Instant, **attributes: Value) -> None:
         if len(self.moments) < MOST_MOMENTS:
             known = {_MOMENT_NAMES[key]: value for key, value in attributes.items()}
-            self.moments.append(Moment(name, at, known))
+            self.moments.append(SpanEvent(name, at, known))
 
     def ended(
         self,
@@ -102,7 +102,7 @@ class RunSpans:
         self.run_id = origin.run_id
         self.root = origin.run_id
         """The run whose trace this is part of."""
-        self.above: Place | None = None
+        self.above: SpanPlace | None = None
         """What it is part of there; None: of nothing."""
         self._contents = contents
         self._common: dict[str, Value] = {
@@ -139,7 +139,7 @@ class RunSpans:
         agent, settings, lineage = data.agent, data.agent.model_settings, data.lineage
         if lineage is not None and lineage.above:
             self.root, parent = lineage.root, lineage.above[-1]
-            self.above = Place(parent.run_id, "" if lineage.judges else _key_of(parent.call_id))
+            self.above = SpanPlace(parent.run_id, "" if lineage.judges else _key_of(parent.call_id))
         self._common[span_names.AGENT_NAME] = agent.name
         if settings.max_tokens is not None:
             self._settings[span_names.REQUEST_MAX_TOKENS] = settings.max_tokens

@@ -28,7 +28,7 @@ from opentelemetry.trace import (
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
-from treadle.telemetry.spans import Place, RunSpans, Span
+from treadle.telemetry.spans import RunSpans, Span, SpanPlace
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class Traces:
 
     def _export(self, run: RunSpans, span: Span) -> None:
         self._ids.trace_id, self._ids.span_id = trace_id_of(run.root), span_id_of(run.run_id, span.key)
-        above = Place(run.run_id) if span.key else run.above
+        above = SpanPlace(run.run_id) if span.key else run.above
         made = self._tracer.start_span(
             span.name,
             context=Context() if above is None else self._within(run.root, above),
@@ -120,7 +120,7 @@ class Traces:
             made.set_status(Status(StatusCode.ERROR, span.error))
         made.end(_nanoseconds(span.ended_at))
 
-    def _within(self, root: RunId, above: Place) -> Context:
+    def _within(self, root: RunId, above: SpanPlace) -> Context:
         """What a span is part of. It ends later, so it is not there yet; but whether it will be follows from its
         ids."""
         trace_id = trace_id_of(root)

@@ -26,7 +26,7 @@ Check = Callable[[ModelRequest], None]
 """Looks at the request that a step answers; raises AssertionError when it is not as expected."""
 
 
-class Reply(Struct, frozen=True):
+class ScriptedReply(Struct, frozen=True):
     """One step of a script: what the model answers, word by word."""
 
     text: str = ""
@@ -39,7 +39,7 @@ class Reply(Struct, frozen=True):
     """How long each word takes."""
 
 
-class Failure(Struct, frozen=True):
+class ScriptedFailure(Struct, frozen=True):
     """One step of a script: the call fails, after some text where there is any."""
 
     kind: ModelErrorKind = "overloaded"
@@ -64,13 +64,13 @@ class Silence(Struct, frozen=True):
     text: str = ""
 
 
-ScriptStep = Reply | Failure | Silence
+ScriptStep = ScriptedReply | ScriptedFailure | Silence
 LateStep = Callable[[ModelRequest], ScriptStep]
 """A step that depends on what the model is asked: on the result of a tool, say."""
 
 
-def say(text: str, **more: Any) -> Reply:
-    return Reply(text, **more)
+def say(text: str, **more: Any) -> ScriptedReply:
+    return ScriptedReply(text, **more)
 
 
 def call(name: str, call_id: str | None = None, /, **arguments: Any) -> ToolUse:
@@ -78,8 +78,8 @@ def call(name: str, call_id: str | None = None, /, **arguments: Any) -> ToolUse:
     return ToolUse(call_id or f"call_{name}", name, msgspec.json.encode(arguments).decode())
 
 
-def ask(*calls: ToolUse, text: str = "", **more: Any) -> Reply:
-    return Reply(text, calls, **more)
+def ask(*calls: ToolUse, text: str = "", **more: Any) -> ScriptedReply:
+    return ScriptedReply(text, calls, **more)
 
 
 class ScriptedModel:
@@ -99,8 +99,8 @@ class ScriptedModel:
         if not self._script:
             raise AssertionError(f"request {number} is not in the script, which ended before it")
         planned = self._script.pop(0)
-        step = planned if isinstance(planned, Reply | Failure | Silence) else planned(request)
-        if isinstance(step, Reply) and step.check is not None:
+        step = planned if isinstance(planned, ScriptedReply | ScriptedFailure | Silence) else planned(request)
+        if isinstance(step, ScriptedReply) and step.check is not None:
             step.check(request)
         return await perform(step, show)
 
@@ -131,20 +131,20 @@ class FunctionModel:
 
 async def perform(step: ScriptStep, show: Show, pause: Callable[[], float] = lambda: 0.0) -> Completed | Failed:
     """A step of a script as a model would reply, with so many seconds before each piece of it."""
-    if isinstance(step, Reply) and step.thinking:
+    if isinstance(step, ScriptedReply) and step.thinking:
         await asyncio.sleep(pause())
         show(ReasoningDelta(step.thinking))
     for word in words(step.text):
-        await asyncio.sleep(pause() + (step.seconds if isinstance(step, Reply) else 0.0))
+        await asyncio.sleep(pause() + (step.seconds if isinstance(step, ScriptedReply) else 0.0))
         show(TextDelta(word))
     match step:
-        case Reply():
+        case ScriptedReply():
             for index, use in enumerate(step.calls):
                 await asyncio.sleep(pause())
                 show(CallDelta(index, use.name, use.arguments))
             await asyncio.sleep(pause())
             return Completed(_parts(step), step.stop or ("tool_use" if step.calls else "end_turn"), step.usage)
-        case Failure():
+        case ScriptedFailure():
             return Failed(
                 step.kind,
                 step.message,
@@ -171,7 +171,7 @@ def words(text: str) -> Sequence[str]:
     return [piece if index == 0 else f" {piece}" for index, piece in enumerate(pieces)] if text else []
 
 
-def _parts(step: Reply) -> tuple[Part, ...]:
+def _parts(step: ScriptedReply) -> tuple[Part, ...]:
     thinking = (Thinking(step.thinking, "scripted", "scripted"),) if step.thinking else ()
     text = (Text(step.text),) if step.text else ()
     return (*thinking, *text, *step.calls)

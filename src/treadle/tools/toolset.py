@@ -13,7 +13,7 @@ Proceed = Callable[[Any], Awaitable[str | Observation]]
 """Run the wrapped tool with these arguments."""
 
 
-class Wrapper(Protocol):
+class ToolWrapper(Protocol):
     async def __call__(
         self, spec: ToolSpec, arguments: Any, context: ToolContext, proceed: Proceed
     ) -> str | Observation:
@@ -46,12 +46,12 @@ class Toolset:
         """The same tools under longer names, where two sets would clash."""
         return Toolset(self.name, [_Named(tool, f"{prefix}{tool.spec.name}") for tool in self._tools])
 
-    def wrapped(self, *wrappers: Wrapper) -> "Toolset":
+    def wrapped(self, *wrappers: ToolWrapper) -> "Toolset":
         """Each tool inside these wrappers; the first is the outermost."""
         return Toolset(self.name, [wrap(tool, *wrappers) for tool in self._tools])
 
 
-def wrap(tool: Tool, *wrappers: Wrapper) -> Tool:
+def wrap(tool: Tool, *wrappers: ToolWrapper) -> Tool:
     """The tool inside these wrappers; the first is the outermost."""
     for wrapper in reversed(wrappers):
         tool = _Wrapped(tool, wrapper)
@@ -93,7 +93,7 @@ class _Named(Around):
 
 
 class _Wrapped(Around):
-    def __init__(self, tool: Tool, wrapper: Wrapper) -> None:
+    def __init__(self, tool: Tool, wrapper: ToolWrapper) -> None:
         super().__init__(tool)
         self._wrapper = wrapper
 

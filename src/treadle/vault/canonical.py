@@ -90,27 +90,27 @@ def finished(text: str) -> int:
     return len(text) if found is None or found.start() == 0 < len(text) - len(tail) else len(text) - len(found[0])
 
 
-class Token(NamedTuple):
+class CanonicalToken(NamedTuple):
     start: int
     end: int
     size: int
     """How many canonical characters it stands for: one for each of its own, or none or one for an escape."""
 
 
-def tokens(text: str, start: int, end: int) -> Iterator[Token]:
+def tokens(text: str, start: int, end: int) -> Iterator[CanonicalToken]:
     """Yield the parts of a text that have canonical characters."""
     at = start
     while at < end:
         if (run := _RUN.match(text, at, end)) is not None:
-            yield Token(at, run.end(), run.end() - at)
+            yield CanonicalToken(at, run.end(), run.end() - at)
             at = run.end()
         elif (escape := _ESCAPE.match(text, at, end)) is not None:
             if size := len("".join(_decoded(escape).split())):
-                yield Token(at, escape.end(), size)
+                yield CanonicalToken(at, escape.end(), size)
             at = escape.end()
         else:
             if not text[at].isspace():
-                yield Token(at, at + 1, 1)
+                yield CanonicalToken(at, at + 1, 1)
             at += 1
 
 

@@ -18,7 +18,7 @@ def new_key() -> bytes:
     return os.urandom(KEY_BYTES)
 
 
-class Seal:
+class Cipher:
     """One key."""
 
     def __init__(self, key: bytes) -> None:

@@ -19,22 +19,22 @@ PRIVATE = 0o600
 Value = str | int | float | bytes | None
 
 
-class Rows(Protocol):
+class VaultRows(Protocol):
     def fetchone(self) -> tuple[Any, ...] | None: ...
     def fetchall(self) -> list[tuple[Any, ...]]: ...
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
 
-class Database(Protocol):
+class VaultDatabase(Protocol):
     """What we use of a connection."""
 
-    def execute(self, statements: str, bindings: Sequence[Value] = ...) -> Rows: ...
+    def execute(self, statements: str, bindings: Sequence[Value] = ...) -> VaultRows: ...
     def changes(self) -> int: ...
     def set_busy_timeout(self, milliseconds: int) -> None: ...
     def close(self) -> None: ...
 
 
-def open_database(path: Path) -> Database:
+def open_database(path: Path) -> VaultDatabase:
     """A connection to the vault, which is made if there is none."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def open_database(path: Path) -> Database:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, PRIVATE))
         if path.stat().st_mode & 0o077:
             path.chmod(PRIVATE)
-        connection = cast(Database, apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE))
+        connection = cast(VaultDatabase, apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE))
     except OSError as error:
         raise VaultError(f"The vault {path} cannot be opened: {error.strerror}. Check it and its rights.") from None
     except apsw.Error as error:
@@ -63,7 +63,7 @@ def open_database(path: Path) -> Database:
 
 
 @contextmanager
-def transaction(connection: Database, path: Path, kind: str = "IMMEDIATE") -> Generator[None, None, None]:
+def transaction(connection: VaultDatabase, path: Path, kind: str = "IMMEDIATE") -> Generator[None, None, None]:
     """All of it or nothing. A DEFERRED one reads from one moment."""
     try:
         connection.execute(f"BEGIN {kind}")
@@ -93,7 +93,7 @@ def explain(error: apsw.Error, path: Path) -> VaultError:
             return VaultError(f"The vault {path} failed: {type(error).__name__}: {error}. Check it and its rights.")
 
 
-def _make_ours(connection: Database, path: Path) -> None:
+def _make_ours(connection: VaultDatabase, path: Path) -> None:
     if _identity(connection) == (APPLICATION_ID, FORMAT):
         return
     with transaction(connection, path):
@@ -112,6 +112,6 @@ def _make_ours(connection: Database, path: Path) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}")
 
 
-def _identity(connection: Database) -> tuple[int, int]:
+def _identity(connection: VaultDatabase) -> tuple[int, int]:
     found = connection.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()
     return (int(found[0]), int(found[1])) if found else (0, 0)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from treadle.ports.vault import Redaction
 from treadle.vault.encoded_forms import decoded_forms_of, forms_of, has_tail
-from treadle.vault.scanner import DecodedReading, Find, Form, Index, PlainReading, Reading
+from treadle.vault.scanner import DecodedReading, Find, Form, Index, PlainReading, TextReading
 
 MARK = "[redacted:{name}]"
 NAMELESS = "[redacted]"
@@ -56,7 +56,7 @@ class SecretStream:
     Holds the text from where a form may have begun. Finds that are not over yet are held as places, not as text, so
     that a secret that repeats for ever takes no more room than once."""
 
-    def __init__(self, marks: Mapping[str, str], readings: Iterable[Reading]) -> None:
+    def __init__(self, marks: Mapping[str, str], readings: Iterable[TextReading]) -> None:
         self._marks = marks
         self._readings = [reading for reading in readings if not reading.is_idle]
         self.held = ""

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from ahocorasick_rs import AhoCorasick, Implementation
 
-from treadle.vault.canonical import LONGEST_ESCAPE, Token, canonical, finished, is_special, tokens
+from treadle.vault.canonical import LONGEST_ESCAPE, CanonicalToken, canonical, finished, is_special, tokens
 
 HEAD = 8
 _FAST_BELOW = 4000
@@ -77,7 +77,7 @@ class Index:
         return size
 
 
-class Reading(Protocol):
+class TextReading(Protocol):
     """One way to read a text that grows at its end and is let go at its beginning."""
 
     @property
@@ -212,7 +212,7 @@ class DecodedReading:
         if self._known_places[-1][1] < self._decoded:
             self._known_places.append((len(self._canonical), self._decoded))
 
-    def _tokens(self, start: int, end: int) -> Iterator[Token]:
+    def _tokens(self, start: int, end: int) -> Iterator[CanonicalToken]:
         """The tokens of a part of the window, cut where it was decoded in parts."""
         at = start
         for _, place in self._known_places:

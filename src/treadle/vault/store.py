@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from treadle.domain.errors import UsageError
 from treadle.ports.vault import VaultError
-from treadle.vault.cipher import NotSealedSo, Seal
-from treadle.vault.database import Database, explain, open_database, transaction
+from treadle.vault.cipher import Cipher, NotSealedSo
+from treadle.vault.database import VaultDatabase, explain, open_database, transaction
 from treadle.vault.keys import KeyPlace, place_for
 from treadle.vault.names import refuse_wrong_grantee, refuse_wrong_name, refuse_wrong_value
 
@@ -23,7 +23,7 @@ _LOOKS = 3
 """So often the key is looked for again when it changes while it is read."""
 
 
-class Grant(Struct, frozen=True, order=True):
+class SecretGrant(Struct, frozen=True, order=True):
     """Names, or globs of names."""
 
     agent: str
@@ -34,12 +34,12 @@ class Secret(Struct, frozen=True):
     """What may be known of a secret."""
 
     name: str
-    grants: tuple[Grant, ...]
+    grants: tuple[SecretGrant, ...]
     created: float
     changed: float
 
 
-class Moment(Struct, frozen=True):
+class VaultSnapshot(Struct, frozen=True):
     """What the vault held at one moment."""
 
     secrets: tuple[Secret, ...] = ()
@@ -62,9 +62,9 @@ class VaultStore:
         self._home = home
         self._environment = environment
         self._now = now
-        self._connection: Database | None = None
+        self._connection: VaultDatabase | None = None
         self._file: tuple[int, int] | None = None
-        self._seal: Seal | None = None
+        self._seal: Cipher | None = None
 
     # ── Reading ──
 
@@ -83,20 +83,20 @@ class VaultStore:
             raise explain(error, self.path) from error
         return found.st_dev, found.st_ino, int(version[0]) if version else 0
 
-    def read(self) -> Moment:
+    def read(self) -> VaultSnapshot:
         """Everything, decrypted."""
         if self.state() is None:
-            return Moment()
+            return VaultSnapshot()
         looks = 0
         while True:
             with transaction(self._open(), self.path, "DEFERRED"):
                 kept, secrets = self._kept(), self._secrets()
                 sealed = self._open().execute("SELECT name, version, sealed FROM secrets").fetchall()
             if kept is None:
-                return Moment()
+                return VaultSnapshot()
             if seal := self._seal_for(kept):
                 values = {name: self._opened(seal, kept, name, version, value) for name, version, value in sealed}
-                return Moment(secrets, values)
+                return VaultSnapshot(secrets, values)
             looks += 1
             if looks == _LOOKS:
                 raise self._no_key(kept)
@@ -110,7 +110,7 @@ class VaultStore:
 
     # ── Writing ──
 
-    def put(self, name: str, value: str, grants: Iterable[Grant] = (), *, forced: bool = False) -> bool:
+    def put(self, name: str, value: str, grants: Iterable[SecretGrant] = (), *, forced: bool = False) -> bool:
         """Keep a secret, or another value for one, with these grants beside those it has. Whether it is new."""
         refuse_wrong_name(name)
         refuse_wrong_value(name, value, forced)
@@ -132,7 +132,7 @@ class VaultStore:
         with self._changing(name):
             self._open().execute("DELETE FROM secrets WHERE name = ?", (name,))
 
-    def grant(self, name: str, grants: Iterable[Grant]) -> None:
+    def grant(self, name: str, grants: Iterable[SecretGrant]) -> None:
         grants = _checked(grants)
         with self._changing(name):
             self._add_grants(name, grants)
@@ -160,7 +160,7 @@ class VaultStore:
             kept, old = self._unlocked_or_made()
             place = self._place(kept.id)
             place.settle(old.key)
-            new = Seal(place.prepare())
+            new = Cipher(place.prepare())
             if new.key == old.key:
                 raise UsageError(f"The new key is the old one: {place.where}. Nothing was changed.")
             sealed = self._open().execute("SELECT name, version, sealed FROM secrets").fetchall()
@@ -190,13 +190,13 @@ class VaultStore:
 
     # ── The key ──
 
-    def _unlocked_or_made(self) -> tuple[_Kept, Seal]:
+    def _unlocked_or_made(self) -> tuple[_Kept, Cipher]:
         """The vault's row and its key, which are made for a new vault. In a writing transaction."""
         kept = self._kept()
         if kept is None:
             vault = uuid4().hex
             place = self._place(vault)
-            seal = self._seal = Seal(place.make())
+            seal = self._seal = Cipher(place.make())
             kept = _Kept(vault, seal.check(vault), place.where)
             self._open().execute(
                 "INSERT INTO vault (one, id, sealed_check, key_place) VALUES (1, ?, ?, ?)",
@@ -204,17 +204,17 @@ class VaultStore:
             )
             return kept, seal
         for key in (self._seal.key if self._seal else None, *self._place(kept.id).keys()):
-            if key is not None and (seal := Seal(key)).fits(kept.id, kept.check):
+            if key is not None and (seal := Cipher(key)).fits(kept.id, kept.check):
                 self._seal = seal
                 return kept, seal
         raise self._no_key(kept)
 
-    def _seal_for(self, kept: _Kept) -> Seal | None:
+    def _seal_for(self, kept: _Kept) -> Cipher | None:
         """The key that fits. One that a rotation could not settle any more is settled now."""
         if self._seal and self._seal.fits(kept.id, kept.check):
             return self._seal
         for position, key in enumerate(self._place(kept.id).keys()):
-            seal = Seal(key)
+            seal = Cipher(key)
             if seal.fits(kept.id, kept.check):
                 self._seal = seal
                 if position:
@@ -223,7 +223,7 @@ class VaultStore:
                 return seal
         return None
 
-    def _settle(self, seal: Seal) -> None:
+    def _settle(self, seal: Cipher) -> None:
         """Keep this key alone, if it still is the key: under the lock that a rotation holds."""
         with transaction(self._open(), self.path):
             kept = self._kept()
@@ -242,7 +242,7 @@ class VaultStore:
             "secrets again."
         )
 
-    def _opened(self, seal: Seal, kept: _Kept, name: str, version: int, sealed: bytes) -> str:
+    def _opened(self, seal: Cipher, kept: _Kept, name: str, version: int, sealed: bytes) -> str:
         try:
             return seal.open(kept.id, name, version, sealed)
         except NotSealedSo:
@@ -253,7 +253,7 @@ class VaultStore:
 
     # ── Rows ──
 
-    def _open(self) -> Database:
+    def _open(self) -> VaultDatabase:
         if self._connection is None:
             self._connection = open_database(self.path)
             found = self.path.stat()
@@ -265,9 +265,9 @@ class VaultStore:
         return _Kept(*row) if row else None
 
     def _secrets(self) -> tuple[Secret, ...]:
-        grants: dict[str, list[Grant]] = {}
+        grants: dict[str, list[SecretGrant]] = {}
         for name, agent, tool in self._open().execute("SELECT name, agent, tool FROM grants ORDER BY 1, 2, 3"):
-            grants.setdefault(name, []).append(Grant(agent, tool))
+            grants.setdefault(name, []).append(SecretGrant(agent, tool))
         rows = self._open().execute("SELECT name, created, changed FROM secrets ORDER BY name")
         return tuple(Secret(name, tuple(grants.get(name, ())), created, changed) for name, created, changed in rows)
 
@@ -284,12 +284,12 @@ class VaultStore:
                 raise UsageError(f"No secret is called `{name}`; there are: {', '.join(names) or 'none'}.")
             yield
 
-    def _add_grants(self, name: str, grants: Iterable[Grant]) -> None:
+    def _add_grants(self, name: str, grants: Iterable[SecretGrant]) -> None:
         for grant in grants:
             self._open().execute("INSERT OR IGNORE INTO grants VALUES (?, ?, ?)", (name, grant.agent, grant.tool))
 
 
-def _checked(grants: Iterable[Grant]) -> Sequence[Grant]:
+def _checked(grants: Iterable[SecretGrant]) -> Sequence[SecretGrant]:
     grants = tuple(grants)
     for grant in grants:
         refuse_wrong_grantee("an agent", grant.agent)

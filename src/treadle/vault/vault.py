@@ -9,7 +9,7 @@ from pathlib import Path
 
 from treadle.ports.vault import SecretRefused, VaultError
 from treadle.vault.redactor import SecretRedactor
-from treadle.vault.store import Grant, Moment, VaultStore
+from treadle.vault.store import SecretGrant, VaultSnapshot, VaultStore
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ class HomeVault:
     def __init__(self, home: Path, environment: Mapping[str, str], look_every: float = LOOK_EVERY) -> None:
         self._store = VaultStore(home, environment)
         self._state: object = None
-        self._moment = Moment()
-        self._grants: dict[str, tuple[Grant, ...]] = {}
+        self._moment = VaultSnapshot()
+        self._grants: dict[str, tuple[SecretGrant, ...]] = {}
         self._redactor = SecretRedactor(())
         self._handed_out: dict[tuple[str, str], None] = {}
         self._complained: object = None
@@ -103,10 +103,10 @@ class HomeVault:
         )
 
 
-def _tools(grants: tuple[Grant, ...], agent: str) -> tuple[str, ...]:
+def _tools(grants: tuple[SecretGrant, ...], agent: str) -> tuple[str, ...]:
     """What a secret is granted to an agent for."""
     return tuple(dict.fromkeys(grant.tool for grant in grants if fnmatchcase(agent, grant.agent)))
 
 
-def _allow(grants: tuple[Grant, ...], agent: str, tool: str) -> bool:
+def _allow(grants: tuple[SecretGrant, ...], agent: str, tool: str) -> bool:
     return any(fnmatchcase(tool, allowed) for allowed in _tools(grants, agent))

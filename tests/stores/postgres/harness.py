@@ -7,22 +7,22 @@ from treadle.ports.clock import Clock
 from treadle.ports.journal import Publisher
 from treadle.stores.postgres.access import PostgresRequests, PostgresTokens
 from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
-from treadle.stores.postgres.database import Database, open_database
+from treadle.stores.postgres.database import PostgresDatabase, open_database
 from treadle.stores.postgres.deletion import PostgresDeletions
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.memory import PostgresMemories
-from treadle.stores.postgres.writer import Writer
+from treadle.stores.postgres.writer import PostgresWriter
 from treadle.testing.conformance.store import Store
-from treadle.testing.conformance.store_harness import Kept
+from treadle.testing.conformance.store_harness import FullStore
 
 
 @asynccontextmanager
 async def opened(
     url: str, publisher: Publisher, clock: Clock
-) -> AsyncGenerator[tuple[PostgresJournal, Database, Writer], None]:
+) -> AsyncGenerator[tuple[PostgresJournal, PostgresDatabase, PostgresWriter], None]:
     """The journal as one process has it, by this clock."""
     database = await open_database(url)
-    writer = Writer(database, publisher.lost, clock.now)
+    writer = PostgresWriter(database, publisher.lost, clock.now)
     journal = PostgresJournal(database, writer, publisher, clock)
     try:
         yield journal, database, writer
@@ -49,9 +49,9 @@ class KeptOnServer:
         self._url = url
 
     @asynccontextmanager
-    async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[Kept, None]:
+    async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[FullStore, None]:
         async with opened(self._url, publisher, clock) as (journal, database, _):
-            yield Kept(
+            yield FullStore(
                 journal,
                 PostgresMemories(database),
                 PostgresTokens(database),

@@ -17,7 +17,7 @@ from tests.stores.postgres.servers import NAMED, tell
 from tests.stores.postgres.test_engines import agent, engine
 from tests.stores.postgres.test_faults import process_on, step
 from treadle.bootstrap.backup import back_up
-from treadle.bootstrap.stores import Share
+from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
 from treadle.domain.errors import StoreLost, UsageError
 from treadle.ports.deletion import DatabaseFacts
@@ -63,7 +63,7 @@ def test_a_database_is_saved_and_put_back_and_its_runs_go_on(url: str, bare: str
     async def before() -> str:
         async with engine(url, tmp_path, ScriptedModel(say("One."))) as first:
             await first.run(agent(), "hello")
-        async with engine(url, tmp_path, share=Share(0)) as idle:
+        async with engine(url, tmp_path, share=WorkerShare(0)) as idle:
             return await idle.submit(agent(), "and later")
 
     async def after(run_id: str) -> str:

@@ -10,19 +10,19 @@ from treadle.domain.errors import Fenced, UnknownRun
 from treadle.domain.events import MessageSteered, UserMessage
 from treadle.domain.messages import user
 from treadle.ports.journal import Advanced, Claim
-from treadle.stores.postgres.writer import Writer
-from treadle.testing.conformance.store import OPENING, Process, Recorder, step
+from treadle.stores.postgres.writer import PostgresWriter
+from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, step
 from treadle.testing.time import CountingIds, FakeClock
 
 
 @asynccontextmanager
-async def process_on(url: str) -> AsyncGenerator[tuple[Process, Writer], None]:
+async def process_on(url: str) -> AsyncGenerator[tuple[StoreProcess, PostgresWriter], None]:
     clock, told = FakeClock(), Recorder()
     async with opened(url, told, clock) as (journal, _, writer):
-        yield Process(journal, told, clock, CountingIds(), "one"), writer
+        yield StoreProcess(journal, told, clock, CountingIds(), "one"), writer
 
 
-def batches(writer: Writer) -> int:
+def batches(writer: PostgresWriter) -> int:
     return writer._number  # pyright: ignore[reportPrivateUsage] -- how often it has asked the server
 
 

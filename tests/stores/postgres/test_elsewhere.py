@@ -18,8 +18,8 @@ from treadle.domain.messages import Text
 from treadle.domain.models import Usage
 from treadle.engine import cluster_sync
 from treadle.engine.cluster_sync import Elsewhere
-from treadle.engine.event_hub import Hub
-from treadle.engine.live_relay import Message
+from treadle.engine.event_hub import EventHub
+from treadle.engine.live_relay import RelayMessage
 from treadle.operations.run_stream import Reader, followed
 from treadle.ports.journal import Claim
 from treadle.ports.notifications import Changed
@@ -27,8 +27,8 @@ from treadle.stores.postgres import notifications as line
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.notifications import PostgresLine
-from treadle.stores.postgres.writer import Writer
-from treadle.testing.conformance.store import Process, Recorder
+from treadle.stores.postgres.writer import PostgresWriter
+from treadle.testing.conformance.store import Recorder, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
 
 CLOCK, IDS = FakeClock(), CountingIds()
@@ -38,9 +38,9 @@ CLOCK, IDS = FakeClock(), CountingIds()
 class Side:
     """One of the processes."""
 
-    process: Process
+    process: StoreProcess
     journal: PostgresJournal
-    hub: Hub
+    hub: EventHub
     line: PostgresLine
     others: Elsewhere
 
@@ -51,15 +51,15 @@ class Side:
 @asynccontextmanager
 async def side(url: str, name: str) -> AsyncGenerator[Side, None]:
     database = await open_database(url)
-    hub = Hub(CLOCK, IDS, lambda run_id, at: None)
-    writer = Writer(database, hub.lost, CLOCK.now)
+    hub = EventHub(CLOCK, IDS, lambda run_id, at: None)
+    writer = PostgresWriter(database, hub.lost, CLOCK.now)
     journal = PostgresJournal(database, writer, hub, CLOCK)
     listening = PostgresLine(database, writer.name)
     others = Elsewhere(hub, journal, listening)
     await others.start()
     try:
         async with asyncio.timeout(HANG_SECONDS):
-            yield Side(Process(journal, Recorder(), CLOCK, IDS, name), journal, hub, listening, others)
+            yield Side(StoreProcess(journal, Recorder(), CLOCK, IDS, name), journal, hub, listening, others)
     finally:
         await others.close()
         await journal.close()
@@ -240,7 +240,7 @@ def test_news_of_what_is_not_there_are_no_harm(url: str) -> None:
             seen = (await there.process.advance(claim, 2, facts=[StepStart(1)])).sequence
             here.others.changed([Changed(run_id, 1000)])
             said = here.hub.event(claim.origin, 999, Token(999, 1, 0, "x"))
-            here.others.told(msgspec.json.encode(Message(live=(Raw(to_json(said)),))))
+            here.others.told(msgspec.json.encode(RelayMessage(live=(Raw(to_json(said)),))))
             for _ in range(5):  # as many reads as it takes to find that nothing is there
                 await here.journal.read(run_id)
             seen = (await there.process.advance(claim, seen, facts=[StepStart(2)])).sequence
@@ -361,7 +361,7 @@ def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.Monk
 
                     def hear(message: bytes) -> None:
                         told_there(message)
-                        if msgspec.json.decode(message, type=Message).lacks:
+                        if msgspec.json.decode(message, type=RelayMessage).lacks:
                             told.set()
 
                     watched.setattr(there.others, "told", hear)
@@ -447,7 +447,7 @@ def test_who_catches_up_is_offered_nothing_out_of_its_place(is_owned: bool, know
     """What was committed before something was said, and comes after it, would make a reader forget that."""
 
     async def story() -> None:
-        hub = Hub(CLOCK, IDS, lambda run_id, at: None)
+        hub = EventHub(CLOCK, IDS, lambda run_id, at: None)
         origin = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
         if is_owned:
             hub.on_delivery(origin.run_id, lambda: None)

@@ -15,7 +15,7 @@ from tests.telemetry.watched import numbers
 from treadle.bootstrap.backup import back_up, look_at_tokens, own_tokens
 from treadle.bootstrap.doctor import examine
 from treadle.bootstrap.engine import observe
-from treadle.bootstrap.stores import ALL, Share, look_at_stores
+from treadle.bootstrap.stores import ALL, WorkerShare, look_at_stores
 from treadle.bootstrap.telemetry import Telemetry
 from treadle.config.home import Home
 from treadle.dispatch import local
@@ -23,14 +23,14 @@ from treadle.domain.errors import UsageError
 from treadle.domain.events import Token
 from treadle.operations.tokens import NewToken
 from treadle.ports.model import Model
-from treadle.testing.models import FunctionModel, Reply, ScriptedModel, ask, call, say
+from treadle.testing.models import FunctionModel, ScriptedModel, ScriptedReply, ask, call, say
 
-NOTHING, ONLY_OWN = Share(0), Share(only_own=True)
+NOTHING, ONLY_OWN = WorkerShare(0), WorkerShare(only_own=True)
 
 
 @asynccontextmanager
 async def engine(
-    url: str, folder: Path, model: Model | None = None, share: Share = ALL
+    url: str, folder: Path, model: Model | None = None, share: WorkerShare = ALL
 ) -> AsyncGenerator[treadle.Engine, None]:
     made = treadle.Engine(url, home=Home(folder / "home"), share=share, telemetry=Telemetry(metrics=True))
     made.add_model("scripted", model or ScriptedModel())
@@ -73,7 +73,7 @@ def test_what_is_said_to_a_run_here_reaches_its_worker_there(url: str, tmp_path:
     async def story() -> None:
         begun = asyncio.Event()
 
-        async def answer(request: object) -> Reply:
+        async def answer(request: object) -> ScriptedReply:
             del request
             begun.set()
             await asyncio.Event().wait()
@@ -226,7 +226,7 @@ def test_an_agent_has_no_more_runs_at_a_time_than_it_says_over_all_processes(
     async def story() -> None:
         now, most = 0, 0
 
-        async def answer(request: object) -> Reply:
+        async def answer(request: object) -> ScriptedReply:
             nonlocal now, most
             del request
             now, most = now + 1, max(most, now + 1)
@@ -254,7 +254,7 @@ def test_a_run_that_must_wait_for_that_of_another_process_has_its_turn(
     async def story() -> None:
         begun, may_end = asyncio.Event(), asyncio.Event()
 
-        async def answer(request: object) -> Reply:
+        async def answer(request: object) -> ScriptedReply:
             del request
             begun.set()
             await may_end.wait()

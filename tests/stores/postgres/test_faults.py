@@ -22,8 +22,8 @@ from treadle.ports.journal import Advance, Claim, Release
 from treadle.stores.postgres import connection, database
 from treadle.stores.postgres import writer as batching
 from treadle.stores.postgres.driver import connected
-from treadle.stores.postgres.writer import Writer
-from treadle.testing.conformance.store import OPENING, Process, Recorder, step
+from treadle.stores.postgres.writer import PostgresWriter
+from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, step
 from treadle.testing.time import CountingIds, FakeClock
 
 pytestmark = pytest.mark.skipif(NAMED in os.environ, reason="these tests stand between the store and its server")
@@ -54,9 +54,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "LONGEST_PAUSE", 0.1)
 
 
-class Wired(Process):
+class Wired(StoreProcess):
     wire: Wire
-    writer: Writer
+    writer: PostgresWriter
     url: str
     """Of the database itself, past the wire."""
 
@@ -428,7 +428,7 @@ def test_two_processes_that_cross_each_other_get_through(url: str) -> None:
             claims = [await one.claimed() for _ in range(12)]
             runs = [claim.origin.run_id for claim in claims]
 
-            async def steer(process: Process, turn: int) -> None:
+            async def steer(process: StoreProcess, turn: int) -> None:
                 order = runs if process is one else runs[::-1]
                 await asyncio.gather(*(process.steer(run_id, f"{id(process)} {turn}") for run_id in order))
 

@@ -33,7 +33,7 @@ from treadle.stores.postgres.memory_rows import written_memory
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.schema import load_migrations, migrate
 from treadle.testing.conformance import memories
-from treadle.testing.conformance.memories import Shelf, memory, unit
+from treadle.testing.conformance.memories import MemoryStoreUnderTest, memory, unit
 from treadle.testing.conformance.store import Recorder
 from treadle.testing.conformance.store_harness import AGENT, OWN, Desk, KeptCheck, one_desk
 from treadle.testing.time import FakeClock
@@ -96,7 +96,7 @@ def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
 
     async def story() -> None:
         async with one_desk(KeptOnServer(url)) as desk:
-            shelf, slow = Shelf(desk.memories), await connected(url, 10, {"search_path": "treadle"})
+            shelf, slow = MemoryStoreUnderTest(desk.memories), await connected(url, 10, {"search_path": "treadle"})
             await slow.execute("BEGIN")
             late = msgspec.json.encode([written_memory(memory(1, "late"))]).decode()
             assert await slow.fetchval("SELECT keep_memories($1)", late) == 1
@@ -167,7 +167,7 @@ def test_all_of_a_look_is_of_one_moment(url: str) -> None:
             await desk.memories.add([memory(1, "one")])
             goes_on.set()
             assert await looking == (True, True)
-            assert not (await Shelf(desk.memories).glance(OWN, None)).is_empty
+            assert not (await MemoryStoreUnderTest(desk.memories).glance(OWN, None)).is_empty
 
     run(story())
 
@@ -193,7 +193,7 @@ def test_a_look_that_nobody_waits_for_lets_go_of_its_connection(url: str) -> Non
                 with pytest.raises(asyncio.CancelledError):
                     await looking
             assert asked == []
-            assert (await Shelf(desk.memories).glance(OWN, None)).is_empty
+            assert (await MemoryStoreUnderTest(desk.memories).glance(OWN, None)).is_empty
 
     run(story())
 
@@ -243,7 +243,7 @@ def test_a_look_that_loses_its_connection_is_taken_again(
     async def story() -> None:
         async with over_a_wire(url, folder) as (desk, between):
             await desk.memories.add([memory(1, "one")])
-            shelf, looks = Shelf(desk.memories), list[bool]()
+            shelf, looks = MemoryStoreUnderTest(desk.memories), list[bool]()
 
             def look(view: MemoryView) -> bool:
                 looks.append(view.glance(OWN, None).is_empty)

@@ -29,11 +29,11 @@ from treadle.stores.postgres.approvals import PostgresApprovals
 from treadle.stores.postgres.driver import connected
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.sessions import PostgresSessions
-from treadle.testing.conformance.store import END, OPENING, Process, Recorder, not_claimable, step
+from treadle.testing.conformance.store import END, OPENING, Recorder, StoreProcess, not_claimable, step
 from treadle.testing.time import CountingIds, FakeClock
 
 
-class Desk(Process):
+class Desk(StoreProcess):
     """A process, with its lists."""
 
     approvals: PostgresApprovals

@@ -21,7 +21,7 @@ from treadle.domain.envelope import Origin
 from treadle.domain.errors import StoreDamaged, StoreError, StoreOwned, UsageError
 from treadle.domain.events import ApprovalDecided, ApprovalRequested, LlmRequest, RunQueued, RunStart, SegmentOpened
 from treadle.domain.ids import ApprovalId, RunId, SegmentId, SessionId, TokenId
-from treadle.ports.access import Answered, Asked, TokenRecord
+from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
 from treadle.ports.accounts import Ceilings, Reserve
 from treadle.stores.migrate import migration as moving
 from treadle.stores.migrate.migration import LOCK, Progress, move
@@ -31,7 +31,7 @@ from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.surfaces.cli.migrate import migrate
 from treadle.testing.conformance.automation import DAILY, HOOK, LETTER, NOON, WEBHOOK
-from treadle.testing.conformance.memories import Shelf, memory, unit
+from treadle.testing.conformance.memories import MemoryStoreUnderTest, memory, unit
 from treadle.testing.conformance.store_harness import AGENT, OWN, Desk, one_desk
 
 MADE_ANEW = {"memories": ["words"], "deleted_sessions": ["position"]}
@@ -73,13 +73,13 @@ async def live(desk: Desk) -> None:
     await desk.advance(mine, 2, [], [LlmRequest(1, 1, "p", "m", 1)], reserve=wants)
     await desk.submit("ses_waiting")
     await kept.memories.add([memory(n, f"fact {n} n\x00") for n in range(7)])
-    shelf = Shelf(kept.memories)
+    shelf = MemoryStoreUnderTest(kept.memories)
     await shelf.embed(*(unit(1, n, 0.5) for n in range(7)))
     await kept.memories.forget(["mem_6"])
     await kept.tokens.add(TokenRecord(TokenId("tok_1"), "one", ("read",), None, 1.0), b"digest")
     for key in ("a", "b"):
-        await kept.requests.begin(Asked(None, "POST", key), b"d", 5e9)
-    await kept.requests.answer(Asked(None, "POST", "b"), Answered(b"d", 202, b"\x00\xff"))
+        await kept.requests.begin(IdempotentRequest(None, "POST", key), b"d", 5e9)
+    await kept.requests.answer(IdempotentRequest(None, "POST", "b"), StoredResponse(b"d", 202, b"\x00\xff"))
     await kept.schedules.keep(DAILY)
     await kept.schedules.begin(DAILY, NOON, NOON + 60)
     await kept.hooks.add(HOOK)
@@ -135,7 +135,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
             assert await there.gapless(run_id) == await here.gapless(run_id)
             assert await there.store.history(run_id) == await here.store.history(run_id)
         assert await there.memories.list() == await here.memories.list()
-        one, other = Shelf(here.memories), Shelf(there.memories)
+        one, other = MemoryStoreUnderTest(here.memories), MemoryStoreUnderTest(there.memories)
         assert await other.matching("fact", 9) == await one.matching("fact", 9)
         asked = (OWN, "test", unit(1, 3, 0.4), 4)
         assert await other.near(*asked) == await one.near(*asked)
@@ -145,7 +145,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
         assert await there.kept.hooks.list() == await here.kept.hooks.list()
         assert await there.kept.webhooks.list() == await here.kept.webhooks.list()
         assert await there.kept.webhooks.of(WEBHOOK.webhook_id) == [LETTER]
-        again = Asked(None, "POST", "b")
+        again = IdempotentRequest(None, "POST", "b")
         assert (await there.kept.requests.begin(again, b"x", 1.0)).body == b"\x00\xff"
         before = await here.store.position()
         new = Origin(RunId("run_new"), SessionId("ses_new"), AGENT)

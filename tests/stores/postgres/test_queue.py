@@ -12,7 +12,7 @@ from tests.stores.postgres.servers import tell
 from treadle.ports.journal import Release
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.driver import connected
-from treadle.testing.conformance.store import Process, Recorder, one_process, two_processes
+from treadle.testing.conformance.store import Recorder, StoreProcess, one_process, two_processes
 from treadle.testing.time import CountingIds, FakeClock
 
 
@@ -135,7 +135,7 @@ def test_the_queue_is_made_anew_for_another_version_of_pgqueuer(url: str) -> Non
     async def story() -> None:
         clock, told = FakeClock(), Recorder()
         async with opened(url, told, clock) as (journal, _, _):
-            process = Process(journal, told, clock, CountingIds(), "worker")
+            process = StoreProcess(journal, told, clock, CountingIds(), "worker")
             first = await process.submit()
             await tell(url, "ALTER TABLE treadle.pgqueuer DROP COLUMN slot")
             await tell(url, "COMMENT ON TABLE treadle.pgqueuer IS 'pgqueuer 0.9'")

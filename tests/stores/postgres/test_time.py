@@ -12,17 +12,17 @@ from treadle.ports.journal import Release
 from treadle.stores.postgres.accounts import PostgresAccounts
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
-from treadle.stores.postgres.writer import Writer
-from treadle.testing.conformance.store import Process, Recorder, fenced, step
+from treadle.stores.postgres.writer import PostgresWriter
+from treadle.testing.conformance.store import Recorder, StoreProcess, fenced, step
 from treadle.testing.time import CountingIds, FakeClock
 
 
 @asynccontextmanager
-async def machine(url: str, ids: CountingIds, name: str, now: float) -> AsyncGenerator[Process, None]:
+async def machine(url: str, ids: CountingIds, name: str, now: float) -> AsyncGenerator[StoreProcess, None]:
     """A process whose own clock says this."""
     clock, told, database = FakeClock(now), Recorder(), await open_database(url)
-    journal = PostgresJournal(database, Writer(database, told.lost), told, clock)
-    yield Process(journal, told, clock, ids, name)
+    journal = PostgresJournal(database, PostgresWriter(database, told.lost), told, clock)
+    yield StoreProcess(journal, told, clock, ids, name)
     assert await PostgresAccounts(database).spent(()) is None
     await journal.close()
 

@@ -10,7 +10,7 @@ from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import CUT, tell
 from treadle.stores.postgres import leader_lock
 from treadle.stores.postgres.database import open_database
-from treadle.stores.postgres.leader_lock import Turns
+from treadle.stores.postgres.leader_lock import LeaderLock
 
 
 @asynccontextmanager
@@ -26,7 +26,7 @@ async def taking(url: str, name: str, at_work: list[str], begun: asyncio.Event) 
         finally:
             at_work.remove(name)
 
-    task = asyncio.create_task(Turns(database).take("webhooks", work))
+    task = asyncio.create_task(LeaderLock(database).take("webhooks", work))
     try:
         yield
     finally:

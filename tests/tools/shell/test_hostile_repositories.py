@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from treadle.core.tools.permissions import rule_on
-from treadle.domain.permissions import ApprovalRule, Approvals, SandboxPolicy
+from treadle.domain.permissions import ApprovalRule, ApprovalRules, SandboxPolicy
 from treadle.ports.sandbox import Command, GitUse
 from treadle.sandbox import git_settings
 from treadle.sandbox.commands import ShellCommands
@@ -31,7 +31,7 @@ PROGRAMS = (
     "merge.evil.driver", "interactive.diffFilter", "gc.recentObjectsHook", "tar.tgz.command",
 )  # fmt: skip
 HOOKS = ("post-index-change", "reference-transaction", "post-checkout", "pre-commit", "fsmonitor-watchman")
-ALLOWED = Approvals(
+ALLOWED = ApprovalRules(
     default="ask",
     rules=(
         ApprovalRule("bash", do="auto", match="git *"),

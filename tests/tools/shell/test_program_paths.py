@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.core.tools.permissions import rule_on
-from treadle.domain.permissions import ApprovalRule, Approvals
+from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
 from treadle.ports.tool import Subjects
@@ -11,8 +11,8 @@ from treadle.tools.shell.glob_suggestion import pattern_for
 from treadle.tools.shell.parser import commands_of
 
 BASH = ToolSpec(name="bash", description="", schema={}, effect="external")
-DENIED = Approvals(default="auto", rules=(ApprovalRule("bash", do="deny", match="rm *"),))
-ASKS = Approvals(
+DENIED = ApprovalRules(default="auto", rules=(ApprovalRule("bash", do="deny", match="rm *"),))
+ASKS = ApprovalRules(
     default="ask",
     rules=(
         ApprovalRule("bash", do="auto", match="./build.sh *"),
@@ -31,7 +31,7 @@ ELSEWHERE = (
 )  # fmt: skip
 
 
-def verdict(approvals: Approvals, line: str, grants: tuple[Grant, ...] = ()) -> str:
+def verdict(approvals: ApprovalRules, line: str, grants: tuple[Grant, ...] = ()) -> str:
     parsed = commands_of(line)
     subjects = Subjects(parsed.commands, parsed.opaque, None, None, parsed.only_by_path)
     return rule_on(approvals, BASH, subjects, grants).verdict
@@ -61,12 +61,12 @@ def test_a_rule_that_names_the_path_without_a_glob_allows_it() -> None:
 
 
 def test_nothing_is_asked_where_no_rule_refuses_anything() -> None:
-    assert verdict(Approvals(default="auto"), "./build.sh all") == "auto"
+    assert verdict(ApprovalRules(default="auto"), "./build.sh all") == "auto"
 
 
 def test_a_person_can_allow_a_path_for_good() -> None:
     pattern = pattern_for(commands_of("./other.sh x"))
     assert pattern == "./other.sh x"
-    only_asks = Approvals(default="ask")
+    only_asks = ApprovalRules(default="ask")
     assert verdict(only_asks, "./other.sh x", (Grant("bash", pattern),)) == "auto"
     assert verdict(only_asks, "./other.sh y", (Grant("bash", pattern),)) == "ask"

@@ -4,15 +4,15 @@ import pytest
 
 from treadle.tools.shell.destructive import CAUTION_RULES, caution_about
 from treadle.tools.shell.parser import commands_of
-from treadle.tools.shell.rules import Rule, Table
+from treadle.tools.shell.rules import CommandRule, RuleTable
 from treadle.tools.shell.terminal import TERMINAL_RULES, waits_for_terminal
 
 each = pytest.mark.parametrize
 
 
 def test_every_rule_does_what_its_examples_say() -> None:
-    Table(TERMINAL_RULES)
-    Table(CAUTION_RULES)
+    RuleTable(TERMINAL_RULES)
+    RuleTable(CAUTION_RULES)
     assert all(rule.match and rule.no_match for rule in (*TERMINAL_RULES, *CAUTION_RULES))
 
 
@@ -24,7 +24,7 @@ def test_a_rule_with_wrong_examples_is_refused(
     match: tuple[str, ...], no_match: tuple[str, ...], told: str
 ) -> None:
     with pytest.raises(ValueError, match=told):
-        Table([Rule(("vim",), "is an editor", match, no_match)])
+        RuleTable([CommandRule(("vim",), "is an editor", match, no_match)])
 
 
 @each("line", [line for rule in TERMINAL_RULES for line in rule.match])

@@ -12,7 +12,7 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import ToolContext
 from treadle.tools.web import web_fetch_tool
 from treadle.tools.web.addresses import Address, Resolve, Vet, not_public
-from treadle.tools.web.http_fetch import LIMITS, Limits
+from treadle.tools.web.http_fetch import LIMITS, FetchLimits
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTEXT = ToolContext(RunId("run_1"), SessionId("ses_1"), "c1", "run_1/c1", lambda text: None)
@@ -33,7 +33,7 @@ async def here(host: str, port: int) -> Sequence[str]:
 
 
 async def fetched(
-    url: str, vet: Vet = anywhere, resolve: Resolve = here, limits: Limits = LIMITS, **arguments: Any
+    url: str, vet: Vet = anywhere, resolve: Resolve = here, limits: FetchLimits = LIMITS, **arguments: Any
 ) -> str:
     tool = web_fetch_tool(vet, resolve, limits)
     parsed = tool.parse(msgspec.json.encode({"url": url, **arguments}).decode())

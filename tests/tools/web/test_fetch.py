@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.tools.web.serving import HOST, Handler, anywhere, fetched, here, only_here, page, run, serving
 from treadle.ports.tool import ToolError
 from treadle.tools.web import web_fetch_tool
-from treadle.tools.web.http_fetch import Limits
+from treadle.tools.web.http_fetch import FetchLimits
 
 each = pytest.mark.parametrize
 DESCRIPTORS = Path("/proc/self/fd")
@@ -201,7 +201,7 @@ def test_a_slow_server_is_given_up(path: str) -> None:
     async def work() -> None:
         async with serving(slow) as port:
             with pytest.raises(ToolError, match=r"did not answer within 0\.2 s"):
-                await fetched(f"http://{HOST}:{port}{path}", limits=Limits(seconds=0.2))
+                await fetched(f"http://{HOST}:{port}{path}", limits=FetchLimits(seconds=0.2))
 
     run(work)
 

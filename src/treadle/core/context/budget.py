@@ -12,7 +12,7 @@ from treadle.core.context.projection import input_estimate
 from treadle.core.context.tokens import CHARACTERS_PER_TOKEN
 from treadle.core.context.truncation import MARK, longer_than
 from treadle.core.state import RoomStage, RunState
-from treadle.core.steps import Compact, Trim
+from treadle.core.steps import Compact, TruncateResults
 from treadle.domain.events import (
     CompactionFailed,
     CompactStage,
@@ -44,7 +44,7 @@ def most_input(state: RunState) -> int:
     return state.window - reply
 
 
-def make_room(state: RunState, size: int) -> Compact | Trim | None:
+def make_room(state: RunState, size: int) -> Compact | TruncateResults | None:
     """What is to be done before the model is asked for that many tokens, if anything."""
     limit = state.agent.limits.history_messages
     if limit is not None and "history" not in state.spent and (step := _within(state, limit)):
@@ -98,7 +98,7 @@ def overflow(state: RunState, reason: str = "") -> Outcome:
     )
 
 
-def _plan(state: RunState, way: RoomStage, trigger: CompactTrigger) -> Compact | Trim | None:
+def _plan(state: RunState, way: RoomStage, trigger: CompactTrigger) -> Compact | TruncateResults | None:
     messages, sizes = state.transcript.messages, state.transcript.sizes
     recent = recent_from(messages, sizes, int(KEPT["compact"] * state.window / state.tokens.rate), 0)
     match way:
@@ -124,7 +124,7 @@ def compact(state: RunState, stage: CompactStage, trigger: CompactTrigger) -> Co
     return None if span is None else Compact(stage, trigger, *span, staying(state, *span))
 
 
-def _cut(state: RunState, stage: TrimStage, longest: int, before: int) -> Trim | None:
+def _cut(state: RunState, stage: TrimStage, longest: int, before: int) -> TruncateResults | None:
     """Cut the results of the messages before this one."""
     found = list(longer_than(state.transcript.messages[:before], longest))
     if not found:
@@ -132,10 +132,10 @@ def _cut(state: RunState, stage: TrimStage, longest: int, before: int) -> Trim |
     characters = sum(len(result.content) - longest - MARK for result in found)
     freed = int(characters / CHARACTERS_PER_TOKEN * state.tokens.rate)
     calls = tuple([result.call_id for result in found])
-    return Trim(ContextTrimmed(stage, freed, results=calls, longest=longest), tuple(found))
+    return TruncateResults(ContextTrimmed(stage, freed, results=calls, longest=longest), tuple(found))
 
 
-def _within(state: RunState, limit: int) -> Trim | None:
+def _within(state: RunState, limit: int) -> TruncateResults | None:
     """Leave out the oldest messages of a conversation that has more than the agent wants."""
     messages = state.transcript.messages
     if len(messages) <= limit:
@@ -146,11 +146,11 @@ def _within(state: RunState, limit: int) -> Trim | None:
     return _leave_out(state, "history", last)
 
 
-def _leave_out(state: RunState, stage: TrimStage, last: int) -> Trim | None:
+def _leave_out(state: RunState, stage: TrimStage, last: int) -> TruncateResults | None:
     """Leave out the messages before this one, but for what must stay."""
     messages, sizes = state.transcript.messages, state.transcript.sizes
     kept = tuple([at for at in range(last) if messages[at].mark is not None or messages[at] in state.tasks])
     freed = sum(sizes[index] for index in range(last) if index not in kept)
     if not freed:
         return None
-    return Trim(ContextTrimmed(stage, int(freed * state.tokens.rate), dropped=(0, last), kept=kept))
+    return TruncateResults(ContextTrimmed(stage, int(freed * state.tokens.rate), dropped=(0, last), kept=kept))

@@ -5,7 +5,7 @@ from collections.abc import Sequence, Set
 
 from treadle.domain.memories import Memory
 from treadle.domain.time_format import day
-from treadle.ports.memory import Found, Recall
+from treadle.ports.memory import FoundMemory, Recall
 
 NOTE = "[note from the engine, not from the user]"
 """What a note for the model begins with."""
@@ -20,7 +20,7 @@ _MARKS = re.compile(r"\[(?=\s*(?:from|end of|note from|aside from|summary of|rec
 """What a mark of ours begins with."""
 
 
-def section(recall: Recall, shown: Set[str], limit: int) -> tuple[str, Sequence[Found]]:
+def section(recall: Recall, shown: Set[str], limit: int) -> tuple[str, Sequence[FoundMemory]]:
     """What was recalled, marked for what it is, and the memories in it: without what is shown already. Empty where
     nothing is left."""
     found = [each for each in recall.found if line(each.memory) not in shown][:limit]

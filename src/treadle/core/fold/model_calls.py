@@ -5,7 +5,7 @@ from treadle.core.retry import MOST_KEYS
 from treadle.core.state import RunState, joined
 from treadle.core.suspicion import MODEL_CALL
 from treadle.core.tools.ledger import FAILURES_WARN
-from treadle.core.usage import StepTally
+from treadle.core.usage import StepUsage
 from treadle.domain import events as e
 from treadle.domain.messages import Message, Part, Text, ToolUse
 from treadle.domain.runs import Usage
@@ -18,7 +18,7 @@ SILENT_STORED = "[no reply needed]"
 
 @on(e.StepStart)
 def _step_started(state: RunState, data: e.StepStart) -> None:
-    state.step = StepTally(data.step, open=True, began_at=state.latest_at)
+    state.step = StepUsage(data.step, open=True, began_at=state.latest_at)
 
 
 @on(e.LlmRequest)

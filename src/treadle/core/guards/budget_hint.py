@@ -1,7 +1,7 @@
 """Tells the model that its steps run out, for agents that ask for it. Off by default: models have been seen to
 give up early when told."""
 
-from treadle.core.guards.verdict import Warn
+from treadle.core.guards.verdict import WarnModel
 from treadle.core.state import RunState
 from treadle.domain.events import BudgetHint
 from treadle.domain.ids import Instant
@@ -9,7 +9,7 @@ from treadle.domain.ids import Instant
 PERCENTS = (90, 70)
 
 
-def judge(state: RunState, now: Instant) -> Warn | None:
+def judge(state: RunState, now: Instant) -> WarnModel | None:
     if not state.agent.budget_hints:
         return None
     limit, used = _steps(state)
@@ -18,7 +18,7 @@ def judge(state: RunState, now: Instant) -> Warn | None:
     for percent in PERCENTS:
         if used * 100 >= limit * percent and state.hinted_percent < percent:
             note = f"{used} of {limit} steps are used. Come to a close in time."
-            return Warn((BudgetHint(percent, note, kept=True),))
+            return WarnModel((BudgetHint(percent, note, kept=True),))
     return None
 
 

@@ -1,15 +1,15 @@
 """Somebody asked for the run to end."""
 
-from treadle.core.guards.verdict import Stop
+from treadle.core.guards.verdict import StopRun
 from treadle.core.state import RunState
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 
-def judge(state: RunState, now: Instant) -> Stop | None:
+def judge(state: RunState, now: Instant) -> StopRun | None:
     if state.cancelled is None:
         return None
-    return Stop(
+    return StopRun(
         Outcome(
             "cancelled",
             state.answer_so_far,

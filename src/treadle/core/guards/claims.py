@@ -16,7 +16,7 @@ Telling = Literal["deed", "state"]
 """I booked it; it is booked. A state may as well have been looked up."""
 
 
-class Claim(Struct, frozen=True):
+class ActionClaim(Struct, frozen=True):
     act: Act
     sentence: str
     told_as: Telling = "deed"
@@ -214,7 +214,7 @@ _IN_VIEW = re.compile(
 )
 
 
-def claims_in(prose: Prose) -> list[Claim]:
+def claims_in(prose: Prose) -> list[ActionClaim]:
     """Its claims, in order."""
     telling = (sentence for sentence in prose.sentences if _may_claim(sentence))
     return [claim for one in islice(telling, _MOST_SENTENCES) for claim in _claims(one, prose.shows_text)]
@@ -227,13 +227,13 @@ def _may_claim(sentence: str) -> bool:
     return "let" in words or not _ACT_OF.keys().isdisjoint(words)
 
 
-def _claims(sentence: str, shows_text: bool) -> list[Claim]:
+def _claims(sentence: str, shows_text: bool) -> list[ActionClaim]:
     read = _read(sentence, shows_text)
-    found: list[Claim] = []
+    found: list[ActionClaim] = []
     for verb in islice(_verbs(read.said, read.words), _MOST_VERBS):
         told_as = _told_as(read, verb, bool(found))
         if told_as is not None and _is_outside(read, verb):
-            found.append(Claim(verb.act, sentence, told_as))
+            found.append(ActionClaim(verb.act, sentence, told_as))
     return found
 
 

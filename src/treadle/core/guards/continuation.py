@@ -1,6 +1,6 @@
 """A reply that was cut at the model's token limit is continued, so many times."""
 
-from treadle.core.guards.verdict import Stop, Warn
+from treadle.core.guards.verdict import StopRun, WarnModel
 from treadle.core.state import RunState
 from treadle.domain.events import Continuation
 from treadle.domain.ids import Instant
@@ -13,12 +13,12 @@ _NOT_RUN = (
 )
 
 
-def judge(state: RunState, now: Instant) -> Warn | Stop | None:
+def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     if state.reply is None or state.reply.stop != "max_tokens":
         return None
     limit = state.agent.limits.max_continuations
     if state.continuations >= limit:
-        return Stop(
+        return StopRun(
             Outcome(
                 "truncated",
                 state.answer_so_far,
@@ -27,4 +27,4 @@ def judge(state: RunState, now: Instant) -> Warn | Stop | None:
             )
         )
     note = _NOT_RUN if state.reply.dropped_calls else _GO_ON
-    return Warn((Continuation(state.continuations + 1, note),))
+    return WarnModel((Continuation(state.continuations + 1, note),))

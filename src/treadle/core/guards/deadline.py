@@ -1,15 +1,15 @@
 """The run has a time by which it must be done."""
 
-from treadle.core.guards.verdict import Stop
+from treadle.core.guards.verdict import StopRun
 from treadle.core.state import RunState
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 
-def judge(state: RunState, now: Instant) -> Stop | None:
+def judge(state: RunState, now: Instant) -> StopRun | None:
     if state.deadline is None or now < state.deadline:
         return None
-    return Stop(
+    return StopRun(
         Outcome(
             "deadline",
             state.answer_so_far,

@@ -1,7 +1,7 @@
 """A reply with no text and no call: one nudge, then the end. A refusal without a word, or of calls, is the end at
 once."""
 
-from treadle.core.guards.verdict import Stop, Warn
+from treadle.core.guards.verdict import StopRun, WarnModel
 from treadle.core.state import RunState, said_something
 from treadle.domain.events import EmptyTurn
 from treadle.domain.ids import Instant
@@ -10,28 +10,28 @@ from treadle.domain.runs import Outcome
 TURNS = 2
 
 
-def judge(state: RunState, now: Instant) -> Warn | Stop | None:
+def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     reply = state.reply
     if reply is None or reply.stop == "interrupted" or state.calls:
         return None
     if reply.stop == "refusal" and reply.dropped_calls:
         names = ", ".join(dict.fromkeys(reply.dropped_calls))
         reason = f"The provider filtered the reply, so its tool calls ({names}) were not run."
-        return Stop(
+        return StopRun(
             Outcome("model_error", state.answer_so_far, reason, "Ask in other words, or try another model.")
         )
     if said_something(reply) or reply.stop == "max_tokens":  # one that was cut is continued
         return None
     if reply.stop == "refusal":
         refused = "The model refused to answer and gave no reason."
-        return Stop(Outcome("model_error", reason=refused, next="Ask in other words, or try another model."))
+        return StopRun(Outcome("model_error", reason=refused, next="Ask in other words, or try another model."))
     turns = state.empty_turns + 1
     if turns >= TURNS:
-        return Stop(
+        return StopRun(
             Outcome(
                 "empty",
                 reason=f"The model said nothing {turns} times in a row.",
                 next="Ask again in other words, or try another model.",
             )
         )
-    return Warn((EmptyTurn(turns, "Your last reply was empty. Go on with the task, or say what you found."),))
+    return WarnModel((EmptyTurn(turns, "Your last reply was empty. Go on with the task, or say what you found."),))

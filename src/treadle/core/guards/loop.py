@@ -3,7 +3,7 @@
 A successful write by another call starts the counts over: after an edit, running the same tests again is not a
 loop. Tools that declare themselves pollers are left alone, with a hint to wait longer between calls."""
 
-from treadle.core.guards.verdict import Block, Stop, Warn
+from treadle.core.guards.verdict import BlockCall, StopRun, WarnModel
 from treadle.core.state import RunState
 from treadle.core.tools.ledger import Call
 from treadle.domain.events import LoopWarning
@@ -15,7 +15,7 @@ SAME_RESULT_WARN, SAME_RESULT_BLOCK = 2, 3
 STRICT_STOP = 3
 
 
-def judge_call(state: RunState, call: Call) -> Block | Stop | None:
+def judge_call(state: RunState, call: Call) -> BlockCall | StopRun | None:
     """Whether a call that the model asks for may run."""
     if call.is_new:
         return None
@@ -37,10 +37,10 @@ def judge_call(state: RunState, call: Call) -> Block | Stop | None:
     return None
 
 
-def judge_turn(state: RunState, now: Instant) -> Warn | None:
+def judge_turn(state: RunState, now: Instant) -> WarnModel | None:
     """What to tell the model of the calls it has just made."""
     warnings = [warning for call in state.calls if not call.is_new and (warning := _warning(state, call))]
-    return Warn(tuple(warnings)) if warnings else None
+    return WarnModel(tuple(warnings)) if warnings else None
 
 
 def _warning(state: RunState, call: Call) -> LoopWarning | None:
@@ -64,12 +64,12 @@ def _polls(state: RunState, call: Call) -> bool:
     return spec is not None and spec.poller
 
 
-def _block(reason: str) -> Block:
-    return Block("loop", f"Refused: {reason} Use what you have, or try another way.")
+def _block(reason: str) -> BlockCall:
+    return BlockCall("loop", f"Refused: {reason} Use what you have, or try another way.")
 
 
-def _stop(state: RunState, what: str) -> Stop:
-    return Stop(
+def _stop(state: RunState, what: str) -> StopRun:
+    return StopRun(
         Outcome(
             "stuck",
             state.answer_so_far,

@@ -1,16 +1,16 @@
 """The run may take only so many steps."""
 
-from treadle.core.guards.verdict import Stop
+from treadle.core.guards.verdict import StopRun
 from treadle.core.state import RunState
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 
-def judge(state: RunState, now: Instant) -> Stop | None:
+def judge(state: RunState, now: Instant) -> StopRun | None:
     limit = state.agent.limits.max_steps
     if limit is None or state.step.open or state.step.number < limit:
         return None
-    return Stop(
+    return StopRun(
         Outcome(
             "max_steps",
             state.answer_so_far,

@@ -1,6 +1,6 @@
 """An answer that was to fit a schema and does not: the model is told what is wrong, so many times."""
 
-from treadle.core.guards.verdict import Stop, Warn
+from treadle.core.guards.verdict import StopRun, WarnModel
 from treadle.core.state import RunState, said_something
 from treadle.domain.events import OutputRejected
 from treadle.domain.ids import Instant
@@ -10,7 +10,7 @@ from treadle.domain.schemas import mismatch
 ATTEMPTS = 3
 
 
-def judge(state: RunState, now: Instant) -> Warn | Stop | None:
+def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     if state.agent.output is None or state.reply is None or state.reply.stop in ("interrupted", "max_tokens"):
         return None
     if not said_something(state.reply):
@@ -20,7 +20,7 @@ def judge(state: RunState, now: Instant) -> Warn | Stop | None:
         return None
     count = state.rejected_outputs + 1
     if count >= ATTEMPTS:
-        return Stop(
+        return StopRun(
             Outcome(
                 "failed",
                 state.answer,
@@ -29,4 +29,4 @@ def judge(state: RunState, now: Instant) -> Warn | Stop | None:
             )
         )
     note = f"Your answer does not fit the JSON Schema: {error}. Answer again with the JSON value alone."
-    return Warn((OutputRejected(count, error, note),))
+    return WarnModel((OutputRejected(count, error, note),))

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from treadle.core.guards.claims import Act, Claim
+from treadle.core.guards.claims import Act, ActionClaim
 from treadle.core.guards.sentences import claims_of
-from treadle.core.guards.verdict import Warn
+from treadle.core.guards.verdict import WarnModel
 from treadle.core.state import RunState, said_something
 from treadle.domain.events import PhantomAction
 from treadle.domain.ids import Instant
@@ -41,7 +41,7 @@ _KEPT_SHARE: Final = 0.5
 """Of these words, so many must stand in the second answer for it to take the place of the first."""
 
 
-def judge(state: RunState, now: Instant) -> Warn | None:
+def judge(state: RunState, now: Instant) -> WarnModel | None:
     if state.phantom_claims or state.reply is None or state.reply.stop == "interrupted":
         return None
     if not said_something(state.reply) or (claim := unverified(state)) is None:
@@ -50,10 +50,10 @@ def judge(state: RunState, now: Instant) -> Warn | None:
         f'You say: "{claim.sentence}" No tool call of this conversation has done that. Do it with a tool now, or '
         "answer again and say plainly what you did and did not do."
     )
-    return Warn((PhantomAction(state.phantom_claims + 1, claim.sentence, note),))
+    return WarnModel((PhantomAction(state.phantom_claims + 1, claim.sentence, note),))
 
 
-def unverified(state: RunState) -> Claim | None:
+def unverified(state: RunState) -> ActionClaim | None:
     """The first claim of the answer that nothing bears out; None for an agent that has no tools to call."""
     if all(spec.asks_a_person for spec in state.tools.values()):
         return None
@@ -111,7 +111,7 @@ def _done(state: RunState) -> Iterator[ToolSpec]:
                 yield state.tools.get(name) or ToolSpec(name, "", {})
 
 
-def _bears_out(spec: ToolSpec, claim: Claim) -> bool:
+def _bears_out(spec: ToolSpec, claim: ActionClaim) -> bool:
     """Whether a call of this tool has done it, or may have found it done."""
     found = claim.told_as == "state" and not spec.writes
     return found or _may_have_done(spec, claim.act)

@@ -1,17 +1,17 @@
 """A run whose workers died several times without progress is ended: it is probably what kills them."""
 
-from treadle.core.guards.verdict import Stop
+from treadle.core.guards.verdict import StopRun
 from treadle.core.state import RunState
 from treadle.domain.events import RunQuarantined
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 
-def judge(state: RunState, now: Instant) -> Stop | None:
+def judge(state: RunState, now: Instant) -> StopRun | None:
     if not state.suspicion.is_culprit:
         return None
     deaths = state.suspicion.alone + state.suspicion.in_company
-    return Stop(
+    return StopRun(
         Outcome(
             "quarantined",
             state.answer_so_far,

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
-from treadle.core.guards.claims import Claim, Prose, claims_in
+from treadle.core.guards.claims import ActionClaim, Prose, claims_in
 
 _END_LENGTH: Final = 8 * 1024
 """How many characters are looked at from the beginning of a text, and from its end."""
@@ -25,7 +25,7 @@ _BULLETS: Final = " -*\u2022\u2705\u2714\ufe0f\u2611|"
 _NUMBER = re.compile(r"^\d{1,3}[.)](?: |$)")
 
 
-def claims_of(answer: str, json_opens_with: str = "{[") -> list[Claim]:
+def claims_of(answer: str, json_opens_with: str = "{[") -> list[ActionClaim]:
     """What the answer claims; of one in JSON, what the strings in it do."""
     strings = _json_strings(answer, json_opens_with)
     if strings is None:

@@ -4,7 +4,7 @@ What is done about it escalates: a note, then the failing tool refused for a tur
 that the prompt prefix does not change), then a turn without tools that must report, asked for once more where the
 model calls a tool instead, then the end."""
 
-from treadle.core.guards.verdict import Block, Stop, Warn
+from treadle.core.guards.verdict import BlockCall, StopRun, WarnModel
 from treadle.core.state import RunState
 from treadle.core.tools.ledger import FAILURES_WARN, Call
 from treadle.domain.events import REPORT_STAGES, RecoveryAction, RecoveryStage, StuckDetected, StuckKind
@@ -21,12 +21,12 @@ CALLED_INSTEAD = (
 )
 
 
-def judge_call(state: RunState, call: Call) -> Block | None:
+def judge_call(state: RunState, call: Call) -> BlockCall | None:
     """Whether a call may run in a turn for which its tool was refused."""
     if state.recovery.refused_tool == call.name:
-        return Block("stuck", f"Refused for this turn: `{call.name}` kept failing. Try another way.")
+        return BlockCall("stuck", f"Refused for this turn: `{call.name}` kept failing. Try another way.")
     if _is_in_report_turn(state):
-        return Block("stuck", "Refused: no more calls. Report what you found and what is missing.")
+        return BlockCall("stuck", "Refused: no more calls. Report what you found and what is missing.")
     return None
 
 
@@ -36,11 +36,11 @@ def _is_in_report_turn(state: RunState) -> bool:
     return state.reply is not None and recovery.stage in REPORT_STAGES and not recovery.report_due
 
 
-def judge(state: RunState, now: Instant) -> Warn | Stop | None:
+def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     """What to do about a run that does not get on."""
     if state.calls and _is_in_report_turn(state):
         if state.recovery.stage == "report":
-            return Warn((RecoveryAction("report_again", CALLED_INSTEAD),))
+            return WarnModel((RecoveryAction("report_again", CALLED_INSTEAD),))
         return _stop(state, "the model called tools instead of reporting, twice")
     if (failed := state.ledger.failed_in_a_row) >= FAILURES_OF_ALL_STOP:
         return _stop(state, f"{failed} calls failed in a row")
@@ -55,7 +55,9 @@ def judge(state: RunState, now: Instant) -> Warn | Stop | None:
     return None
 
 
-def _escalate(state: RunState, kind: StuckKind, count: int, pace: int, tool: str | None) -> Warn | Stop | None:
+def _escalate(
+    state: RunState, kind: StuckKind, count: int, pace: int, tool: str | None
+) -> WarnModel | StopRun | None:
     recovery = state.recovery
     if recovery.stage is not None and count < recovery.detected_at + pace:
         return None
@@ -63,7 +65,7 @@ def _escalate(state: RunState, kind: StuckKind, count: int, pace: int, tool: str
         return _stop(state, _describe(kind, count, tool))
     stage = STAGES[0 if recovery.stage is None else STAGES.index(recovery.stage) + 1]
     note = _note(stage, _describe(kind, count, tool), tool)
-    return Warn((StuckDetected(kind, count, tool), RecoveryAction(stage, note, tool)))
+    return WarnModel((StuckDetected(kind, count, tool), RecoveryAction(stage, note, tool)))
 
 
 def _describe(kind: StuckKind, count: int, tool: str | None) -> str:
@@ -88,8 +90,8 @@ def _last_tool(state: RunState) -> str | None:
     return state.calls[-1].name if state.calls else None
 
 
-def _stop(state: RunState, what: str) -> Stop:
-    return Stop(
+def _stop(state: RunState, what: str) -> StopRun:
+    return StopRun(
         Outcome(
             "stuck",
             state.answer_so_far,

@@ -10,37 +10,37 @@ from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 
-class Warn(Struct, frozen=True):
+class WarnModel(Struct, frozen=True):
     """Go on, with these events on record; those with a note tell the model."""
 
     events: tuple[EventData, ...]
 
 
-class Block(Struct, frozen=True):
+class BlockCall(Struct, frozen=True):
     """Do not run this call; tell the model why."""
 
     guard: GuardName
     reason: str
 
 
-class Stop(Struct, frozen=True):
+class StopRun(Struct, frozen=True):
     """End the run."""
 
     outcome: Outcome
     events: tuple[EventData, ...] = ()
 
 
-Verdict = Warn | Block | Stop
-Guard = Callable[[RunState, Instant], Warn | Stop | None]
+Verdict = WarnModel | BlockCall | StopRun
+Guard = Callable[[RunState, Instant], WarnModel | StopRun | None]
 
 
-def strictest(guards: Iterable[Guard], state: RunState, now: Instant) -> Warn | Stop | None:
+def strictest(guards: Iterable[Guard], state: RunState, now: Instant) -> WarnModel | StopRun | None:
     """What these guards say together: the first Stop; else every warning in one; else nothing."""
     events: tuple[EventData, ...] = ()
     for guard in guards:
         verdict = guard(state, now)
-        if isinstance(verdict, Stop):
+        if isinstance(verdict, StopRun):
             return verdict
         if verdict is not None:
             events += verdict.events
-    return Warn(events) if events else None
+    return WarnModel(events) if events else None

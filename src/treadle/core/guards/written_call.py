@@ -1,7 +1,7 @@
 """A reply that writes a tool call as text instead of making it is not an answer. The model is asked once to call
 properly; then the run ends, with what was received. An agent without tools may say what it likes."""
 
-from treadle.core.guards.verdict import Stop, Warn
+from treadle.core.guards.verdict import StopRun, WarnModel
 from treadle.core.state import RunState, said_something
 from treadle.domain.events import CallWritten
 from treadle.domain.ids import Instant
@@ -10,7 +10,7 @@ from treadle.domain.runs import Outcome
 from treadle.domain.written_calls import find_written_call
 
 
-def judge(state: RunState, now: Instant) -> Warn | Stop | None:
+def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     reply = state.reply
     if reply is None or not state.tools or reply.stop in ("interrupted", "max_tokens", "refusal"):
         return None
@@ -21,7 +21,7 @@ def judge(state: RunState, now: Instant) -> Warn | Stop | None:
     if received is None:
         return None
     if state.written_calls:
-        return Stop(
+        return StopRun(
             Outcome(
                 "model_error",
                 reason=f"The model wrote a tool call as text again instead of making it. Received: {received}",
@@ -33,4 +33,4 @@ def judge(state: RunState, now: Instant) -> Warn | Stop | None:
         f"Your last reply holds a tool call written as text, which was not run: {received}\n"
         "Make the call in the proper way, or answer without it."
     )
-    return Warn((CallWritten(state.written_calls + 1, received, note),))
+    return WarnModel((CallWritten(state.written_calls + 1, received, note),))

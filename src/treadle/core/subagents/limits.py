@@ -9,7 +9,7 @@ from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec, Errors, Limits, Quality
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import RunId
-from treadle.domain.lineage import JUDGES, Above, Lineage, Order, Role, TreeCeiling
+from treadle.domain.lineage import JUDGES, Ancestor, Lineage, Order, Role, TreeCeiling
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
@@ -30,7 +30,7 @@ def lineage_of(parent: RunState, call_id: str, role: Role) -> Lineage:
         parent.trees,
         _quotas(parent),
         (0 if above is None else above.steps_before) + parent.steps_of_tree,
-        (*(() if above is None else above.above), Above(parent.origin.run_id, call_id)),
+        (*(() if above is None else above.above), Ancestor(parent.origin.run_id, call_id)),
     )
 
 

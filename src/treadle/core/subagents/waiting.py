@@ -2,7 +2,7 @@
 theirs is worth as a result."""
 
 from treadle.core.state import RunState
-from treadle.core.steps import Finish, Gather, Reach, RunTools, Wait
+from treadle.core.steps import CollectChildren, Finish, RunTools, SignalChildren, Wait
 from treadle.core.subagents.child import Child
 from treadle.core.tools.ledger import Call
 from treadle.domain.events import AgentEnd, Telling, ToolCallError
@@ -28,12 +28,12 @@ def room(state: RunState) -> int:
     return max(0, state.agent.limits.max_children - len(active))
 
 
-def to_gather(state: RunState, now: Instant) -> Gather | None:
+def to_gather(state: RunState, now: Instant) -> CollectChildren | None:
     """The calls whose children have ended; or were told to, and took too long."""
     if not state.children:
         return None
     found = [call for call in state.open_calls if _is_over(state, call, now)]
-    return Gather(tuple(found)) if found else None
+    return CollectChildren(tuple(found)) if found else None
 
 
 def _is_over(state: RunState, call: Call, now: Instant) -> bool:
@@ -45,7 +45,7 @@ def _is_over(state: RunState, call: Call, now: Instant) -> bool:
     return child.end is not None
 
 
-def to_reach(state: RunState, now: Instant) -> Reach | None:
+def to_reach(state: RunState, now: Instant) -> SignalChildren | None:
     """What the children must be told for the run to go on: those whose time is up to stop; all of them, where a
     message came that changes what is wanted; those that were told to wait, to go on."""
     running = [child for child in state.running if child.told != "cancel"] if state.children else []
@@ -72,18 +72,18 @@ def turn(call: Call) -> Wait:
     return Wait("child", f"{call.call_id} waits until another has ended")
 
 
-def interrupted(state: RunState) -> Reach | None:
+def interrupted(state: RunState) -> SignalChildren | None:
     """A run that was interrupted has its children wait too."""
     running = [child for child in state.running if child.told is None] if state.children else []
     return _reach(running, "interrupt", state.interrupted or "") if running else None
 
 
-def resumed(child: Child) -> Reach | None:
+def resumed(child: Child) -> SignalChildren | None:
     """One that was asked to wait is asked to go on."""
     return _reach([child], "resume", "") if child.told == "interrupt" and child.end is None else None
 
 
-def before_the_end(state: RunState, finish: Finish, now: Instant) -> Reach | Wait | Finish:
+def before_the_end(state: RunState, finish: Finish, now: Instant) -> SignalChildren | Wait | Finish:
     """No run is left behind: those under it are told to stop, and waited for a while."""
     running = state.running
     if not running:
@@ -117,8 +117,8 @@ def _too_long(child: Child) -> str:
     return f"It took longer than {(child.spawn.expires_at or 0.0) - child.began_at:.0f} s."
 
 
-def _reach(children: list[Child], what: Telling, reason: str) -> Reach:
-    return Reach(tuple([child.spawn.call_id for child in children]), what, reason)
+def _reach(children: list[Child], what: Telling, reason: str) -> SignalChildren:
+    return SignalChildren(tuple([child.spawn.call_id for child in children]), what, reason)
 
 
 def within_tree(state: RunState, step: RunTools, short: Short) -> RunTools:

@@ -15,16 +15,16 @@ from treadle.domain.tools import ToolSpec
 EVERYWHERE = "."
 
 
-class Asked(NamedTuple):
+class PlannedCall(NamedTuple):
     """A tool, and the arguments that it is to be run with."""
 
     name: str
     arguments: str
 
 
-def as_written(call: Call) -> Asked:
+def as_written(call: Call) -> PlannedCall:
     """The call as the model wrote it."""
-    return Asked(call.name, call.use.arguments)
+    return PlannedCall(call.name, call.use.arguments)
 
 
 class Batch:
@@ -32,14 +32,14 @@ class Batch:
 
     def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
         self._tools = tools
-        self._concurrent: list[Asked] = []
+        self._concurrent: list[PlannedCall] = []
         """Those that get along with each other, whatever they touch."""
         self._all: _Touched | None = None
         """What all of them touch; None: only concurrent calls were admitted, and no other has been asked about."""
         self._others = _Touched()
         """What those touch that are not concurrent."""
 
-    def fits(self, call: Asked) -> bool:
+    def fits(self, call: PlannedCall) -> bool:
         """Return whether the call may run with all the others."""
         spec = self._tools.get(call.name)
         if spec is None:
@@ -47,7 +47,7 @@ class Batch:
         touched = self._others if spec.concurrent else self._touched_by_all()
         return touched.is_empty or not touched.conflicts_with(call, spec)
 
-    def add(self, call: Asked) -> None:
+    def add(self, call: PlannedCall) -> None:
         spec = self._tools.get(call.name)
         if spec is None:
             return
@@ -80,7 +80,7 @@ class _Touched:
         """The folders around these paths."""
         self._has_loose = self._has_absolute = self._has_relative = False
 
-    def add(self, call: Asked, spec: ToolSpec) -> None:
+    def add(self, call: PlannedCall, spec: ToolSpec) -> None:
         self.is_empty = False
         paths = None if _stands_alone(spec) else _touched(call, spec)
         if paths is None:
@@ -93,7 +93,7 @@ class _Touched:
             self._has_absolute = self._has_absolute or isabs(path)
             self._has_relative = self._has_relative or not isabs(path)
 
-    def conflicts_with(self, call: Asked, spec: ToolSpec) -> bool:
+    def conflicts_with(self, call: PlannedCall, spec: ToolSpec) -> bool:
         if self._is_closed or _stands_alone(spec):
             return True
         paths = _touched(call, spec)
@@ -112,7 +112,7 @@ def _stands_alone(spec: ToolSpec) -> bool:
     return spec.interactive or spec.asks_a_person or spec.parallel is False
 
 
-def _touched(call: Asked, spec: ToolSpec) -> tuple[str, ...] | None:
+def _touched(call: PlannedCall, spec: ToolSpec) -> tuple[str, ...] | None:
     """What a call touches; None: nobody can tell."""
     if spec.effect == "none":
         return ()

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from treadle.core.state import RunState
-from treadle.domain.permissions import ApprovalRule, Approvals, Verdict
+from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
 from treadle.ports.tool import Concern, Subjects
@@ -28,7 +28,7 @@ def can_be_asked(state: RunState) -> bool:
     return state.asker is not None or rules_of(state)[0].via is not None
 
 
-def rules_of(state: RunState) -> tuple[Approvals, ...]:
+def rules_of(state: RunState) -> tuple[ApprovalRules, ...]:
     """The rules that hold for a run: those of the ones above it, the root's first, and its own."""
     own = state.agent.approvals
     return (own,) if state.lineage is None else (*state.lineage.approvals, own)
@@ -45,7 +45,7 @@ def ruling_for(state: RunState, spec: ToolSpec, subjects: Subjects, grants: Sequ
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
 
 
-def rule_on(approvals: Approvals, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
+def rule_on(approvals: ApprovalRules, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
     """The strictest ruling of one agent's rules on anything that the call would do.
 
     What cannot be told apart is never waved through by a rule, and is asked for where any rule might refuse it."""
@@ -87,7 +87,7 @@ def check_examples(rule: ApprovalRule, seen_in: Callable[[str], Sequence[str]]) 
                 raise ValueError(f"the rule `{rule.match or '*'}` for `{rule.tool}` {does} its example `{example}`")
 
 
-def _fallback(approvals: Approvals, tool: str, concern: Concern | None) -> Ruling:
+def _fallback(approvals: ApprovalRules, tool: str, concern: Concern | None) -> Ruling:
     """Return what holds where no rule matches. What no sandbox confines is never waved through by default."""
     if concern is not None and concern.kind == "unconfined" and approvals.default == "auto":
         return Ruling("ask", concern.reason)

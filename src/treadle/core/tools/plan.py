@@ -2,9 +2,9 @@
 
 from treadle.core.guards import loop, stuck
 from treadle.core.guards.quota import most_calls
-from treadle.core.guards.verdict import Block, Stop
+from treadle.core.guards.verdict import BlockCall, StopRun
 from treadle.core.state import RunState
-from treadle.core.steps import Gather, Reach, RunTools, Wait
+from treadle.core.steps import CollectChildren, RunTools, SignalChildren, Wait
 from treadle.core.subagents.waiting import delegates, room, to_gather, to_reach, turn, wait_for
 from treadle.core.tools.conflicts import Batch, as_written
 from treadle.core.tools.ledger import Call
@@ -31,7 +31,7 @@ MAKE_FEWER = "Read the results of the others, then make the calls that are still
 SUPERSEDED = "A new message came before anybody answered."
 
 
-def plan_calls(state: RunState, now: Instant) -> RunTools | Gather | Reach | Wait | Stop:
+def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | StopRun:
     if (first := to_reach(state, now) or to_gather(state, now)) is not None:
         return first
     if excess := [call for call in state.calls[state.agent.limits.max_calls :] if call.result is None]:
@@ -45,7 +45,7 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | Gather | Reach | Wai
         if not batch.fits(as_written(call)):
             break  # and what stands behind it is judged when its turn has come
         match _judge(state, call, now):
-            case Stop() as stop:
+            case StopRun() as stop:
                 return stop
             case Wait() as wait:
                 waits.append(wait)
@@ -77,7 +77,7 @@ def skipped(call: Call, reason: str) -> ToolCallError:
     return ToolCallError(call.call_id, call.name, "skipped", f"Not run. {reason}")
 
 
-def _judge(state: RunState, call: Call, now: Instant) -> Stop | Wait | tuple[EventData, ...] | None:
+def _judge(state: RunState, call: Call, now: Instant) -> StopRun | Wait | tuple[EventData, ...] | None:
     """Stop the run, wait for a person, end the call with these events, or let it run."""
     spec = state.tools.get(call.name)
     if spec is None:
@@ -94,9 +94,9 @@ def _judge(state: RunState, call: Call, now: Instant) -> Stop | Wait | tuple[Eve
         return _question(state, call, now)
     for judge in (loop.judge_call, stuck.judge_call):
         match judge(state, call):
-            case Stop() as stop:
+            case StopRun() as stop:
                 return stop
-            case Block(guard, reason):
+            case BlockCall(guard, reason):
                 return (ToolCallBlocked(call.call_id, call.name, guard, reason),)
             case None:
                 pass
@@ -108,7 +108,7 @@ def _judge(state: RunState, call: Call, now: Instant) -> Stop | Wait | tuple[Eve
 
 def _approval(
     state: RunState, call: Call, asked: ApprovalRequested, now: Instant
-) -> Stop | Wait | tuple[EventData, ...] | None:
+) -> StopRun | Wait | tuple[EventData, ...] | None:
     decision = state.decisions.get(asked.approval_id)
     if decision is None:
         return _undecided(state, call, asked, now)
@@ -120,7 +120,7 @@ def _approval(
 
 def _undecided(
     state: RunState, call: Call, asked: ApprovalRequested, now: Instant
-) -> Stop | Wait | tuple[EventData, ...]:
+) -> StopRun | Wait | tuple[EventData, ...]:
     if state.steered == "interrupt":
         decided = ApprovalDecided(asked.approval_id, "deny", note=SUPERSEDED, by="treadle")
         return decided, denied(call, f"Denied: superseded. {SUPERSEDED}")
@@ -131,7 +131,7 @@ def _undecided(
         return expired, denied(call, "Denied: nobody answered in time.")
     reason = f"Nobody decided in time whether `{call.name}` may run ({asked.approval_id})."
     outcome = Outcome("approval_expired", state.answer_so_far, reason, "Send its session a message to ask again.")
-    return Stop(outcome, (expired,))
+    return StopRun(outcome, (expired,))
 
 
 def _question(state: RunState, call: Call, now: Instant) -> Wait | tuple[EventData, ...]:

@@ -137,7 +137,7 @@ from treadle.domain.events.definitions import (
     EventData,
     EventType,
     Stream,
-    Unknown,
+    UnknownEvent,
     durable,
     live,
 )
@@ -249,7 +249,7 @@ __all__ = [
     "ToolCallProgress",
     "ToolCallStart",
     "TrimStage",
-    "Unknown",
+    "UnknownEvent",
     "UserMessage",
     "WaitForPeople",
     "WaitReason",

@@ -46,5 +46,5 @@ def live(name: str, stream: Stream = "run") -> Callable[[_Data], _Data]:
     return _defines(name, stream, durable=False)
 
 
-class Unknown(EventData, frozen=True):
+class UnknownEvent(EventData, frozen=True):
     """An event of a type, or with content, that this version does not know. Its bytes are kept as they are."""

@@ -16,7 +16,7 @@ from treadle.ports.model import CallDelta, Completed, Delta, ModelRequest, Reaso
 _fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Reading(Protocol):
+class ReplyParser(Protocol):
     """What the text of a reply means."""
 
     text: list[str]
@@ -40,7 +40,7 @@ class Reading(Protocol):
 class DescribedReply:
     """What has come of one reply so far."""
 
-    def __init__(self, request: ModelRequest, reading: Reading) -> None:
+    def __init__(self, request: ModelRequest, reading: ReplyParser) -> None:
         self.done = False
         self._chat = ChatReply(request)
         self._reading = reading

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from treadle.domain.providers import ApiMode
 
 if TYPE_CHECKING:
-    from treadle.models.http.client import Format
+    from treadle.models.http.client import WireFormat
 
 
-def format_of(mode: ApiMode) -> "Format":
+def format_of(mode: ApiMode) -> "WireFormat":
     match mode:
         case "anthropic_messages":
             from treadle.models.formats import anthropic_messages

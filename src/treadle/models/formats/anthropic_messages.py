@@ -11,7 +11,7 @@ from typing import Any
 
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
 from treadle.models.formats.anthropic_reply import AnthropicReply
-from treadle.models.http.client import Format
+from treadle.models.http.client import WireFormat
 from treadle.models.http.wire import arguments_object, encode, legal_id
 from treadle.ports.model import ModelRequest, Preamble
 
@@ -187,6 +187,6 @@ def _credentials(key: str) -> dict[str, str]:
     return {"x-api-key": key}
 
 
-FORMAT = Format(
+FORMAT = WireFormat(
     WIRE_FORMAT, "/messages", encode_request, AnthropicReply, {"anthropic-version": VERSION}, _credentials
 )

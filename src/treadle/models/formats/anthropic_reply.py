@@ -68,7 +68,7 @@ class _Message(Struct, gc=False):
     usage: Any = None
 
 
-class Event(Struct, gc=False):
+class AnthropicEvent(Struct, gc=False):
     type: str = ""
     index: int | None = None
     message: _Message | str | None = None
@@ -91,12 +91,12 @@ class _Sketch(Struct, gc=False):
     delta: Any = None
 
 
-_decode = msgspec.json.Decoder(Event).decode
-_read = reader(Event)
+_decode = msgspec.json.Decoder(AnthropicEvent).decode
+_read = reader(AnthropicEvent)
 _read_sketch = reader(_Sketch)
 
 
-def _read_unusual(payload: bytes) -> Event:
+def _read_unusual(payload: bytes) -> AnthropicEvent:
     """An event with lone surrogates; or one of a later version of the format, of which only its place is kept."""
     try:
         return _read(payload)
@@ -108,7 +108,7 @@ def _read_unusual(payload: bytes) -> Event:
         if sketch.type in _COUNTS and not unknown:
             raise
         index = sketch.index if isinstance(sketch.index, int) else None
-        return Event(sketch.type, index, content_block=_Block(str(kind)), delta=_Delta(str(kind)))
+        return AnthropicEvent(sketch.type, index, content_block=_Block(str(kind)), delta=_Delta(str(kind)))
 
 
 class _Open:
@@ -169,7 +169,7 @@ class AnthropicReply:
                     return None
         return None
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: AnthropicEvent) -> None:
         block, delta = self._at.get(event.index), event.delta
         if block is None:
             raise Unusable(f"it goes on with block {event.index}, which it never began")
@@ -182,7 +182,7 @@ class AnthropicReply:
         elif delta.type == "signature_delta":
             block.signature = delta.signature
 
-    def _take_other(self, event: Event) -> None:
+    def _take_other(self, event: AnthropicEvent) -> None:
         """Take what most events are not. What nobody knows yet says nothing."""
         match event.type:
             case "content_block_start":

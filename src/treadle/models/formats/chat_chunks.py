@@ -24,20 +24,20 @@ class Fragment(Struct, gc=False):
     """What the provider wants back with the call, such as the signature of a thought."""
 
 
-class Content(Struct, gc=False):
+class ContentPart(Struct, gc=False):
     """A piece of a message, from servers that send lists of them; reasoning is a list of its own."""
 
     type: Any = None
     text: str | None = None
-    thinking: list["Content | str"] | str | None = None
+    thinking: list["ContentPart | str"] | str | None = None
 
 
 THOUGHT_TYPES = frozenset({"thinking", "thought", "reasoning", "reasoning_text"})
 """The types of pieces that are thoughts, whichever field their text is in."""
 
 
-class Delta(Struct, gc=False):
-    content: str | list[Content | str] | None = None
+class ChunkDelta(Struct, gc=False):
+    content: str | list[ContentPart | str] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
     reasoning_details: Any = None
@@ -48,9 +48,9 @@ class Delta(Struct, gc=False):
     extra_content: Any = None
 
 
-class Choice(Struct, gc=False):
-    delta: Delta | None = None
-    message: Delta | None = None
+class ChunkChoice(Struct, gc=False):
+    delta: ChunkDelta | None = None
+    message: ChunkDelta | None = None
     """The whole reply, from servers that do not stream."""
     finish_reason: Any = None
     native_finish_reason: Any = None
@@ -60,7 +60,7 @@ class Choice(Struct, gc=False):
 
 
 class Chunk(Struct, gc=False):
-    choices: list[Choice] | None = None
+    choices: list[ChunkChoice] | None = None
     usage: Any = None
     error: Any = None
 
@@ -81,7 +81,7 @@ def usage_in(said: Any) -> Usage | None:
     return Usage(sent or 0, received or 0, read or 0, written or 0)
 
 
-def numbered(message: Delta | None) -> Delta | None:
+def numbered(message: ChunkDelta | None) -> ChunkDelta | None:
     """Return a whole message whose calls have an index: they come without, and are told apart by their places."""
     if message is not None:
         for place, call in enumerate(message.tool_calls or ()):

@@ -6,7 +6,7 @@ before what may differ per request, so that each request of a run begins with th
 from treadle.models.emulated_tools import wire_format as described_calls
 from treadle.models.formats.chat_messages import ChatMessages, merge_user_messages
 from treadle.models.formats.chat_reply import ChatReply
-from treadle.models.http.client import Format, Reply
+from treadle.models.http.client import PartialReply, WireFormat
 from treadle.models.http.wire import encode
 from treadle.ports.model import ModelRequest, Preamble
 
@@ -69,8 +69,8 @@ def _encode(request: ModelRequest) -> bytes:
     return described_calls.encode_request(request) if _describes(request) else encode_request(request)
 
 
-def _reply_to(request: ModelRequest) -> Reply:
+def _reply_to(request: ModelRequest) -> PartialReply:
     return described_calls.reply_to(request) if _describes(request) else ChatReply(request)
 
 
-FORMAT = Format(WIRE_FORMAT, "/chat/completions", _encode, _reply_to)
+FORMAT = WireFormat(WIRE_FORMAT, "/chat/completions", _encode, _reply_to)

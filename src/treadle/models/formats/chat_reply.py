@@ -11,9 +11,9 @@ from treadle.models.formats.call_dialects import read_calls, start_of_calls
 from treadle.models.formats.chat_calls import ChatCalls
 from treadle.models.formats.chat_chunks import (
     THOUGHT_TYPES,
-    Choice,
-    Content,
-    Delta,
+    ChunkChoice,
+    ChunkDelta,
+    ContentPart,
     Fragment,
     decode,
     numbered,
@@ -46,7 +46,7 @@ class ChatReply:
         self._offered = frozenset([tool.name for tool in request.preamble.tools])
         self._calls = ChatCalls(self._offered)
         self._dialect: CallDialect | None = request.profile.call_dialect if self._offered else None
-        self._others: list[Choice] = []
+        self._others: list[ChunkChoice] = []
         """The pieces of the first other choice: read at the end if there is none with the index 0."""
         self._text_shown = 0
         self._characters_shown = 0
@@ -109,7 +109,7 @@ class ChatReply:
         self.done = payload.strip().upper() == _DONE
         return self.done
 
-    def _first(self, choices: list[Choice]) -> Choice:
+    def _first(self, choices: list[ChunkChoice]) -> ChunkChoice:
         """Return the choice with the index 0, which the reply is made of, or an empty one; keep the pieces of
         another one."""
         for choice in choices:
@@ -117,7 +117,7 @@ class ChatReply:
                 return choice
         index = self._others[0].index if self._others else choices[0].index
         self._others += [choice for choice in choices if choice.index == index]
-        return Choice()
+        return ChunkChoice()
 
     def _take_others(self) -> None:
         """Read the only choice of a server that counts them otherwise."""
@@ -128,7 +128,7 @@ class ChatReply:
             if choice.finish_reason or choice.native_finish_reason:
                 self._finish(choice)
 
-    def _finish(self, choice: Choice) -> None:
+    def _finish(self, choice: ChunkChoice) -> None:
         """Take in how the reply ended. What a gateway adds of the provider behind it counts where it warns."""
         self._tags.end()
         if choice.finish_reason:
@@ -139,12 +139,12 @@ class ChatReply:
             if behind.end in ("cut", "filtered", "malformed", "failed"):
                 self.ending.add(str(choice.native_finish_reason))
 
-    def _take_delta(self, delta: Delta) -> None:
+    def _take_delta(self, delta: ChunkDelta) -> None:
         if delta.content:
             self._take_content(delta, delta.content)
         self._take_more(delta)
 
-    def _take_content(self, delta: Delta, content: str | list[Content | str]) -> None:
+    def _take_content(self, delta: ChunkDelta, content: str | list[ContentPart | str]) -> None:
         if delta.extra_content and fields_of(fields_of(delta.extra_content).get("google")).get("thought"):
             self._think("", content if isinstance(content, str) else "")
         elif isinstance(content, str):
@@ -152,7 +152,7 @@ class ChatReply:
         else:
             self._take_list(content)
 
-    def _take_reasoning(self, delta: Delta) -> None:
+    def _take_reasoning(self, delta: ChunkDelta) -> None:
         words = ""
         if delta.reasoning_details:
             self._details = self._details or ReasoningDetails()
@@ -168,7 +168,7 @@ class ChatReply:
         self._field = self._field or field or None
         self._reasoning.append(words)
 
-    def _take_more(self, delta: Delta) -> None:
+    def _take_more(self, delta: ChunkDelta) -> None:
         """What most chunks do not have."""
         self._take_reasoning(delta)
         if delta.refusal:
@@ -179,7 +179,7 @@ class ChatReply:
         if delta.function_call is not None and not delta.tool_calls:
             self._calls.add(Fragment(0, function=delta.function_call))
 
-    def _take_list(self, content: list[Content | str]) -> None:
+    def _take_list(self, content: list[ContentPart | str]) -> None:
         for piece in content:
             if isinstance(piece, str):
                 self._tags.feed(piece)

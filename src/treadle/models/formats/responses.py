@@ -10,7 +10,7 @@ from typing import Any
 
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
 from treadle.models.formats.responses_reply import ResponsesReply
-from treadle.models.http.client import Format
+from treadle.models.http.client import WireFormat
 from treadle.models.http.wire import encode, legal_id
 from treadle.ports.model import ModelRequest, Preamble
 
@@ -134,4 +134,4 @@ def _item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
             return None  # pictures come from users
 
 
-FORMAT = Format(WIRE_FORMAT, "/responses", encode_request, ResponsesReply)
+FORMAT = WireFormat(WIRE_FORMAT, "/responses", encode_request, ResponsesReply)

@@ -96,7 +96,7 @@ class _Response(Struct, gc=False):
     output: list[Any] | None = None
 
 
-class Event(Struct, gc=False):
+class ResponsesEvent(Struct, gc=False):
     type: str = ""
     output_index: int | None = None
     delta: str | None = None
@@ -113,22 +113,22 @@ class _Named(Struct, gc=False):
     type: Any = ""
 
 
-_decode = msgspec.json.Decoder(Event).decode
-_read = reader(Event)
+_decode = msgspec.json.Decoder(ResponsesEvent).decode
+_read = reader(ResponsesEvent)
 _read_name = reader(_Named)
 _read_response = reader(_Response)
 
 
-def _read_unusual(payload: bytes) -> Event:
+def _read_unusual(payload: bytes) -> ResponsesEvent:
     """An event with lone surrogates; or one that nobody knows yet, which may have any shape and says nothing."""
     if payload.strip().upper() == _DONE:
-        return Event()
+        return ResponsesEvent()
     try:
         return _read(payload)
     except Unusable:
         if _read_name(payload).type in _KNOWN:
             raise
-        return Event()
+        return ResponsesEvent()
 
 
 def _item(value: Any) -> _Item | None:
@@ -233,7 +233,7 @@ class ResponsesReply:
                 return None
         return None
 
-    def _add(self, kind: str, event: Event, piece: str) -> None:
+    def _add(self, kind: str, event: ResponsesEvent, piece: str) -> None:
         open_ = self._at.get(event.output_index)
         if open_ is None or open_.kind != kind or open_.whole:
             open_ = self._begin(kind, event.output_index)
@@ -242,7 +242,7 @@ class ResponsesReply:
         open_.pieces.append(piece)
         self._fresh[open_] = None
 
-    def _take_other(self, event: Event, payload: bytes) -> Any:
+    def _take_other(self, event: ResponsesEvent, payload: bytes) -> Any:
         """Take what most events are not; return an error that it reports. What nobody knows yet says nothing."""
         match event.type:
             case "response.output_item.added":

@@ -11,10 +11,10 @@ from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
 from treadle.models.http import failure
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import RATE_REST, Key
+from treadle.models.http.keys import RATE_REST, ProviderKey
 from treadle.models.http.reasoning_errors import explain_refusal
 from treadle.models.http.sse import Document, EventTooLarge, Payloads
-from treadle.models.http.transport import Call, CallFailed, Connections, Credentials, Post, bearer
+from treadle.models.http.transport import CallFailed, Connections, Credentials, HttpCall, Post, bearer
 from treadle.models.http.wire import EndedInError, Unusable
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
@@ -23,7 +23,7 @@ _REFUSED_REST = 3600.0
 """Seconds for which a key rests that was refused, or whose account is empty."""
 
 
-class Reply(Protocol):
+class PartialReply(Protocol):
     """What has come of one reply so far."""
 
     done: bool
@@ -46,14 +46,14 @@ class Reply(Protocol):
         ...
 
 
-class Format(NamedTuple):
+class WireFormat(NamedTuple):
     """A wire format."""
 
     name: ApiMode
     path: str
     """Where its requests go, below the base URL."""
     encode: Callable[[ModelRequest], bytes]
-    reply: Callable[[ModelRequest], Reply]
+    reply: Callable[[ModelRequest], PartialReply]
     headers: Mapping[str, str] = {}
     credentials: Credentials = bearer
 
@@ -61,7 +61,7 @@ class Format(NamedTuple):
 class Client:
     """The models of one provider."""
 
-    def __init__(self, format_: Format, endpoint: Endpoint, connections: Connections) -> None:
+    def __init__(self, format_: WireFormat, endpoint: Endpoint, connections: Connections) -> None:
         self._format = format_
         self._endpoint = endpoint
         self._post = Post(endpoint, connections, format_.headers, format_.credentials)
@@ -70,7 +70,7 @@ class Client:
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body, key = self._format.encode(request), self._endpoint.keys.current()
-        call = Call(self._post, request.model, key, request.profile.context_window)
+        call = HttpCall(self._post, request.model, key, request.profile.context_window)
         reply = self._format.reply(request)
         try:
             await call.open(body)
@@ -92,14 +92,16 @@ class Client:
         finally:
             call.close()
 
-    def _failed(self, error: Exception, call: Call, key: Key | None, reply: Reply, sent_bytes: int) -> Failed:
+    def _failed(
+        self, error: Exception, call: HttpCall, key: ProviderKey | None, reply: PartialReply, sent_bytes: int
+    ) -> Failed:
         if isinstance(error, CallFailed):
             failed = self._with_next_key(error.failed, key)
         else:
             failed = failure.malformed(self._endpoint, f"{error}{call.unexpected_type}")
         return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes)) if call.accepted else failed
 
-    def _with_next_key(self, failed: Failed, key: Key | None) -> Failed:
+    def _with_next_key(self, failed: Failed, key: ProviderKey | None) -> Failed:
         """Where another key may help, let this one rest; if another is ready, the call can be tried at once."""
         if not failed.next_key or key is None:
             return msgspec.structs.replace(failed, next_key=False) if failed.next_key else failed
@@ -111,7 +113,7 @@ class Client:
         return msgspec.structs.replace(failed, retryable=True, retry_after=0.0)
 
 
-def _completed(reply: Reply, sent_bytes: int, call: Call) -> Completed:
+def _completed(reply: PartialReply, sent_bytes: int, call: HttpCall) -> Completed:
     """Return the whole reply. One that the provider calls failed is a failed attempt like any other error."""
     try:
         return reply.completed(sent_bytes)

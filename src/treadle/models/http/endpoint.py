@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from treadle.domain.providers import Timeouts, public, secrets_in
-from treadle.models.http.keys import Key, Keys
+from treadle.models.http.keys import Keys, ProviderKey
 
 _MIN_SECRET = 6  # a shorter value is no secret, and hiding it would only garble the message
 
@@ -30,7 +30,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         """The address without a user name, a password or a query, any of which may hold a key."""
         return public(self.url)
 
-    def setting_of(self, key: Key | None) -> str:
+    def setting_of(self, key: ProviderKey | None) -> str:
         return self.key_setting if key is None else key.setting
 
     def censored(self, text: str) -> str:

@@ -18,7 +18,7 @@ class Example(NamedTuple):
     body: str
 
 
-class Told(NamedTuple):
+class ErrorReport(NamedTuple):
     """What an answer says."""
 
     status: int | None
@@ -30,7 +30,7 @@ class Told(NamedTuple):
     """The seconds that the provider asks to wait, where it says so."""
 
 
-class Rule(NamedTuple):
+class ErrorRule(NamedTuple):
     """Fits an answer with one of `statuses` (none given: any) whose body matches `words` and for which `accepts` is
     true; says what to do next."""
 
@@ -39,7 +39,7 @@ class Rule(NamedTuple):
     examples: tuple[Example, ...]
     statuses: Container[int | None] | None = None
     words: re.Pattern[str] | None = None
-    accepts: Callable[[Told], bool] | None = None
+    accepts: Callable[[ErrorReport], bool] | None = None
     retry: bool = False
     once: bool = False
     """Retry it once and no more."""
@@ -48,7 +48,7 @@ class Rule(NamedTuple):
     next_key: bool = False
     next_model: bool = False
 
-    def fits(self, told: Told) -> bool:
+    def fits(self, told: ErrorReport) -> bool:
         if self.statuses is not None and told.status not in self.statuses:
             return False
         if self.words is not None and self.words.search(told.words) is None:
@@ -59,8 +59,8 @@ class Rule(NamedTuple):
 class Decision(NamedTuple):
     """The rule for an answer, and what it was decided by."""
 
-    rule: Rule
-    told: Told
+    rule: ErrorRule
+    told: ErrorReport
 
     @property
     def longest_reply(self) -> int | None:
@@ -95,22 +95,22 @@ _CLEAR = any_of(
 # ── What a rule may ask of an answer ───────────────────────────────────────────────────────────────
 
 
-def blames_conversation(told: Told) -> bool:
+def blames_conversation(told: ErrorReport) -> bool:
     return told.verdict.blame is Blame.CONVERSATION
 
 
-def blames_reply(told: Told) -> bool:
+def blames_reply(told: ErrorReport) -> bool:
     return told.verdict.blame is Blame.REPLY
 
 
-def has_no_money(told: Told) -> bool:
+def has_no_money(told: ErrorReport) -> bool:
     return is_exhausted(told.status, told.facts, told.wait)
 
 
-def is_too_fast(told: Told) -> bool:
+def is_too_fast(told: ErrorReport) -> bool:
     return speaks_of_rates(told.facts)
 
 
-def could_not_read_call(told: Told) -> bool:
+def could_not_read_call(told: ErrorReport) -> bool:
     """Whether the model wrote a call, or JSON, that its own provider could not read."""
     return told.facts.has_code("tool_use_failed", "output_parse_failed", "json_validate_failed")

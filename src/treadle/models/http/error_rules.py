@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from treadle.models.http.error_facts import MAX_TEXT, read_error
 from treadle.models.http.error_rule import (
     Decision,
+    ErrorReport,
+    ErrorRule,
     Example,
-    Rule,
-    Told,
     blames_conversation,
     blames_reply,
     could_not_read_call,
@@ -36,7 +36,7 @@ _SHORTER_REPLY = "Lower max_tokens in the model_settings of the agent."
 _REPAIR = "Send /reset to start an empty conversation if it persists."
 
 RULES = (
-    Rule(
+    ErrorRule(
         "invalid_request",
         "The model wrote a call that its provider could not read; use another model if it persists.",
         (
@@ -54,7 +54,7 @@ RULES = (
         once=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "overflow",
         _SHORTEN,
         (
@@ -83,7 +83,7 @@ RULES = (
         accepts=blames_conversation,
         compact=True,
     ),
-    Rule(
+    ErrorRule(
         "billing",
         _PAY,
         (
@@ -104,7 +104,7 @@ RULES = (
         next_key=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "invalid_request",
         _SHORTER_REPLY,
         (
@@ -116,7 +116,7 @@ RULES = (
         accepts=blames_reply,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "invalid_request",
         "A picture or a file in the conversation is too large; send /reset to start an empty conversation.",
         (Example(413, '{"error":{"message":"image exceeds 5 MB maximum"}}'),),
@@ -124,14 +124,14 @@ RULES = (
         _words(r"\b(?:images?|pictures?|files?|pdfs?|audio|videos?|attachments?)\b"),
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "overflow",
         _SHORTEN,
         (Example(413, ""), Example(413, "<html><title>413 Request Entity Too Large</title></html>")),
         (413,),
         compact=True,
     ),
-    Rule(
+    ErrorRule(
         "invalid_request",
         _REPAIR,
         (
@@ -196,7 +196,7 @@ RULES = (
         repair=True,
         next_model=True,
     ),
-    Rule(  # what a chat template raises comes as a 500 from some servers
+    ErrorRule(  # what a chat template raises comes as a 500 from some servers
         "invalid_request",
         _REPAIR,
         (
@@ -208,7 +208,7 @@ RULES = (
         repair=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "not_found",
         "Check the model id `{model}` and that your account there may use it.",
         (
@@ -220,7 +220,7 @@ RULES = (
         _words("model_not_found"),
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "auth",
         "Check the key in {key_setting}.",
         (
@@ -232,7 +232,7 @@ RULES = (
         next_key=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "billing",
         _PAY,
         (Example(402, '{"type":"error","error":{"type":"billing_error"}}'),),
@@ -240,7 +240,7 @@ RULES = (
         next_key=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "not_found",
         "Check the model id `{model}` and the base_url of provider {provider}.",
         (
@@ -251,14 +251,14 @@ RULES = (
         (404, 405),
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "not_found",
         "Set the base_url of provider {provider} to where it moved.",
         (Example(301, ""), Example(307, "")),
         range(300, 400),
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "timeout",
         PASSES,
         (
@@ -270,7 +270,7 @@ RULES = (
         retry=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "rate_limited",
         _SLOW_DOWN,
         (
@@ -288,7 +288,7 @@ RULES = (
         next_key=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "overloaded",
         PASSES,
         (
@@ -300,7 +300,7 @@ RULES = (
         retry=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "server",
         PASSES,
         (
@@ -315,7 +315,7 @@ RULES = (
         retry=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "invalid_request",
         "Check that the model `{model}` takes what was sent.",
         (
@@ -325,7 +325,7 @@ RULES = (
         range(400, 500),
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "rate_limited",
         _SLOW_DOWN,
         (Example(None, '{"error":{"message":"Rate limit reached for the model"}}'),),
@@ -335,7 +335,7 @@ RULES = (
         next_key=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "overloaded",
         PASSES,
         (
@@ -347,7 +347,7 @@ RULES = (
         retry=True,
         next_model=True,
     ),
-    Rule(
+    ErrorRule(
         "server",
         PASSES,
         (
@@ -375,10 +375,10 @@ def decide(
     if meant == 429 and verdict.blame is not Blame.NOTHING and not exceeds_rate_alone(facts):
         verdict = NOTHING
     words = "\n".join((facts.text, *facts.codes)) or body[:MAX_TEXT]
-    told = Told(meant, facts, verdict, words, asked_wait(headers or {}, facts))
+    told = ErrorReport(meant, facts, verdict, words, asked_wait(headers or {}, facts))
     return Decision(next(rule for rule in RULES if rule.fits(told)), told)
 
 
-def rule_for(status: int | None, body: str) -> Rule:
+def rule_for(status: int | None, body: str) -> ErrorRule:
     """Return the first rule that fits an answer."""
     return decide(status, body).rule

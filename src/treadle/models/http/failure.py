@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.error_rules import PASSES, Decision, decide
-from treadle.models.http.keys import Key
+from treadle.models.http.keys import ProviderKey
 from treadle.models.http.request_size import RequestSize
 from treadle.ports.model import Failed
 
@@ -19,16 +19,16 @@ MAX_WORDS = 500
 """How much of what a provider says is passed on."""
 
 
-class Asked(NamedTuple):
+class RequestInfo(NamedTuple):
     """Who was asked for what, with which key, and how much was sent."""
 
     endpoint: Endpoint
     model: str
-    key: Key | None
+    key: ProviderKey | None
     size: RequestSize = RequestSize()
 
 
-def from_response(asked: Asked, status: int, headers: Mapping[str, str], body: bytes) -> Failed:
+def from_response(asked: RequestInfo, status: int, headers: Mapping[str, str], body: bytes) -> Failed:
     """The failure that an answer with this status means."""
     text = body.decode("utf-8", "replace")
     said = f"answered {status}"
@@ -42,7 +42,7 @@ def from_response(asked: Asked, status: int, headers: Mapping[str, str], body: b
     return msgspec.structs.replace(failed, retryable=should_retry, retry_after=decision.told.wait)
 
 
-def in_stream(asked: Asked, error: Any) -> Failed:
+def in_stream(asked: RequestInfo, error: Any) -> Failed:
     """The failure that an error inside a stream means, which came after a good status."""
     text = msgspec.json.encode({"error": error}).decode()
     decision = decide(None, text, asked.size)
@@ -50,7 +50,7 @@ def in_stream(asked: Asked, error: Any) -> Failed:
     return msgspec.structs.replace(failed, retry_after=decision.told.wait)
 
 
-def _failed(asked: Asked, status: int | None, said: str, body: str, decision: Decision) -> Failed:
+def _failed(asked: RequestInfo, status: int | None, said: str, body: str, decision: Decision) -> Failed:
     rule, endpoint, key = decision.rule, asked.endpoint, asked.key
     if rule.kind == "auth" and key is None:
         next_step = f"No key was sent: set {endpoint.key_setting}."

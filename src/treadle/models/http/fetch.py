@@ -15,7 +15,7 @@ from treadle.system.daemon_thread import in_daemon_thread
 MAX_BODY_BYTES = 8 * 2**20
 
 
-class Fetched(Struct, frozen=True):
+class FetchedBody(Struct, frozen=True):
     """An HTTP answer."""
 
     status: int
@@ -40,7 +40,7 @@ async def open_session() -> AsyncGenerator[aiohttp.ClientSession, None]:
 
 async def fetch(
     session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], timeout_seconds: float
-) -> Fetched:
+) -> FetchedBody:
     """Return the answer to a GET. Raises TimeoutError, aiohttp.ClientError, OSError or ValueError.
 
     A redirect is returned as it is: following it would take the key in the headers to another host."""
@@ -53,8 +53,8 @@ async def fetch(
         async for piece in response.content.iter_any():
             body += piece
             if len(body) > MAX_BODY_BYTES:
-                return Fetched(response.status, response.headers, bytes(body[:MAX_BODY_BYTES]), is_whole=False)
-        return Fetched(response.status, response.headers, bytes(body))
+                return FetchedBody(response.status, response.headers, bytes(body[:MAX_BODY_BYTES]), is_whole=False)
+        return FetchedBody(response.status, response.headers, bytes(body))
 
 
 class _DaemonResolver(AbstractResolver):

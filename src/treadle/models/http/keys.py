@@ -10,7 +10,7 @@ RATE_REST = 60.0
 """Seconds for which a key rests that has reached its rate, where the provider does not say how long."""
 
 
-class Key(Struct, frozen=True):
+class ProviderKey(Struct, frozen=True):
     value: str
     setting: str
     """Where it comes from, for people."""
@@ -19,15 +19,15 @@ class Key(Struct, frozen=True):
 class Keys:
     """The first key that does not rest; if all do, the one that will be ready first."""
 
-    def __init__(self, keys: Sequence[Key] = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, keys: Sequence[ProviderKey] = (), clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = list(keys)
         self._clock = clock
         self._rests_until = [-math.inf] * len(self._keys)
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[ProviderKey]:
         return iter(self._keys)
 
-    def current(self) -> Key | None:
+    def current(self) -> ProviderKey | None:
         if not self._keys:
             return None
         if len(self._keys) == 1:
@@ -38,7 +38,7 @@ class Keys:
                 return key
         return self._keys[self._rests_until.index(min(self._rests_until))]
 
-    def rest(self, key: Key, seconds: float) -> bool:
+    def rest(self, key: ProviderKey, seconds: float) -> bool:
         """Let a key rest; say whether another one is ready."""
         now = self._clock()
         place = self._keys.index(key)

@@ -13,7 +13,7 @@ from aiohttp.helpers import TimerNoop
 from aiohttp.http_writer import StreamWriter
 from yarl import URL
 
-from treadle.models.http.response_reader import Answer, Other, Receiver
+from treadle.models.http.response_reader import HttpResponse, Other, Receiver
 
 MOST_AT_ONCE = 1024 * 1024
 """Bytes of a body that are handed over at once: what the network does not take yet is kept twice meanwhile."""
@@ -43,7 +43,7 @@ class Poster:
         head = [f"POST {url.raw_path_qs} HTTP/1.1", *said, "Content-Length: "]
         self._head = "\r\n".join(head).encode()
 
-    async def post(self, body: bytes) -> Answer:
+    async def post(self, body: bytes) -> HttpResponse:
         """The answer, as soon as its head has come."""
         connection = await self._connector.connect(self._where, [], NO_LIMITS)
         protocol = connection.protocol

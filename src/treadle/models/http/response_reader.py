@@ -28,7 +28,7 @@ class KeptAndLost(aiohttp.ServerDisconnectedError):
     """A connection that was kept from an earlier call has ended before any byte of an answer came."""
 
 
-class Answer(Protocol):
+class HttpResponse(Protocol):
     """What a server says to a request, from its status on."""
 
     @property
@@ -67,7 +67,7 @@ class Answer(Protocol):
         ...
 
 
-class Stream:
+class ChunkStream:
     """A good answer in chunks."""
 
     status = 200
@@ -238,12 +238,12 @@ class Receiver(ResponseHandler):
         self._held = False
         self._calls = 0
         self._answered = True
-        self._expected: tuple[Connection, asyncio.Future[Stream | None]] | None = None
-        self._stream: Stream | None = None
+        self._expected: tuple[Connection, asyncio.Future[ChunkStream | None]] | None = None
+        self._stream: ChunkStream | None = None
 
-    def expect(self, connection: Connection) -> "asyncio.Future[Stream | None]":
+    def expect(self, connection: Connection) -> "asyncio.Future[ChunkStream | None]":
         """A call begins: its answer, as soon as that has begun; None if it is aiohttp's to take apart."""
-        begun: asyncio.Future[Stream | None] = self._loop.create_future()
+        begun: asyncio.Future[ChunkStream | None] = self._loop.create_future()
         self._expected, self._stream = (connection, begun), None
         self._calls += 1
         self._answered = False
@@ -305,10 +305,10 @@ class Receiver(ResponseHandler):
             self._loop.call_soon(super().resume_reading, resume_parser)
 
 
-def _stream(data: bytes, connection: Connection, loop: asyncio.AbstractEventLoop) -> Stream | None:
+def _stream(data: bytes, connection: Connection, loop: asyncio.AbstractEventLoop) -> ChunkStream | None:
     """The answer that begins so, if it is a good one in chunks that are what they seem."""
     end = data.find(b"\r\n\r\n")
     if end < 0 or not data.startswith(_GOOD):
         return None
     head = data[:end].lower()
-    return Stream(head, connection, loop) if _CHUNKED.search(head) and not _UNUSUAL.search(head) else None
+    return ChunkStream(head, connection, loop) if _CHUNKED.search(head) and not _UNUSUAL.search(head) else None

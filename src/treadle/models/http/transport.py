@@ -19,10 +19,10 @@ from treadle.domain.providers import Timeouts
 from treadle.models.http import failure
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.failure import Limit
-from treadle.models.http.keys import Key
+from treadle.models.http.keys import ProviderKey
 from treadle.models.http.request_sender import FACTORY, MOST_AT_ONCE, NO_LIMITS, Poster, is_plain
 from treadle.models.http.request_size import size_of
-from treadle.models.http.response_reader import READ_BUFFER, Answer, KeptAndLost, Other, Receiver
+from treadle.models.http.response_reader import READ_BUFFER, HttpResponse, KeptAndLost, Other, Receiver
 from treadle.ports.model import Failed
 from treadle.system.timers import Timers
 
@@ -114,10 +114,10 @@ class Post:
             key: CIMultiDict({**common, **(credentials(key.value) if key else {}), **endpoint.headers})
             for key in (None, *endpoint.keys)
         }
-        self._sessions: dict[Key | None, aiohttp.ClientSession] = {}
-        self._posters: dict[Key | None, Poster] = {}
+        self._sessions: dict[ProviderKey | None, aiohttp.ClientSession] = {}
+        self._posters: dict[ProviderKey | None, Poster] = {}
 
-    async def __call__(self, body: bytes, key: Key | None) -> Answer:
+    async def __call__(self, body: bytes, key: ProviderKey | None) -> HttpResponse:
         """Send a body with this key. Headers that a session has cost less than those that a call brings."""
         session = self._sessions.get(key)
         if session is None or session.closed:
@@ -131,23 +131,25 @@ class Post:
         )
         return Other(sent)
 
-    def _open(self, key: Key | None) -> aiohttp.ClientSession:
+    def _open(self, key: ProviderKey | None) -> aiohttp.ClientSession:
         session = self._sessions[key] = self.connections.session(self._headers[key])
         if is_plain(self.url, session):
             self._posters[key] = Poster(self.url, session)
         return session
 
 
-class Call:
+class HttpCall:
     """One request and its reply: `open`, then `read` until it gives nothing, then `close`."""
 
-    def __init__(self, post: Post, model: str, key: Key | None = None, window: int = UNKNOWN_WINDOW) -> None:
+    def __init__(
+        self, post: Post, model: str, key: ProviderKey | None = None, window: int = UNKNOWN_WINDOW
+    ) -> None:
         self._post = post
         self._model = model
         self._key = key
         self._window = window
         self._sent = b""
-        self._answer: Answer | None = None
+        self._answer: HttpResponse | None = None
         self._watch: _Watch | None = None
 
     @property
@@ -172,9 +174,9 @@ class Call:
         return "" if self._answer is None else self._answer.server
 
     @property
-    def asked(self) -> failure.Asked:
+    def asked(self) -> failure.RequestInfo:
         """Who was asked for what. Only failures need it."""
-        return failure.Asked(self._post.endpoint, self._model, self._key, size_of(self._sent, self._window))
+        return failure.RequestInfo(self._post.endpoint, self._model, self._key, size_of(self._sent, self._window))
 
     async def open(self, body: bytes) -> None:
         """Send the request and wait for a good status."""
@@ -253,7 +255,7 @@ class _Watch:
     def __init__(self, timers: Timers, timeouts: Timeouts) -> None:
         loop = asyncio.get_running_loop()
         self.time = loop.time
-        self.answer: Answer | None = None
+        self.answer: HttpResponse | None = None
         self.waiting_since = 0.0
         self.begun = False
         self._timers = timers

@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.errors import StoreDamaged, StoreError, StoreOwned, UsageError
-from treadle.stores.migrate.tables import TABLES, Row, Sum, Table
+from treadle.stores.migrate.tables import TABLES, MigratedTable, Row, Sum
 from treadle.stores.postgres.connection import FAILURES, SCHEMA, connect, explain, shown, storable_json
-from treadle.stores.postgres.driver import Connection
+from treadle.stores.postgres.driver import PostgresConnection
 from treadle.stores.postgres.memory_rows import written
 from treadle.stores.postgres.schema import migrate
-from treadle.stores.sqlite.connection import Database, open_database
+from treadle.stores.sqlite.connection import SqliteDatabase, open_database
 from treadle.stores.sqlite.connection import explain as explain_sqlite
 from treadle.stores.sqlite.lock import DatabaseLock
 
@@ -57,7 +57,7 @@ Progress = Callable[[str, int, int], None]
 """Told of a table, how many of its rows are there, and how many there are."""
 
 
-class Moved(Struct, frozen=True):
+class RowCounts(Struct, frozen=True):
     """How many rows each table has, on both sides."""
 
     tables: tuple[tuple[str, int], ...]
@@ -67,7 +67,7 @@ class Moved(Struct, frozen=True):
         return sum(rows for _, rows in self.tables)
 
 
-async def move(path: str, url: str, progress: Progress = lambda table, done, total: None) -> Moved:
+async def move(path: str, url: str, progress: Progress = lambda table, done, total: None) -> RowCounts:
     """Move all that is in a SQLite file to an empty PostgreSQL database, or go on with a move that was broken off.
     The file stays as it is. Raises StoreOwned while another process owns it, UsageError for a target that is not
     empty, StoreDamaged where what has arrived is not what was there."""
@@ -93,24 +93,24 @@ def _owned(path: str) -> DatabaseLock:
 
 
 class _Move:
-    def __init__(self, source: Database, path: str, url: str, progress: Progress) -> None:
+    def __init__(self, source: SqliteDatabase, path: str, url: str, progress: Progress) -> None:
         self._source = source
         self._path = path
         self._url = url
         self._progress = progress
 
-    async def done(self) -> Moved:
+    async def done(self) -> RowCounts:
         async with _alone(self._url) as target:
             await self._begin(target)
             for table in TABLES:
                 await self._copy(target, table)
             counts = [(table.name, await self._checked(target, table)) for table in TABLES]
             await self._finish(target)
-            return Moved(tuple(counts))
+            return RowCounts(tuple(counts))
 
     # ── Before ──
 
-    async def _begin(self, target: Connection) -> None:
+    async def _begin(self, target: PostgresConnection) -> None:
         await _refuse_occupied(target, self._url)
         what = self._what()
         found = None
@@ -139,7 +139,7 @@ class _Move:
 
     # ── Copying ──
 
-    async def _copy(self, target: Connection, table: Table) -> None:
+    async def _copy(self, target: PostgresConnection, table: MigratedTable) -> None:
         [(total,)] = self._source.execute(table.count).fetchall()
         found = await target.fetch(f"SELECT last, rows FROM {PLACE}.moving WHERE name = $1", table.name)  # noqa: S608 -- our own name
         last, done = (msgspec.json.decode(found[0][0]), found[0][1]) if found else (None, 0)
@@ -161,7 +161,7 @@ class _Move:
 
     # ── Checking ──
 
-    async def _checked(self, target: Connection, table: Table) -> int:
+    async def _checked(self, target: PostgresConnection, table: MigratedTable) -> int:
         """How many rows both have, which are the same."""
         there, here = Sum(), Sum()
         for row in self._source.execute(table.rows()):
@@ -179,7 +179,7 @@ class _Move:
 
     # ── After ──
 
-    async def _finish(self, target: Connection) -> None:
+    async def _finish(self, target: PostgresConnection) -> None:
         """Let it be seen, all at once."""
         async with target.transaction():
             for table in TABLES:
@@ -196,7 +196,7 @@ class _Move:
         for table in TABLES:
             await target.execute(f"ANALYZE {SCHEMA}.{table.name}")
 
-    def _last(self, table: Table) -> int:
+    def _last(self, table: MigratedTable) -> int:
         """The highest number that was ever given."""
         numbers = [f"SELECT max({table.counted}) FROM {table.name}"]  # noqa: S608 -- our own names
         if table.name == "events":
@@ -208,7 +208,7 @@ class _Move:
 
 
 @asynccontextmanager
-async def _alone(url: str) -> AsyncGenerator[Connection, None]:
+async def _alone(url: str) -> AsyncGenerator[PostgresConnection, None]:
     """A connection of the only one that moves something there."""
     connection = await connect(url, PLACE)
     try:
@@ -223,7 +223,7 @@ async def _alone(url: str) -> AsyncGenerator[Connection, None]:
         await connection.close(timeout=5)
 
 
-async def _refuse_occupied(target: Connection, url: str) -> None:
+async def _refuse_occupied(target: PostgresConnection, url: str) -> None:
     """A target that somebody has used, or uses, is left alone."""
     for name in ("writers", *(table.name for table in TABLES)):
         if await target.fetchval("SELECT to_regclass($1)", f"{SCHEMA}.{name}") is None:
@@ -247,7 +247,7 @@ def _parts(rows: Any) -> Iterator[list[Row]]:
         yield part
 
 
-async def _insert(target: Connection, table: Table, rows: Sequence[Row]) -> None:
+async def _insert(target: PostgresConnection, table: MigratedTable, rows: Sequence[Row]) -> None:
     if table.name == "memories":  # whose words are kept in another way
         kept = [_memory(dict(zip(table.columns, row[len(table.key) :], strict=True))) for row in rows]
         await target.execute(KEEP_MEMORIES, storable_json(msgspec.json.encode(kept)).decode())

@@ -27,7 +27,7 @@ def _numbers(in_bytes: bytes) -> list[float]:
     return list(array("f", [number / length for number in numbers]))
 
 
-class Table(Struct, frozen=True):
+class MigratedTable(Struct, frozen=True):
     """One table: its columns, the same on both sides unless said otherwise, in the order of its key."""
 
     name: str
@@ -66,8 +66,8 @@ class Table(Struct, frozen=True):
         return f"SELECT {', '.join(self.columns)} FROM {self.name}"  # noqa: S608 -- our own names
 
 
-def _table(name: str, columns: str, key: str, **more: Any) -> Table:
-    return Table(name, tuple(columns.split()), tuple(key.split()), **more)
+def _table(name: str, columns: str, key: str, **more: Any) -> MigratedTable:
+    return MigratedTable(name, tuple(columns.split()), tuple(key.split()), **more)
 
 
 LAST = "(SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)"

@@ -6,10 +6,10 @@ import msgspec
 
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
-from treadle.ports.access import Answered, Asked, TokenRecord
+from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
 from treadle.stores.postgres.connection import restored
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import PostgresRow
 
 _encode = msgspec.json.Encoder().encode
 
@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 class PostgresTokens:
     """Implements `ports.access.Tokens`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def add(self, record: TokenRecord, digest: bytes) -> None:
@@ -49,22 +49,22 @@ class PostgresTokens:
 class PostgresRequests:
     """Implements `ports.access.Requests`, for all processes at once."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def begin(self, asked: Asked, digest: bytes, at: Instant) -> Answered:
+    async def begin(self, asked: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
         while (found := await self._database.row("begin_request", *_key(asked), digest, at)) is None:
             pass  # somebody else has begun it since the statement began
-        return Answered(found[0], found[1], found[2] or b"")
+        return StoredResponse(found[0], found[1], found[2] or b"")
 
-    async def answer(self, asked: Asked, answered: Answered) -> None:
+    async def answer(self, asked: IdempotentRequest, answered: StoredResponse) -> None:
         await self._database.rows("answer_request", *_key(asked), answered.status, answered.body)
 
     async def forget(self, before: Instant) -> None:
         await self._database.rows("forget_requests", before)
 
 
-def _key(asked: Asked) -> tuple[str, str, str]:
+def _key(asked: IdempotentRequest) -> tuple[str, str, str]:
     return asked.token_id or "", asked.route, asked.key
 
 
@@ -72,7 +72,7 @@ def _text(value: object) -> str | None:
     return None if value is None else _encode(value).decode()
 
 
-def _record(row: Row) -> TokenRecord:
+def _record(row: PostgresRow) -> TokenRecord:
     token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility = row
     return TokenRecord(
         token_id,

@@ -18,13 +18,13 @@ from treadle.ports.accounts import (
 )
 from treadle.stores.postgres.batch import Standing
 from treadle.stores.postgres.connection import restored, storable_json
-from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.database import PostgresDatabase
 
 
 class PostgresAccounts:
     """Implements `Accounts` and `AgentStates`. `now` is the time that the database goes by; None: its own."""
 
-    def __init__(self, database: Database, now: Callable[[], Instant | None] = lambda: None) -> None:
+    def __init__(self, database: PostgresDatabase, now: Callable[[], Instant | None] = lambda: None) -> None:
         self._database = database
         self._now = now
 

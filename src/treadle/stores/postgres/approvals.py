@@ -7,14 +7,14 @@ from treadle.domain.errors import UnknownApproval
 from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.stores.postgres.connection import restored
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import PostgresRow
 
 
 class PostgresApprovals:
     """Implements `ports.approvals.Approvals`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def find(self, approval_id: ApprovalId) -> ApprovalRecord:
@@ -32,7 +32,7 @@ class PostgresApprovals:
         return [Grant(*map(restored, row)) for row in await self._database.rows("grants", session_id)]
 
 
-def _record(row: Row) -> ApprovalRecord:
+def _record(row: PostgresRow) -> ApprovalRecord:
     approval_id, run_id, session_id, agent_id, parent, call_id, tool, arguments, reason, pattern, *rest = row
     requested_at, expires_at, decision, agent, owner = rest
     return ApprovalRecord(

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from treadle.domain.ids import EventId, Instant
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
-from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
+from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
 from treadle.ports.automation import Fired
 from treadle.stores.postgres.connection import restored
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import PostgresRow
 
 _encode = msgspec.json.Encoder().encode
 
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 class PostgresSchedules:
     """Implements `ports.automation.Schedules`. Of all processes that begin a tick, one is given it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def keep(self, schedule: Schedule) -> None:
@@ -62,17 +62,17 @@ class PostgresSchedules:
 class PostgresHooks:
     """Implements `ports.automation.Hooks`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def add(self, hook: Hook) -> None:
+    async def add(self, hook: InboundWebhook) -> None:
         await self._database.rows("add_hook", *msgspec.structs.astuple(hook))
 
-    async def find(self, hook_id: HookId) -> Hook | None:
+    async def find(self, hook_id: HookId) -> InboundWebhook | None:
         found = await self._database.row("hooks", hook_id)
         return None if found is None else _hook(found)
 
-    async def list(self) -> Sequence[Hook]:
+    async def list(self) -> Sequence[InboundWebhook]:
         return [_hook(row) for row in await self._database.rows("hooks", None)]
 
     async def remove(self, hook_id: HookId) -> bool:
@@ -82,7 +82,7 @@ class PostgresHooks:
 class PostgresWebhooks:
     """Implements `ports.automation.Webhooks` and `DeadLetters`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def add(self, webhook: Webhook) -> None:
@@ -140,7 +140,7 @@ def _text(value: object) -> str:
     return _encode(value).decode()
 
 
-def _schedule(row: Row) -> Schedule:
+def _schedule(row: PostgresRow) -> Schedule:
     schedule_id, agent, message, every, zone, anchor, *rest = row
     next_at, session_id, is_heartbeat, paused, firing_at, firing_since, fired_at, run_id, problem, owner = rest
     return Schedule(
@@ -161,13 +161,13 @@ def _schedule(row: Row) -> Schedule:
     )
 
 
-def _hook(row: Row) -> Hook:
+def _hook(row: PostgresRow) -> InboundWebhook:
     hook_id, name, agent, message, session, created_at, owner = row
     place = None if session is None else restored(session)
-    return Hook(hook_id, restored(name), restored(agent), restored(message), place, created_at, owner)
+    return InboundWebhook(hook_id, restored(name), restored(agent), restored(message), place, created_at, owner)
 
 
-def _webhook(row: Row) -> Webhook:
+def _webhook(row: PostgresRow) -> Webhook:
     webhook_id, url, events, agents, created_at, position, *rest = row
     most_attempts, attempts, first_failed_at, retry_at, delivered_at, problem, disabled = rest
     return Webhook(
@@ -191,6 +191,6 @@ def _names(listed: str) -> tuple[Any, ...]:
     return tuple(msgspec.json.decode(listed))
 
 
-def _letter(row: Row) -> DeadLetter:
+def _letter(row: PostgresRow) -> DeadLetter:
     webhook_id, event_id, run_id, sequence, type_, attempts, reason, died_at, queued = row
     return DeadLetter(webhook_id, event_id, run_id, sequence, type_, attempts, restored(reason), died_at, queued)

@@ -170,7 +170,7 @@ Grave = tuple[str | None, float | None, str | None]
 """A session, when it was deleted and by whom."""
 
 
-class Answer(Struct, frozen=True):
+class BatchResult(Struct, frozen=True):
     """What became of one operation. Which fields are set depends on the verb."""
 
     gone: Grave | None = None
@@ -198,7 +198,7 @@ class Answer(Struct, frozen=True):
     """Which run to look at next, and when; None: now."""
     following: tuple[str, ...] = ()
     """Runs of its agent for which there is a place now."""
-    told: "tuple[Answer, ...]" = ()
+    told: "tuple[BatchResult, ...]" = ()
     new: bool = False
     """The delivery was not there before."""
     origin: Whose | None = None
@@ -213,21 +213,21 @@ class Answer(Struct, frozen=True):
     """The events of a run that has only begun, as `event_of` takes them, the last field in hexadecimal."""
 
 
-_decode = msgspec.json.Decoder(tuple[Answer | bool, ...]).decode
+_decode = msgspec.json.Decoder(tuple[BatchResult | bool, ...]).decode
 
 
-def answers_to(operations: Sequence[Operation], written: str) -> list[Answer]:
+def answers_to(operations: Sequence[Operation], written: str) -> list[BatchResult]:
     """What `write_all` has answered. To what is plain and was done it says only that."""
     decoded = _decode(written)
     return [
-        answer if isinstance(answer, Answer) else _moved(operation.plain)
+        answer if isinstance(answer, BatchResult) else _moved(operation.plain)
         for operation, answer in zip(operations, decoded, strict=True)
     ]
 
 
-def _moved(plain: Plain | None) -> Answer:
+def _moved(plain: Plain | None) -> BatchResult:
     assert plain is not None
-    return Answer(accepted=True, sequence=plain.seen + plain.events, before=plain.seen)
+    return BatchResult(accepted=True, sequence=plain.seen + plain.events, before=plain.seen)
 
 
 def origin_of(whose: Whose) -> Origin:

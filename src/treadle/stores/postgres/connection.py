@@ -6,9 +6,9 @@ from importlib import resources
 
 from treadle.domain.errors import StoreAway, StoreError, StoreFull, StoreLocked, StoreNewer, UsageError
 from treadle.stores.postgres.driver import (
-    Connection,
     InterfaceError,
     InternalClientError,
+    PostgresConnection,
     PostgresError,
     connected,
 )
@@ -72,7 +72,7 @@ def shown(url: str) -> str:
     return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", re.sub(r"^(\w+:(?://)?[^:@/?]*):.*@", r"\1@", url))
 
 
-async def connect(url: str, schema: str = SCHEMA, more: Mapping[str, str] | None = None) -> Connection:
+async def connect(url: str, schema: str = SCHEMA, more: Mapping[str, str] | None = None) -> PostgresConnection:
     """A connection to a server that is fit to be used, or a StoreError that says why not and what to do."""
     if re.match(r"\w+://[^/?#]*@[^/?#]*@", url):  # the driver would take the rest of a password for a host
         raise unreadable(None, url)

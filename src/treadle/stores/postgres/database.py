@@ -19,7 +19,7 @@ from treadle.stores.postgres.connection import (
     shown,
     storable,
 )
-from treadle.stores.postgres.driver import Connection, Pool, Row, pooled
+from treadle.stores.postgres.driver import Pool, PostgresConnection, PostgresRow, pooled
 from treadle.stores.postgres.schema import migrate
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ PATIENCE = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 
 
-class Database:
+class PostgresDatabase:
     """Opened with `open_database`. What is asked here is asked again when the server was away, so every statement
     may be done twice."""
 
@@ -42,7 +42,7 @@ class Database:
         self._pool = pool
         self._closed = False
 
-    async def rows(self, statement: str, *values: object, patient: bool = False) -> Sequence[Row]:
+    async def rows(self, statement: str, *values: object, patient: bool = False) -> Sequence[PostgresRow]:
         """What the statement of that name finds. Patient work waits for a server that is away; other work is told
         so, with StoreAway or its like, after a while."""
         text, prepared = SQL[statement], [storable(v) if isinstance(v, str) else v for v in values]
@@ -50,7 +50,9 @@ class Database:
             lambda connection: connection.fetch(text, *prepared, timeout=STATEMENT_SECONDS), patient
         )
 
-    async def on_one(self, work: Callable[[Connection], Awaitable[Result]], patient: bool = False) -> Result:
+    async def on_one(
+        self, work: Callable[[PostgresConnection], Awaitable[Result]], patient: bool = False
+    ) -> Result:
         """The same for several statements, on one connection that nobody else uses meanwhile."""
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
         until = loop.time() + PATIENCE
@@ -68,7 +70,7 @@ class Database:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def row(self, statement: str, *values: object, patient: bool = False) -> Row | None:
+    async def row(self, statement: str, *values: object, patient: bool = False) -> PostgresRow | None:
         """The first of what it finds; None: nothing."""
         found = await self.rows(statement, *values, patient=patient)
         return found[0] if found else None
@@ -79,7 +81,7 @@ class Database:
         assert row is not None
         return row[0]
 
-    async def connect(self, more: Mapping[str, str] | None = None) -> Connection:
+    async def connect(self, more: Mapping[str, str] | None = None) -> PostgresConnection:
         """A connection for somebody who keeps it, with further settings of the server."""
         return await connect(self.url, more=more)
 
@@ -92,20 +94,20 @@ class Database:
                 self._pool.terminate()
 
 
-async def open_database(url: str) -> Database:
+async def open_database(url: str) -> PostgresDatabase:
     """The database that the URL names, brought up to date; or a StoreError that says why not and what to do."""
     await migrate(url)
     return await database_as_it_is(url)
 
 
-async def database_as_it_is(url: str) -> Database:
+async def database_as_it_is(url: str) -> PostgresDatabase:
     """The same, for whoever looks at a database of any version."""
     try:
         pool = await pooled(url, READERS, CONNECT_SECONDS, SETTINGS, _leave_as_it_is)
     except FAILURES as error:
         raise explain(error, url) from error
-    return Database(url, pool)
+    return PostgresDatabase(url, pool)
 
 
-async def _leave_as_it_is(_: Connection) -> None:
+async def _leave_as_it_is(_: PostgresConnection) -> None:
     """No statement of ours leaves anything behind on a connection: the server need not clean up."""

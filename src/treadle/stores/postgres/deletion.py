@@ -9,8 +9,8 @@ from treadle.ports.clock import Clock
 from treadle.ports.deletion import IdleSession, Tombstone
 from treadle.stores.postgres.batch import session_deleted
 from treadle.stores.postgres.connection import FAILURES, explain, restored, storable
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import PostgresRow
 
 TOUCHED = (
     "runs, events, deliveries, said, approvals, grants, results, segments, session_notes, memories, memory_codes, "
@@ -23,7 +23,7 @@ class PostgresDeletions:
     """Implements `ports.keeping.Deletions`. Each deletion has a name of its own, so that one whose answer was lost
     with the connection is found done when it is asked for again."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: PostgresDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
@@ -77,12 +77,12 @@ class PostgresDeletions:
         return [_tombstone(row) for row in await self._database.rows("tombstones", deletion)]
 
 
-def _idle(row: Row) -> IdleSession:
+def _idle(row: PostgresRow) -> IdleSession:
     session_id, agent, *rest = row
     return IdleSession(session_id, restored(agent), *rest)
 
 
-def _tombstone(row: Row) -> Tombstone:
+def _tombstone(row: PostgresRow) -> Tombstone:
     session_id, agent, *counts, at, by = row
     runs, events, memories, first_at, latest_at = counts
     return Tombstone(session_id, restored(agent), runs, events, memories, first_at, latest_at, at, restored(by))

@@ -28,7 +28,7 @@ from treadle.ports.journal import (
 from treadle.stores.concurrency import no_place, places_of
 from treadle.stores.owners import owner_of, session_taken
 from treadle.stores.postgres.batch import (
-    Answer,
+    BatchResult,
     Op,
     Operation,
     Plain,
@@ -38,12 +38,12 @@ from treadle.stores.postgres.batch import (
     session_deleted,
 )
 from treadle.stores.postgres.connection import restored
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import PostgresRow
 from treadle.stores.postgres.owned_runs import Held, is_counted
 from treadle.stores.postgres.projections import beside
 from treadle.stores.postgres.runs import PostgresRuns, event_of
-from treadle.stores.postgres.writer import Writer
+from treadle.stores.postgres.writer import PostgresWriter
 from treadle.stores.usage_counts import payer_of
 
 ALL = 2**31 - 1
@@ -55,7 +55,9 @@ _decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
 class PostgresJournal(PostgresRuns):
     """Implements `Journal`, `Wakes` and `Runs`."""
 
-    def __init__(self, database: Database, writer: Writer, publisher: Publisher, clock: Clock) -> None:
+    def __init__(
+        self, database: PostgresDatabase, writer: PostgresWriter, publisher: Publisher, clock: Clock
+    ) -> None:
         super().__init__(database)
         self._writer = writer
         self._publisher = publisher
@@ -75,7 +77,7 @@ class PostgresJournal(PostgresRuns):
         )
         return await self._writer.write(operation, partial(self._submitted, new), patient=False)
 
-    def _submitted(self, new: NewRun, answer: Answer) -> RunId:
+    def _submitted(self, new: NewRun, answer: BatchResult) -> RunId:
         if answer.buried is not None:
             raise session_deleted(answer.buried)
         if answer.taken is not None:
@@ -155,7 +157,7 @@ class PostgresJournal(PostgresRuns):
             tuple([near.short() for near in answer.near]),
         )
 
-    def _advanced(self, advance: Advance, held: Held | None, answer: Answer) -> Answer:
+    def _advanced(self, advance: Advance, held: Held | None, answer: BatchResult) -> BatchResult:
         """Tell of what was committed; keep what is known of the run only where all of it was taken."""
         if not answer.accepted or advance.release is not None:
             self._held.pop(advance.run_id, None)
@@ -193,7 +195,7 @@ class PostgresJournal(PostgresRuns):
         operation = Operation(encoded(_delivers(Tell(run_id, event, key))), (event,), runs=(run_id,))
         return await self._writer.write(operation, partial(self._delivered, run_id, event), patient=False)
 
-    def _delivered(self, run_id: RunId, event: Draft, answer: Answer) -> int | None:
+    def _delivered(self, run_id: RunId, event: Draft, answer: BatchResult) -> int | None:
         if answer.gone is not None:
             raise gone(run_id, answer.gone)
         if answer.closed:
@@ -202,7 +204,7 @@ class PostgresJournal(PostgresRuns):
         self._publish_delivered(run_id, event, answer)
         return answer.sequence
 
-    def _publish_delivered(self, run_id: RunId, event: Draft, answer: Answer) -> None:
+    def _publish_delivered(self, run_id: RunId, event: Draft, answer: BatchResult) -> None:
         if answer.new and answer.sequence is not None and answer.origin is not None:
             self._publisher.committed(origin_of(answer.origin), answer.sequence, (event,))
             self._publisher.delivered(run_id)
@@ -238,7 +240,7 @@ class PostgresJournal(PostgresRuns):
         await self._database.close()
 
 
-def _claimed(run_id: RunId, answer: Answer) -> Answer:
+def _claimed(run_id: RunId, answer: BatchResult) -> BatchResult:
     if answer.gone is not None:
         raise gone(run_id, answer.gone)
     if answer.not_claimable is not None:
@@ -334,7 +336,7 @@ def _lets_go(operation: Operation, run_id: RunId, release: Release) -> Op:
     return {"status": last.status, "outcome": last.outcome, "whole": release.whole}
 
 
-def _session(facts: Row | None) -> SessionFacts:
+def _session(facts: PostgresRow | None) -> SessionFacts:
     if facts is None:
         return SessionFacts()
     workspace, notes, last, segment_id, parent, reason, messages, opened_at = facts

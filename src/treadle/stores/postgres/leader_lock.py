@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from treadle.stores.postgres.connection import SQL
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Connection
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import PostgresConnection
 
 logger = logging.getLogger(__name__)
 
@@ -16,8 +16,8 @@ LOOK_SECONDS, ANSWER_SECONDS = 5.0, 5.0
 """How often one who waits for a turn asks for it, and one who has it makes sure; how long an answer may take."""
 
 
-class Turns:
-    def __init__(self, database: Database) -> None:
+class LeaderLock:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def take(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -34,12 +34,12 @@ class Turns:
                 logger.warning("%s: somebody else may take the turn: %s: %s", name, type(error).__name__, error)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _wait(self, connection: Connection, name: str) -> None:
+    async def _wait(self, connection: PostgresConnection, name: str) -> None:
         lock = f"treadle/{name}"
         while not await connection.fetchval(SQL["take_turn"], lock, timeout=ANSWER_SECONDS):  # noqa: ASYNC110 -- nobody tells when it is free
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _while_held(self, connection: Connection, work: Callable[[], Awaitable[None]]) -> None:
+    async def _while_held(self, connection: PostgresConnection, work: Callable[[], Awaitable[None]]) -> None:
         working = asyncio.ensure_future(work())
         try:
             while not (await asyncio.wait({working}, timeout=LOOK_SECONDS))[0]:

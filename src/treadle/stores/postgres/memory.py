@@ -15,11 +15,11 @@ from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.memory import EVERYTHING, Assigned, Assignment, Vector, Without
-from treadle.ports.memory_index import Glance, Hit, MemoryView, Pending, Term
+from treadle.ports.memory_index import Glance, MemoryHit, MemoryView, Pending, Term
 from treadle.stores.memories import CHOSEN_BY_CODE, EVERYONE, MOST_OF_A_TERM, NOTES, best_by_words, digest, packed
 from treadle.stores.postgres.connection import SQL, STATEMENT_SECONDS, restored, storable, storable_json
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import BitString, Connection, Row, bits
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import BitString, PostgresConnection, PostgresRow, bits
 from treadle.stores.postgres.memory_rows import cut, written_memory
 
 Result = TypeVar("Result")
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 class PostgresMemories:
     """Implements `ports.memory.MemoryKeeper`, `ports.memory_index.MemoryIndex` and `VectorShelf`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     # ── What people do ──
@@ -80,7 +80,7 @@ class PostgresMemories:
     async def read(self, look: Callable[[MemoryView], Result]) -> Result:
         """In a thread, which asks the event loop for rows of one moment. It may be looked twice."""
 
-        async def looked(connection: Connection) -> Result:
+        async def looked(connection: PostgresConnection) -> Result:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 return await _in_thread(look, _View(connection))
 
@@ -136,21 +136,21 @@ class _Gone(Exception):
 class _View:
     """Implements `ports.memory_index.MemoryView` for a thread, on a connection that the event loop keeps for it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self.is_over = False
 
-    def _rows(self, statement: str, *values: object) -> list[Row]:
+    def _rows(self, statement: str, *values: object) -> list[PostgresRow]:
         if self.is_over:
             raise _Gone
         prepared = [storable(value) if isinstance(value, str) else value for value in values]
-        asked: Coroutine[Any, Any, list[Row]] = self._connection.fetch(
+        asked: Coroutine[Any, Any, list[PostgresRow]] = self._connection.fetch(
             SQL[statement], *prepared, timeout=STATEMENT_SECONDS
         )
         return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
 
-    def _scoped(self, statement: str, scope: MemoryScope, *values: object) -> list[Row]:
+    def _scoped(self, statement: str, scope: MemoryScope, *values: object) -> list[PostgresRow]:
         """The rows of a statement of which there is one for a single owner too."""
         if scope.owner is None:
             return self._rows(statement, scope.agent_id, *values)
@@ -169,7 +169,7 @@ class _View:
 
     def nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
-    ) -> Sequence[Hit]:
+    ) -> Sequence[MemoryHit]:
         _, space, dimensions, _ = self._scoped("memory_space", scope, embedder)[0]
         if space is None or dimensions != len(vector):
             return ()
@@ -185,7 +185,7 @@ class _View:
 
     def matching(
         self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
-    ) -> Sequence[Hit]:
+    ) -> Sequence[MemoryHit]:
         if not terms:
             return ()
         queries = list(dict.fromkeys(map(_query, terms)))
@@ -213,9 +213,9 @@ class _View:
         ids = list(map(storable, without.ids))
         return [row[0] for row in self._rows("memories_left_out", without.session, without.since, ids)]
 
-    def _hits(self, scope: MemoryScope, numbers: Sequence[int]) -> dict[int, Hit]:
+    def _hits(self, scope: MemoryScope, numbers: Sequence[int]) -> dict[int, MemoryHit]:
         rows = self._scoped("memories_by_number", scope, list(numbers))
-        return {row[0]: Hit(_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows}
+        return {row[0]: MemoryHit(_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows}
 
 
 def _query(term: Term) -> str:

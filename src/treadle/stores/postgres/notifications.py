@@ -14,8 +14,8 @@ from msgspec import Struct
 from treadle.domain.ids import RunId
 from treadle.ports.notifications import Changed, Hearer
 from treadle.stores.postgres.connection import SQL
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Connection, Row
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import PostgresConnection, PostgresRow
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +40,11 @@ _decode_news = msgspec.json.Decoder(_News).decode
 class PostgresLine:
     """Implements `ports.line.Line`. `name` is that of the writer of this process, who need not be heard here."""
 
-    def __init__(self, database: Database, name: str) -> None:
+    def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database = database
         self._name = name
         self._hearer: Hearer | None = None
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._asking = asyncio.Lock()
         self._down = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
@@ -109,7 +109,7 @@ class PostgresLine:
         if self._hearer is not None:
             self._hearer.missed()
 
-    async def _ask(self, statement: str, *values: object) -> Sequence[Row]:
+    async def _ask(self, statement: str, *values: object) -> Sequence[PostgresRow]:
         async with self._asking:
             connection = self._connection
             if connection is None:
@@ -121,7 +121,7 @@ class PostgresLine:
                 self._lost(connection)
                 return ()
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: PostgresConnection) -> None:
         if connection is self._connection:
             self._drop()
 
@@ -133,7 +133,7 @@ class PostgresLine:
 
     # ── What is heard ──
 
-    def _heard_news(self, connection: Connection, process: int, channel: str, payload: str) -> None:
+    def _heard_news(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
         del connection, process, channel
         try:
             news = _decode_news(payload)
@@ -142,7 +142,7 @@ class PostgresLine:
         if news.by != self._name and self._hearer is not None:
             self._hearer.changed([Changed(*note) for note in news.runs])
 
-    def _heard_talk(self, connection: Connection, process: int, channel: str, payload: str) -> None:
+    def _heard_talk(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
         del connection, process, channel
         head, _, part = payload.partition("\n")
         match head.split():

@@ -2,18 +2,18 @@
 never brought up to date: for another version of PgQueuer it is made anew, and the sweep finds what was in it."""
 
 from treadle.ports.queue import NAMES, edition
-from treadle.stores.postgres.driver import Connection
+from treadle.stores.postgres.driver import PostgresConnection
 
 TABLE = f"{NAMES['db_schema']}.{NAMES['queue_table']}"
 
 
-async def has_queue(connection: Connection) -> bool:
+async def has_queue(connection: PostgresConnection) -> bool:
     """Whether there is one, for the version of PgQueuer that is installed here."""
     found = await connection.fetchval("SELECT obj_description(to_regclass($1), 'pg_class')", TABLE)
     return found == edition()
 
 
-async def make_queue(connection: Connection) -> None:
+async def make_queue(connection: PostgresConnection) -> None:
     """Make it anew, in the transaction under way."""
     from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment  # only here: it takes its time
     from pgqueuer.domain.settings import DBSettings

@@ -4,13 +4,13 @@ from treadle.domain.envelope import Origin
 from treadle.domain.ids import SessionId
 from treadle.stores.postgres.batch import gone
 from treadle.stores.postgres.connection import restored
-from treadle.stores.postgres.database import Database
+from treadle.stores.postgres.database import PostgresDatabase
 
 
 class PostgresResults:
     """Implements `ports.results.Results`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def keep(self, origin: Origin, call_id: str, content: str) -> None:

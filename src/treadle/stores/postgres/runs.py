@@ -10,14 +10,14 @@ from treadle.domain.users import UserId
 from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
 from treadle.stores.postgres.batch import gone
 from treadle.stores.postgres.connection import restored
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import PostgresRow
 
 
 class PostgresRuns:
     """Implements `ports.journal.Runs`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def record(self, run_id: RunId) -> RunRecord:
@@ -78,7 +78,7 @@ def event_of(origin: Origin, record: tuple[Any, ...]) -> Event:
     return Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
 
 
-def run_record(row: Row) -> RunRecord:
+def run_record(row: PostgresRow) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
     sequence, agent, owner = rest
     origin = Origin(run_id, session_id, agent_id, parent)

@@ -4,7 +4,7 @@ from hashlib import blake2b
 from importlib import resources
 
 from treadle.stores.postgres.connection import FAILURES, SCHEMA, connect, explain, newer
-from treadle.stores.postgres.driver import Connection
+from treadle.stores.postgres.driver import PostgresConnection
 from treadle.stores.postgres.queue import has_queue, make_queue
 
 LOCK = 0x5452444C
@@ -41,7 +41,7 @@ async def migrate(url: str, schema: str = SCHEMA) -> None:
         await connection.close()
 
 
-async def _is_current(connection: Connection, url: str, schema: str) -> bool:
+async def _is_current(connection: PostgresConnection, url: str, schema: str) -> bool:
     """Whether there is nothing to do, which most often is so; then nobody need wait for anybody."""
     if await connection.fetchval("SELECT to_regclass($1)", f"{schema}.schema_versions") is None:
         return False
@@ -53,7 +53,7 @@ async def _is_current(connection: Connection, url: str, schema: str) -> bool:
     return (version, functions) == (known, _digest(load_functions())) and await _has_queue(connection, schema)
 
 
-async def _migrate(connection: Connection, url: str, schema: str) -> None:
+async def _migrate(connection: PostgresConnection, url: str, schema: str) -> None:
     await connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'; SET LOCAL statement_timeout = 0")
     await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
     if (
@@ -81,7 +81,7 @@ async def _migrate(connection: Connection, url: str, schema: str) -> None:
     )
 
 
-async def _has_queue(connection: Connection, schema: str) -> bool:
+async def _has_queue(connection: PostgresConnection, schema: str) -> bool:
     """In a schema that nobody works in yet no queue is missed."""
     return schema != SCHEMA or await has_queue(connection)
 

@@ -10,15 +10,15 @@ from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.stores.postgres.batch import session_deleted
 from treadle.stores.postgres.connection import restored
-from treadle.stores.postgres.database import Database
-from treadle.stores.postgres.driver import Row
+from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.postgres.driver import PostgresRow
 from treadle.stores.postgres.runs import run_record
 
 
 class PostgresSessions:
     """Implements `ports.sessions.Sessions`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def newest(
@@ -55,6 +55,6 @@ class PostgresSessions:
         return [SegmentRecord(*row) for row in await self._database.rows("segments", session_id)]
 
 
-def _record(row: Row) -> SessionRecord:
+def _record(row: PostgresRow) -> SessionRecord:
     session_id, agent, *rest = row
     return SessionRecord(session_id, restored(agent), *rest)

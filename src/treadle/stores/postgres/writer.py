@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from treadle.domain.errors import StoreError, StoreFull, StoreLost, TreadleError
 from treadle.domain.ids import Instant
-from treadle.stores.postgres.batch import Answer, Operation, answers_to, arguments, in_order
+from treadle.stores.postgres.batch import BatchResult, Operation, answers_to, arguments, in_order
 from treadle.stores.postgres.connection import (
     AGAIN_STATES,
     BY_KEY,
@@ -32,8 +32,8 @@ from treadle.stores.postgres.connection import (
     state_of,
 )
 from treadle.stores.postgres.connection import SQL as STATEMENTS
-from treadle.stores.postgres.database import FIRST_PAUSE, LONGEST_PAUSE, PATIENCE, Database
-from treadle.stores.postgres.driver import Connection
+from treadle.stores.postgres.database import FIRST_PAUSE, LONGEST_PAUSE, PATIENCE, PostgresDatabase
+from treadle.stores.postgres.driver import PostgresConnection
 
 logger = logging.getLogger(__name__)
 
@@ -53,17 +53,17 @@ WATCH_SECONDS = 0.25
 
 
 @dataclass(slots=True)
-class Item:
+class PendingOperation:
     """One operation on its way."""
 
     operation: Operation
-    then: Callable[[Answer], Any]
+    then: Callable[[BatchResult], Any]
     patient: bool
     future: "asyncio.Future[Any]"
     until: float
     """When somebody who is not patient is told that it takes too long."""
 
-    def settle(self, answer: Answer) -> None:
+    def settle(self, answer: BatchResult) -> None:
         """Tell the world, then the caller. A caller that has gone away changes nothing: it is committed."""
         try:
             result = self.then(answer)
@@ -78,12 +78,12 @@ class Item:
             self.future.set_exception(error)
 
 
-class Writer:
+class PostgresWriter:
     """The writer of one process. `now` is the time that the database goes by; None: its own."""
 
     def __init__(
         self,
-        database: Database,
+        database: PostgresDatabase,
         on_lost: Callable[[StoreLost], None],
         now: Callable[[], Instant | None] = lambda: None,
     ) -> None:
@@ -94,11 +94,11 @@ class Writer:
         self.name = uuid.uuid4().hex
         self._number = 0
         """Of the last batch that was committed."""
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._registered = False
         self._answered_at = -math.inf
-        self._queue: deque[Item] = deque()
-        self._under_way: Sequence[Item] = ()
+        self._queue: deque[PendingOperation] = deque()
+        self._under_way: Sequence[PendingOperation] = ()
         self._serving: asyncio.Task[None] | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._sent_at = math.inf
@@ -108,7 +108,7 @@ class Writer:
         self._closing = False
 
     def write(
-        self, operation: Operation, then: Callable[[Answer], Result], patient: bool
+        self, operation: Operation, then: Callable[[BatchResult], Result], patient: bool
     ) -> "asyncio.Future[Result]":
         """Do this in the next batch; after its commit call `then`, on the event loop and in the order of commits.
         It makes the result of the answer, or raises what the caller is to be told."""
@@ -118,7 +118,7 @@ class Writer:
         elif self._closing:
             future.set_exception(StoreError(f"The database {shown(self._database.url)} has been closed."))
         else:
-            self._queue.append(Item(operation, then, patient, future, self._loop.time() + PATIENCE))
+            self._queue.append(PendingOperation(operation, then, patient, future, self._loop.time() + PATIENCE))
             if self._serving is None:
                 self._serving = self._loop.create_task(self._serve())
         return future
@@ -156,8 +156,8 @@ class Writer:
         finally:
             self._serving = None
 
-    def _take(self) -> list[Item]:
-        items, size = list[Item](), 0
+    def _take(self) -> list[PendingOperation]:
+        items, size = list[PendingOperation](), 0
         while self._queue and len(items) < MOST_OPERATIONS:
             operation = self._queue[0].operation
             size += len(operation.said or b"") + sum([len(made.raw) for made in operation.drafts])
@@ -168,7 +168,7 @@ class Writer:
                 items.append(item)
         return items
 
-    async def _commit(self, items: Sequence[Item]) -> None:
+    async def _commit(self, items: Sequence[PendingOperation]) -> None:
         """Do all of it in one transaction, whatever it takes. Work that cannot be stored fails alone."""
         in_doubt, pause = False, FIRST_PAUSE
         while items:
@@ -199,18 +199,18 @@ class Writer:
             self._refuse_late()
         return None
 
-    def _settle(self, items: Sequence[Item], answers: str) -> None:
+    def _settle(self, items: Sequence[PendingOperation], answers: str) -> None:
         self._trouble = None
         for item, answer in zip(items, answers_to([item.operation for item in items], answers), strict=True):
             item.settle(answer)
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> PostgresConnection:
         connection = self._connection
         if connection is None or connection.is_closed():
             connection = self._connection = await self._database.connect(BY_KEY)
         return connection
 
-    async def _send(self, items: Sequence[Item], plain: int) -> str:
+    async def _send(self, items: Sequence[PendingOperation], plain: int) -> str:
         """The answers to a batch, so many of which, at its beginning, are plain."""
         connection = await self._connected()
         prepared = arguments([item.operation for item in items], plain, self.now())
@@ -236,7 +236,7 @@ class Writer:
         self._number += 1
         return answers
 
-    async def _fail_alone(self, items: Sequence[Item], error: BaseException) -> None:
+    async def _fail_alone(self, items: Sequence[PendingOperation], error: BaseException) -> None:
         """A batch was given up for something in it. Do the rest, one by one."""
         if state_of(error) == NO_SUCH_WRITER and self._loop.time() - self._answered_at > FORGOTTEN_SECONDS:
             self._registered = False
@@ -288,7 +288,7 @@ class Writer:
             return
         self._refuse([item for item in self._under_way if item.until <= now], self._trouble or late)
 
-    def _refuse(self, items: Iterable[Item], reason: StoreError) -> None:
+    def _refuse(self, items: Iterable[PendingOperation], reason: StoreError) -> None:
         for item in items:
             if not item.patient:
                 item.fail(reason)
@@ -304,7 +304,7 @@ class Writer:
         self._under_way = ()
         self._on_lost(lost)
 
-    def _fail(self, items: Sequence[Item], error: BaseException) -> None:
+    def _fail(self, items: Sequence[PendingOperation], error: BaseException) -> None:
         for item in items:
             item.fail(error)
 

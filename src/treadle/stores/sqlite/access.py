@@ -7,10 +7,10 @@ import msgspec
 
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
-from treadle.ports.access import Answered, Asked, TokenRecord
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.transaction import Group
-from treadle.stores.sqlite.writer import Writer
+from treadle.stores.sqlite.writer import SqliteWriter
 
 _encode = msgspec.json.Encoder().encode
 
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 class SqliteTokens:
     """Implements `ports.access.Tokens`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
     async def add(self, record: TokenRecord, digest: bytes) -> None:
@@ -57,19 +57,19 @@ class SqliteTokens:
 class SqliteRequests:
     """Implements `ports.access.Requests`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
-    async def begin(self, asked: Asked, digest: bytes, at: Instant) -> Answered:
-        def work(group: Group) -> Answered:
+    async def begin(self, asked: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
+        def work(group: Group) -> StoredResponse:
             if (found := _answered(group.db, asked)) is not None:
                 return found
             group.db.execute(SQL["insert_request"], (*_key(asked), digest, at))
-            return Answered(digest)
+            return StoredResponse(digest)
 
         return await self._writer.write(work, _nothing, patient=False)
 
-    async def answer(self, asked: Asked, answered: Answered) -> None:
+    async def answer(self, asked: IdempotentRequest, answered: StoredResponse) -> None:
         def work(group: Group) -> None:
             group.db.execute(SQL["answer_request"], (answered.status, answered.body, *_key(asked)))
 
@@ -82,12 +82,12 @@ class SqliteRequests:
         await self._writer.write(work, _nothing, patient=False)
 
 
-def _answered(db: Database, asked: Asked) -> Answered | None:
+def _answered(db: SqliteDatabase, asked: IdempotentRequest) -> StoredResponse | None:
     found = db.execute(SQL["request"], _key(asked)).fetchone()
-    return None if found is None else Answered(found[0], found[1], found[2] or b"")
+    return None if found is None else StoredResponse(found[0], found[1], found[2] or b"")
 
 
-def _key(asked: Asked) -> tuple[str, str, str]:
+def _key(asked: IdempotentRequest) -> tuple[str, str, str]:
     return asked.token_id or "", asked.route, asked.key
 
 

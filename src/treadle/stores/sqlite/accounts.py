@@ -19,10 +19,10 @@ from treadle.ports.accounts import (
 )
 from treadle.ports.clock import Clock
 from treadle.stores.reservations import TOKEN_BUCKET, oldest
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.reservations import standing
 from treadle.stores.sqlite.transaction import Group
-from treadle.stores.sqlite.writer import Writer
+from treadle.stores.sqlite.writer import SqliteWriter
 
 ANY_CALL = Reserve((), tokens=1)
 """Of which it is only asked where it would count."""
@@ -31,14 +31,14 @@ ANY_CALL = Reserve((), tokens=1)
 class SqliteAccounts:
     """Implements `Accounts` and `AgentStates`."""
 
-    def __init__(self, writer: Writer, clock: Clock) -> None:
+    def __init__(self, writer: SqliteWriter, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
         self._states: dict[str, AgentState] = {}
         """Nobody but the owner of the database changes them."""
 
     async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
-        def work(db: Database) -> Short | None:
+        def work(db: SqliteDatabase) -> Short | None:
             for ceilings in accounts:
                 for short in standing(db, ceilings, ANY_CALL, self._clock.now()):
                     if short.used >= short.ceiling:
@@ -48,7 +48,7 @@ class SqliteAccounts:
         return await self._writer.read(work)
 
     async def balance(self, account: str) -> Balance:
-        def work(db: Database) -> Balance:
+        def work(db: SqliteDatabase) -> Balance:
             cost, credits, tokens, reserved_cost, reserved_credits = db.execute(
                 SQL["account"], (account,)
             ).fetchall()[0]

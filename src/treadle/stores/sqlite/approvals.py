@@ -7,14 +7,14 @@ from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownApproval
 from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.ports.approvals import ApprovalRecord, Grant
-from treadle.stores.sqlite.connection import SQL, Database
-from treadle.stores.sqlite.writer import Writer
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
+from treadle.stores.sqlite.writer import SqliteWriter
 
 
 class SqliteApprovals:
     """Implements `ports.approvals.Approvals`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
     async def find(self, approval_id: ApprovalId) -> ApprovalRecord:
@@ -26,7 +26,7 @@ class SqliteApprovals:
         return _record(found)
 
     async def pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
-        def work(db: Database) -> list[ApprovalRecord]:
+        def work(db: SqliteDatabase) -> list[ApprovalRecord]:
             if run_id is None:
                 return [_record(row) for row in db.execute(SQL["pending_approvals"])]
             return [_record(row) for row in db.execute(SQL["pending_approvals_of_run"], (run_id,))]

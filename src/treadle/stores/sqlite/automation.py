@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from treadle.domain.ids import EventId, Instant
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
-from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
+from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
 from treadle.ports.automation import Fired
 from treadle.stores.sqlite.connection import SQL, Value
 from treadle.stores.sqlite.transaction import Group
-from treadle.stores.sqlite.writer import Writer
+from treadle.stores.sqlite.writer import SqliteWriter
 
 _encode = msgspec.json.Encoder().encode
 
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 class SqliteSchedules:
     """Implements `ports.automation.Schedules`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
     async def keep(self, schedule: Schedule) -> None:
@@ -60,18 +60,18 @@ class SqliteSchedules:
 class SqliteHooks:
     """Implements `ports.automation.Hooks`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
-    async def add(self, hook: Hook) -> None:
+    async def add(self, hook: InboundWebhook) -> None:
         await _execute(self._writer, "insert_hook", msgspec.structs.astuple(hook))
 
-    async def find(self, hook_id: HookId) -> Hook | None:
+    async def find(self, hook_id: HookId) -> InboundWebhook | None:
         row = await self._writer.read(lambda db: db.execute(SQL["hook"], (hook_id,)).fetchone())
-        return None if row is None else Hook(*row)
+        return None if row is None else InboundWebhook(*row)
 
-    async def list(self) -> Sequence[Hook]:
-        return await self._writer.read(lambda db: [Hook(*row) for row in db.execute(SQL["hooks"])])
+    async def list(self) -> Sequence[InboundWebhook]:
+        return await self._writer.read(lambda db: [InboundWebhook(*row) for row in db.execute(SQL["hooks"])])
 
     async def remove(self, hook_id: HookId) -> bool:
         return await _execute(self._writer, "remove_hook", (hook_id,))
@@ -80,7 +80,7 @@ class SqliteHooks:
 class SqliteWebhooks:
     """Implements `ports.automation.Webhooks` and `DeadLetters`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
     async def add(self, webhook: Webhook) -> None:
@@ -145,7 +145,7 @@ class SqliteWebhooks:
             await _execute(self._writer, "kill_dead_letter", (reason, letter.webhook_id, letter.event_id))
 
 
-async def _execute(writer: Writer, name: str, values: Sequence[Value]) -> bool:
+async def _execute(writer: SqliteWriter, name: str, values: Sequence[Value]) -> bool:
     """One statement as one transaction; whether it has answered with a row."""
 
     def work(group: Group) -> bool:

@@ -11,7 +11,7 @@ from treadle.ports.deletion import DatabaseFacts
 from treadle.stores.sqlite.connection import (
     APPLICATION_ID,
     SQL,
-    Database,
+    SqliteDatabase,
     connect,
     explain,
     load_migrations,
@@ -40,7 +40,7 @@ def check_sound(path: str) -> tuple[int, int]:
     """Look at every page and index of a copy; whose it is (its application id) and its version. Raises
     StoreDamaged where it is not a sound database."""
 
-    def look(db: Database) -> tuple[int, int]:
+    def look(db: SqliteDatabase) -> tuple[int, int]:
         found = [str(row[0]) for row in db.execute("PRAGMA integrity_check(1)")]
         if found != ["ok"]:
             raise StoreDamaged(f"The copy {path} is damaged: {found[0] if found else 'it cannot be checked'}")
@@ -63,7 +63,7 @@ def check_database(path: str) -> DatabaseFacts:
             "Install that version, then try again."
         )
 
-    def look(db: Database) -> DatabaseFacts:
+    def look(db: SqliteDatabase) -> DatabaseFacts:
         if _objects(db) != _made_by(migrations[:version]):
             raise StoreDamaged(f"{path} has other tables than a database of Treadle of its version has.")
         [facts] = db.execute(SQL["database_facts"]).fetchall()
@@ -82,7 +82,7 @@ def guards_fired(path: str, among: int) -> list[tuple[str, int]]:
     return _looked(path, lambda db: [(row[0], row[1]) for row in db.execute(SQL["guards_fired"], (among,))])
 
 
-def _looked(path: str, look: Callable[[Database], Result]) -> Result:
+def _looked(path: str, look: Callable[[SqliteDatabase], Result]) -> Result:
     try:
         with closing(open_reader(path)) as reader:
             return look(reader)
@@ -90,7 +90,7 @@ def _looked(path: str, look: Callable[[Database], Result]) -> Result:
         raise explain(error, path) from error
 
 
-def _objects(db: Database) -> list[tuple[Any, ...]]:
+def _objects(db: SqliteDatabase) -> list[tuple[Any, ...]]:
     return db.execute(SQL["database_objects"]).fetchall()
 
 

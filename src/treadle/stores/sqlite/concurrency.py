@@ -1,20 +1,20 @@
 """The places of agents on SQLite, as parts of the transaction of a claim or a release."""
 
 from treadle.domain.ids import Instant, RunId
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.transaction import RunRow
 
 Wakes = tuple[tuple[RunId, Instant], ...]
 """Which runs should be looked at, and when."""
 
 
-def places_taken(db: Database, row: RunRow) -> int:
+def places_taken(db: SqliteDatabase, row: RunRow) -> int:
     """How many other runs of its agent are owned."""
     [(taken,)] = db.execute(SQL["places_taken"], (row.origin.agent_id, row.id)).fetchall()
     return int(taken)
 
 
-def next_of_agent(db: Database, row: RunRow, now: Instant) -> Wakes:
+def next_of_agent(db: SqliteDatabase, row: RunRow, now: Instant) -> Wakes:
     """The runs of its agent for which there is a place, now that it was let go of. One without a limit asks for
     nobody: where its agent has one since, the sweep finds who waits."""
     if row.places is None:

@@ -16,17 +16,17 @@ from treadle.domain.errors import StoreDamaged, StoreError, StoreFull, StoreLock
 Value = str | int | float | bytes | None
 
 
-class Rows(Protocol):
+class SqliteRows(Protocol):
     def fetchone(self) -> tuple[Any, ...] | None: ...
     def fetchall(self) -> list[tuple[Any, ...]]: ...
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
 
-class Database(Protocol):
+class SqliteDatabase(Protocol):
     """What we use of a connection."""
 
-    def execute(self, statements: str, bindings: Sequence[Value] = ...) -> Rows: ...
-    def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Value]]) -> Rows: ...
+    def execute(self, statements: str, bindings: Sequence[Value] = ...) -> SqliteRows: ...
+    def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Value]]) -> SqliteRows: ...
     def data_version(self) -> int: ...
     def set_busy_timeout(self, milliseconds: int) -> None: ...
     def config(self, op: int, *args: int) -> int: ...
@@ -66,8 +66,8 @@ def load_migrations() -> list[str]:
     return [entry.read_text() for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)]
 
 
-def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> Database:
-    return cast(Database, apsw.Connection(path, flags))
+def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> SqliteDatabase:
+    return cast(SqliteDatabase, apsw.Connection(path, flags))
 
 
 def _make_private(path: str) -> None:
@@ -77,7 +77,7 @@ def _make_private(path: str) -> None:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def open_database(path: str) -> Database:
+def open_database(path: str) -> SqliteDatabase:
     """A connection to a sound, current database at `path` (made if there is none), or a StoreError that says why
     not and what to do."""
     died_on_it = Path(f"{path}-wal").exists()
@@ -105,7 +105,7 @@ def open_database(path: str) -> Database:
     return connection
 
 
-def open_to_look(path: str) -> Database:
+def open_to_look(path: str) -> SqliteDatabase:
     """A connection that only reads, beside whoever owns the database. Where there is none yet, an empty one."""
     if path == ":memory:" or not Path(path).exists():
         return open_database(":memory:")
@@ -123,13 +123,13 @@ def open_to_look(path: str) -> Database:
     return connection
 
 
-def open_reader(path: str) -> Database:
+def open_reader(path: str) -> SqliteDatabase:
     connection = connect(path, apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(BUSY_MS)
     return connection
 
 
-def prepare(connection: Database) -> None:
+def prepare(connection: SqliteDatabase) -> None:
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
@@ -154,7 +154,7 @@ def explain(error: apsw.Error, path: str) -> StoreError:
             return StoreError(f"The database {path} failed: {type(error).__name__}: {error}")
 
 
-def _refuse_foreign(connection: Database, path: str) -> None:
+def _refuse_foreign(connection: SqliteDatabase, path: str) -> None:
     """A file of another program must not be made ours."""
     found = connection.execute(
         "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
@@ -167,7 +167,7 @@ def _refuse_foreign(connection: Database, path: str) -> None:
         )
 
 
-def _refuse_newer(connection: Database, path: str) -> None:
+def _refuse_newer(connection: SqliteDatabase, path: str) -> None:
     found, known = _version(connection), len(load_migrations())
     if found > known:
         raise StoreNewer(
@@ -176,12 +176,12 @@ def _refuse_newer(connection: Database, path: str) -> None:
         )
 
 
-def _version(connection: Database) -> int:
+def _version(connection: SqliteDatabase) -> int:
     found = connection.execute("PRAGMA user_version").fetchone()
     return int(found[0]) if found else 0
 
 
-def _check(connection: Database, path: str, died_on_it: bool) -> None:
+def _check(connection: SqliteDatabase, path: str, died_on_it: bool) -> None:
     if not died_on_it and Path(path).stat().st_size > CHECKED_WHOLE_BELOW:
         return
     found = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -202,7 +202,7 @@ def _damaged(path: str, found: str) -> StoreDamaged:
     return StoreDamaged(f"The database {path} is damaged ({found}). Nothing was changed. {back}")
 
 
-def _migrate(connection: Database) -> None:
+def _migrate(connection: SqliteDatabase) -> None:
     """Bring the database to this version, one migration at a time, each whole or not at all."""
     migrations = load_migrations()
     while True:

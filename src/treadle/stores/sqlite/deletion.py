@@ -16,10 +16,10 @@ from treadle.domain.errors import InvalidState, StoreFull, StoreLocked, UnknownS
 from treadle.domain.ids import Instant, SessionId
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import IdleSession, Tombstone
-from treadle.stores.sqlite.connection import BUSY_MS, SQL, Database, connect, explain
+from treadle.stores.sqlite.connection import BUSY_MS, SQL, SqliteDatabase, connect, explain
 from treadle.stores.sqlite.memory import forget_memory
 from treadle.stores.sqlite.transaction import Group, session_deleted
-from treadle.stores.sqlite.writer import Writer
+from treadle.stores.sqlite.writer import SqliteWriter
 
 OF_A_SESSION = (
     "delete_answered_requests",
@@ -45,7 +45,7 @@ OF_A_SESSION = (
 class SqliteDeletions:
     """Implements `ports.keeping.Deletions`, in the process that owns the database."""
 
-    def __init__(self, writer: Writer, path: str, clock: Clock) -> None:
+    def __init__(self, writer: SqliteWriter, path: str, clock: Clock) -> None:
         self._writer = writer
         self._path = path
         self._clock = clock
@@ -72,7 +72,7 @@ class SqliteDeletions:
         return await self._writer.write(work, _nothing, patient=False)
 
     async def recalled(self, session_id: SessionId) -> Sequence[SessionId]:
-        def look(db: Database) -> list[SessionId]:
+        def look(db: SqliteDatabase) -> list[SessionId]:
             made = db.execute(SQL["memories_from_session"], (session_id,)).fetchall()
             used = [memory_id for memory_id, uses in made if uses]
             if not used:
@@ -103,7 +103,7 @@ def _idle(row: Any) -> IdleSession:
 # ── What may be deleted ──
 
 
-def _refuse_unknown(db: Database, session_id: SessionId) -> None:
+def _refuse_unknown(db: SqliteDatabase, session_id: SessionId) -> None:
     if db.execute(SQL["deletable"], (session_id,)).fetchone() is not None:
         return
     if db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
@@ -111,7 +111,7 @@ def _refuse_unknown(db: Database, session_id: SessionId) -> None:
     raise UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
 
 
-def _refuse_unfinished(db: Database, session_id: SessionId) -> None:
+def _refuse_unfinished(db: SqliteDatabase, session_id: SessionId) -> None:
     if found := db.execute(SQL["first_unfinished"], (session_id,)).fetchone():
         raise InvalidState(
             f"{session_id} has a run that has not ended. Nothing was deleted. Let it end, or end it for good with: "
@@ -119,7 +119,7 @@ def _refuse_unfinished(db: Database, session_id: SessionId) -> None:
         )
 
 
-def _is_idle(db: Database, session_id: SessionId, before: Instant) -> bool:
+def _is_idle(db: SqliteDatabase, session_id: SessionId, before: Instant) -> bool:
     found = db.execute(SQL["deletable"], (session_id,)).fetchone()
     if found is None:
         return False
@@ -127,7 +127,7 @@ def _is_idle(db: Database, session_id: SessionId, before: Instant) -> bool:
     return session.unfinished == 0 and session.latest_at < before
 
 
-def _family(db: Database, session_id: SessionId) -> list[SessionId]:
+def _family(db: SqliteDatabase, session_id: SessionId) -> list[SessionId]:
     """The session, and those that were begun by its runs, or theirs, and by no others."""
     family = [session_id]
     for member in family:
@@ -147,7 +147,7 @@ def _delete_all(group: Group, session_ids: Sequence[SessionId], now: Instant, by
     return [_delete(group.db, session_id, now, by, position) for session_id in session_ids]
 
 
-def _delete(db: Database, session_id: SessionId, now: Instant, by: str, position: int) -> Tombstone:
+def _delete(db: SqliteDatabase, session_id: SessionId, now: Instant, by: str, position: int) -> Tombstone:
     [row] = db.execute(SQL["deletable"], (session_id,)).fetchall()
     session, agent_id = _idle(row), row[7]
     made = [memory_id for memory_id, _ in db.execute(SQL["memories_from_session"], (session_id,))]

@@ -33,12 +33,12 @@ from treadle.ports.journal import (
 from treadle.stores.concurrency import no_place, places_of
 from treadle.stores.owners import owner_of
 from treadle.stores.sqlite.concurrency import Wakes, next_of_agent, places_taken
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.projections import refuse_closed
 from treadle.stores.sqlite.reservations import reserve
 from treadle.stores.sqlite.transaction import Group, RunRow, read_row, refuse_unfit_session, run_record, unknown
 from treadle.stores.sqlite.worker_deaths import record_death
-from treadle.stores.sqlite.writer import Writer
+from treadle.stores.sqlite.writer import SqliteWriter
 
 NO_LIMIT = -1
 AT_ONCE = 0.0
@@ -47,7 +47,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 
-class Delivered(msgspec.Struct, frozen=True, gc=False):
+class DeliveredEvent(msgspec.Struct, frozen=True, gc=False):
     """What was appended to a run that is somebody else's."""
 
     origin: Origin
@@ -65,13 +65,13 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     advanced: Advanced
     wakes: Wakes
     begun: tuple[NewRun, ...] = ()
-    told: tuple[Delivered, ...] = ()
+    told: tuple[DeliveredEvent, ...] = ()
 
 
 class SqliteJournal:
     """Implements `Journal`, `Wakes` and `Runs`."""
 
-    def __init__(self, writer: Writer, publisher: Publisher, clock: Clock) -> None:
+    def __init__(self, writer: SqliteWriter, publisher: Publisher, clock: Clock) -> None:
         self._writer = writer
         self._publisher = publisher
         self._clock = clock
@@ -185,8 +185,8 @@ class SqliteJournal:
             self._begin(group, new)
         return Appended(row.origin, drafts, advanced, wakes, advance.begin, self._tell(group, advance.tell))
 
-    def _tell(self, group: Group, told: Sequence[Tell]) -> tuple[Delivered, ...]:
-        delivered: list[Delivered] = []
+    def _tell(self, group: Group, told: Sequence[Tell]) -> tuple[DeliveredEvent, ...]:
+        delivered: list[DeliveredEvent] = []
         for each in told:
             with suppress(UnknownRun):  # it was deleted
                 delivered.append(self._deliver(each.run_id, each.event, each.key, group))
@@ -226,20 +226,20 @@ class SqliteJournal:
         work = partial(self._deliver, run_id, event, key)
         return (await self._writer.write(work, self._publish_delivered, patient=False)).sequence
 
-    def _deliver(self, run_id: RunId, event: Draft, key: str, group: Group) -> Delivered:
+    def _deliver(self, run_id: RunId, event: Draft, key: str, group: Group) -> DeliveredEvent:
         row, db = group.run(run_id), group.db
         if found := db.execute(SQL["delivery"], (row.id, key)).fetchone():
-            return Delivered(row.origin, int(found[0]), event, False)
+            return DeliveredEvent(row.origin, int(found[0]), event, False)
         if row.outcome is not None:
-            return Delivered(row.origin, None, event, False)
+            return DeliveredEvent(row.origin, None, event, False)
         if isinstance(event.data, ApprovalDecided):
             refuse_closed(db, event.data.approval_id, self._clock.now())
         group.append(row, (event,))
         db.execute(SQL["insert_delivery"], (row.id, key, row.sequence))
         db.execute(SQL["wake"], (AT_ONCE, row.id))
-        return Delivered(row.origin, row.sequence, event, True)
+        return DeliveredEvent(row.origin, row.sequence, event, True)
 
-    def _publish_delivered(self, delivered: Delivered) -> None:
+    def _publish_delivered(self, delivered: DeliveredEvent) -> None:
         run_id = delivered.origin.run_id
         if delivered.is_new and delivered.sequence is not None:
             self._publisher.committed(delivered.origin, delivered.sequence, (delivered.event,))
@@ -247,14 +247,14 @@ class SqliteJournal:
             self._publisher.wake(run_id, self._clock.now())
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
-        def work(db: Database) -> list[Any]:
+        def work(db: SqliteDatabase) -> list[Any]:
             row = read_row(db, run_id)
             return db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
 
         return _messages(await self._writer.read(work))
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
-        def work(db: Database) -> tuple[Origin, list[Any]]:
+        def work(db: SqliteDatabase) -> tuple[Origin, list[Any]]:
             row = read_row(db, run_id)
             return row.origin, db.execute(SQL["events_after"], (row.id, after, limit)).fetchall()
 
@@ -289,7 +289,7 @@ class SqliteJournal:
     # ── Runs ──
 
     async def record(self, run_id: RunId) -> RunRecord:
-        def look(db: Database) -> RunRecord:
+        def look(db: SqliteDatabase) -> RunRecord:
             found = db.execute(SQL["record"], (run_id,)).fetchone()
             if found is None:
                 raise unknown(db, run_id)
@@ -315,7 +315,7 @@ class SqliteJournal:
         return await self._writer.read(lambda db: [run_record(row) for row in db.execute(statement, values)])
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
-        def work(db: Database) -> list[RunRecord]:
+        def work(db: SqliteDatabase) -> list[RunRecord]:
             if session_id is None:
                 return [run_record(row) for row in db.execute(SQL["unfinished"])]
             return [run_record(row) for row in db.execute(SQL["unfinished_of_session"], (session_id,))]
@@ -376,7 +376,7 @@ def _messages(said: list[Any]) -> tuple[Message, ...]:
     return tuple([message for record in said for message in _decode_said(record[0])])
 
 
-def _facts(db: Database, row: RunRow) -> Any:
+def _facts(db: SqliteDatabase, row: RunRow) -> Any:
     """What the session has settled before this run; None where it is the first to have begun in it."""
     session = row.origin.session_id
     last = db.execute(SQL["last_said"], (session, row.id)).fetchone()

@@ -16,7 +16,7 @@ from treadle.domain.users import UserId
 from treadle.ports.memory import EVERYTHING, Assigned, Assignment, Vector, Without
 from treadle.ports.memory_index import (
     Glance,
-    Hit,
+    MemoryHit,
     MemoryView,
     Pending,
     Term,
@@ -33,10 +33,10 @@ from treadle.stores.memories import (
     marks_sought,
     packed,
 )
-from treadle.stores.sqlite.connection import SQL, Database, Rows, Value
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase, SqliteRows, Value
 from treadle.stores.sqlite.memory_rows import keep_memory
 from treadle.stores.sqlite.transaction import Group
-from treadle.stores.sqlite.writer import Writer
+from treadle.stores.sqlite.writer import SqliteWriter
 
 Result = TypeVar("Result")
 CACHE_KIBIBYTES = 32 * 1024
@@ -49,7 +49,7 @@ took a third of the time. What is beyond goes through the cache."""
 class SqliteMemories:
     """Implements `ports.memory.MemoryKeeper`, `ports.memory_index.MemoryIndex` and `VectorShelf`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
     # ── What people do ──
@@ -120,7 +120,7 @@ class SqliteMemories:
     # ── What finding needs ──
 
     async def read(self, look: Callable[[MemoryView], Result]) -> Result:
-        def looked(db: Database) -> Result:
+        def looked(db: SqliteDatabase) -> Result:
             db.execute(
                 "BEGIN"
             )  # all at one moment; and a lock for each statement would cost more than the statement
@@ -158,10 +158,10 @@ class SqliteMemories:
 class _View:
     """Implements `ports.memory_index.MemoryView`, on a connection that only this thread uses meanwhile."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: SqliteDatabase) -> None:
         self._db = db
 
-    def _rows(self, statement: str, scope: MemoryScope, *values: Value) -> Rows:
+    def _rows(self, statement: str, scope: MemoryScope, *values: Value) -> SqliteRows:
         """The rows of a statement of which there is one for a single owner too."""
         if scope.owner is None:
             return self._db.execute(SQL[statement], (scope.agent_id, *values))
@@ -181,7 +181,7 @@ class _View:
 
     def nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
-    ) -> Sequence[Hit]:
+    ) -> Sequence[MemoryHit]:
         space = _space(self._db, scope, embedder)
         if space is None or space[1] != len(vector):
             return ()
@@ -192,7 +192,7 @@ class _View:
 
     def matching(
         self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
-    ) -> Sequence[Hit]:
+    ) -> Sequence[MemoryHit]:
         if not terms:
             return ()
         marks = marks_sought(scope)
@@ -241,9 +241,9 @@ def _query(term: Term, marks: Sequence[str]) -> str:
     return queries[0] if len(queries) == 1 else " OR ".join([f"({query})" for query in queries])
 
 
-def _hit(row: Any, likeness: float | None = None) -> Hit:
+def _hit(row: Any, likeness: float | None = None) -> MemoryHit:
     memory = _memory(row[1:])
-    return Hit(memory, _line(row[0], memory), likeness)
+    return MemoryHit(memory, _line(row[0], memory), likeness)
 
 
 def _line(words: str, memory: Memory) -> str:
@@ -266,7 +266,7 @@ def _memories(rows: Any) -> list[Memory]:
     return [_memory(row) for row in rows]
 
 
-def forget_memory(db: Database, memory_id: MemoryId) -> bool:
+def forget_memory(db: SqliteDatabase, memory_id: MemoryId) -> bool:
     """Delete a memory with its words, codes and vectors; whether it was there."""
     found = db.execute(SQL["memory_to_forget"], (memory_id,)).fetchone()
     if found is None:
@@ -280,7 +280,7 @@ def forget_memory(db: Database, memory_id: MemoryId) -> bool:
     return True
 
 
-def _given_to(db: Database, memory: Memory, owner: UserId) -> bool:
+def _given_to(db: SqliteDatabase, memory: Memory, owner: UserId) -> bool:
     """Give a memory to another owner, under another number: it is new there. False: the owner has that fact, which
     takes over how often it was used."""
     forget_memory(db, memory.memory_id)
@@ -294,7 +294,7 @@ def _given_to(db: Database, memory: Memory, owner: UserId) -> bool:
 # ── Vectors ──
 
 
-def _space(db: Database, scope: MemoryScope, embedder: str) -> tuple[int, int, int] | None:
+def _space(db: SqliteDatabase, scope: MemoryScope, embedder: str) -> tuple[int, int, int] | None:
     """Its number, its dimensions, and how far it has come."""
     found = db.execute(SQL["memory_space"], (scope.agent_id, _kept_for(scope), embedder)).fetchone()
     return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
@@ -304,7 +304,7 @@ def _kept_for(scope: MemoryScope) -> UserId:
     return EVERYONE if scope.owner is None else scope.owner
 
 
-def _space_for(db: Database, scope: MemoryScope, embedder: str, dimensions: int | None) -> tuple[int, bool]:
+def _space_for(db: SqliteDatabase, scope: MemoryScope, embedder: str, dimensions: int | None) -> tuple[int, bool]:
     """The space to keep vectors of these dimensions in, and whether all is to be made anew. None: there is no
     vector to keep, so any space will do."""
     space = _space(db, scope, embedder)
@@ -323,7 +323,7 @@ def _space_for(db: Database, scope: MemoryScope, embedder: str, dimensions: int 
     return space[0], True
 
 
-def _taught(db: Database, look: Callable[[], Result]) -> Result:
+def _taught(db: SqliteDatabase, look: Callable[[], Result]) -> Result:
     """The same look, on a connection that knows vectors: it is taught when it is first asked for them."""
     try:
         return look()
@@ -334,7 +334,7 @@ def _taught(db: Database, look: Callable[[], Result]) -> Result:
     return look()
 
 
-def _teach(db: Database) -> None:
+def _teach(db: SqliteDatabase) -> None:
     db.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}; PRAGMA mmap_size = {MAPPED_BYTES}")
     try:
         import sqlite_vec  # pyright: ignore[reportMissingTypeStubs] -- it has none

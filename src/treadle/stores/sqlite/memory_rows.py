@@ -12,7 +12,7 @@ from treadle.domain.memories import Memory
 from treadle.domain.text import folded
 from treadle.domain.users import UserId
 from treadle.stores.memories import digest, marks_kept, storable_text
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ ODD = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.SQLError
 """What says that one memory cannot be kept, and nothing about the disk."""
 
 
-def keep_memory(db: Database, memory: Memory) -> bool:
+def keep_memory(db: SqliteDatabase, memory: Memory) -> bool:
     """Keep it with its words; whether it is new. One whose id is there already is left as it is, and so is a fact
     whose text is."""
     text = storable_text(memory.text)
@@ -56,7 +56,7 @@ def marked_words(text: str, agent_id: AgentId, owner: UserId) -> str:
     return " ".join([prefix + word for prefix in marks_kept(agent_id, owner) for word in found])
 
 
-def _saved(db: Database, run: int, made: Draft) -> None:
+def _saved(db: SqliteDatabase, run: int, made: Draft) -> None:
     if not isinstance(made.data, MemorySaved):
         return
     data, at = made.data, made.timestamp
@@ -75,14 +75,14 @@ def _saved(db: Database, run: int, made: Draft) -> None:
         db.execute(SQL["repeat_same_memory"], same).fetchall()
 
 
-def _journal_written(db: Database, run: int, made: Draft) -> None:
+def _journal_written(db: SqliteDatabase, run: int, made: Draft) -> None:
     if isinstance(made.data, JournalWritten):
         memory = _of_run(db, run, made, made.data.memory_id, made.data.text)
         if memory is not None:
             keep_memory(db, memory)
 
 
-def _of_run(db: Database, run: int, made: Draft, memory_id: str, text: str) -> Memory | None:
+def _of_run(db: SqliteDatabase, run: int, made: Draft, memory_id: str, text: str) -> Memory | None:
     """What a run noted; None where there is nothing to keep, or it is kept already."""
     found = db.execute(SQL["run_of_memory"], (run,)).fetchone()
     if found is None or not text.strip() or db.execute(SQL["has_memory"], (memory_id,)).fetchone():
@@ -100,16 +100,18 @@ def _of_run(db: Database, run: int, made: Draft, memory_id: str, text: str) -> M
     )
 
 
-def _recalled(db: Database, _: int, made: Draft) -> None:
+def _recalled(db: SqliteDatabase, _: int, made: Draft) -> None:
     if isinstance(made.data, MemoryRecalled):
         used = {reminder.memory_id for reminder in made.data.reminders}
         db.executemany(SQL["recalled_memory"], ((made.timestamp, memory_id) for memory_id in sorted(used)))
 
 
-def _harmless(project: Callable[[Database, int, Draft], None]) -> Callable[[Database, int, Draft], None]:
+def _harmless(
+    project: Callable[[SqliteDatabase, int, Draft], None],
+) -> Callable[[SqliteDatabase, int, Draft], None]:
     """The same, but a memory that cannot be kept is told of and left out: no run stops for it."""
 
-    def projected(db: Database, run: int, made: Draft) -> None:
+    def projected(db: SqliteDatabase, run: int, made: Draft) -> None:
         db.execute("SAVEPOINT memory")
         try:
             project(db, run, made)
@@ -121,7 +123,7 @@ def _harmless(project: Callable[[Database, int, Draft], None]) -> Callable[[Data
     return projected
 
 
-REMEMBERING: dict[str, Callable[[Database, int, Draft], None]] = {
+REMEMBERING: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
     "memory_saved": _harmless(_saved),
     "journal_written": _harmless(_journal_written),
     "memory_recalled": _harmless(_recalled),

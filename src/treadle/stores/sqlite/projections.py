@@ -13,11 +13,11 @@ from treadle.domain.events import (
     SegmentOpened,
 )
 from treadle.domain.ids import ApprovalId, Instant
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.memory_rows import REMEMBERING
 
 
-def _requested(db: Database, run: int, made: Draft) -> None:
+def _requested(db: SqliteDatabase, run: int, made: Draft) -> None:
     data = made.data
     assert isinstance(data, ApprovalRequested)
     db.execute(
@@ -36,19 +36,19 @@ def _requested(db: Database, run: int, made: Draft) -> None:
     )
 
 
-def _decided(db: Database, _: int, made: Draft) -> None:
+def _decided(db: SqliteDatabase, _: int, made: Draft) -> None:
     assert isinstance(made.data, ApprovalDecided)
     db.execute(SQL["decide_approval"], (made.data.decision, made.data.approval_id))
     if made.data.decision == "approve" and made.data.remember == "session":
         db.execute(SQL["grant_what_was_approved"], (made.data.approval_id,))
 
 
-def _expired(db: Database, _: int, made: Draft) -> None:
+def _expired(db: SqliteDatabase, _: int, made: Draft) -> None:
     assert isinstance(made.data, ApprovalExpired)
     db.execute(SQL["decide_approval"], ("expired", made.data.approval_id))
 
 
-def _segment_opened(db: Database, run: int, made: Draft) -> None:
+def _segment_opened(db: SqliteDatabase, run: int, made: Draft) -> None:
     data = made.data
     assert isinstance(data, SegmentOpened)
     values = (data.segment_id, data.parent, data.reason, data.messages, made.timestamp, run)
@@ -56,19 +56,19 @@ def _segment_opened(db: Database, run: int, made: Draft) -> None:
     db.execute(SQL["forget_notes"], (run,))
 
 
-def _started(db: Database, run: int, made: Draft) -> None:
+def _started(db: SqliteDatabase, run: int, made: Draft) -> None:
     assert isinstance(made.data, RunStart)
     if made.data.notes:
         db.execute(SQL["keep_notes"], (made.data.workspace, made.data.notes, run))
 
 
-def _forked(db: Database, run: int, made: Draft) -> None:
+def _forked(db: SqliteDatabase, run: int, made: Draft) -> None:
     """The whole text of results that were cut can be recalled in the fork too."""
     assert isinstance(made.data, RunForked)
     db.execute(SQL["keep_results_of_fork"], (run, made.data.run_id))
 
 
-PROJECTIONS: dict[str, Callable[[Database, int, Draft], None]] = {
+PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
     "approval_requested": _requested,
     "approval_decided": _decided,
     "approval_expired": _expired,
@@ -80,7 +80,7 @@ PROJECTIONS: dict[str, Callable[[Database, int, Draft], None]] = {
 """By type of event. Each is handed the database, the number of the run and the event."""
 
 
-def refuse_closed(db: Database, approval_id: ApprovalId, now: Instant) -> None:
+def refuse_closed(db: SqliteDatabase, approval_id: ApprovalId, now: Instant) -> None:
     """Raise InvalidState unless the approval still waits for its answer, and its time has not run out."""
     found = db.execute(SQL["approval"], (approval_id,)).fetchone()
     if found is None:

@@ -8,13 +8,13 @@ from treadle.domain.ids import Instant
 from treadle.domain.quotas import WARN_AT
 from treadle.ports.accounts import HOUR, MINUTE, Ceilings, Reserve, Short
 from treadle.stores.reservations import CALL_BUCKET, TOKEN_BUCKET, frees_at, oldest
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 
 FOR_EVER = 0
 """The one bucket of what is never forgotten."""
 
 
-def reserve(db: Database, run: int, wanted: Reserve, now: Instant) -> tuple[Short | None, tuple[Short, ...]]:
+def reserve(db: SqliteDatabase, run: int, wanted: Reserve, now: Instant) -> tuple[Short | None, tuple[Short, ...]]:
     """Set aside what is wanted, in every account or in none: what stood in the way; or else which accounts come
     to their end, where nobody was told."""
     found = [short for ceilings in wanted.accounts for short in standing(db, ceilings, wanted, now)]
@@ -39,7 +39,7 @@ def reserve(db: Database, run: int, wanted: Reserve, now: Instant) -> tuple[Shor
     return None, tuple([short for short in found if _is_news(db, short, now)])
 
 
-def settle(db: Database, run: int, made: Draft, rate: float) -> None:
+def settle(db: SqliteDatabase, run: int, made: Draft, rate: float) -> None:
     """A model call of the run has ended: what it has used takes the place of what was reserved."""
     data = made.data
     assert isinstance(data, LlmResponse | LlmError | ContextCompacted | CompactionFailed)
@@ -47,13 +47,13 @@ def settle(db: Database, run: int, made: Draft, rate: float) -> None:
     _settle(db, run, made.timestamp, data.usage.input_tokens + data.usage.output_tokens, (cost, cost * rate))
 
 
-def settle_lost(db: Database, run: int, now: Instant) -> None:
+def settle_lost(db: SqliteDatabase, run: int, now: Instant) -> None:
     """Nobody will know what the model call has used that was under way: take it to be all that was reserved."""
     _settle(db, run, now, None, (None, None))
 
 
 def _settle(
-    db: Database, run: int, now: Instant, tokens: int | None, money: tuple[float, float] | tuple[None, None]
+    db: SqliteDatabase, run: int, now: Instant, tokens: int | None, money: tuple[float, float] | tuple[None, None]
 ) -> None:
     db.execute(SQL["settle_money"], (run, *money))
     if tokens != 0:
@@ -62,7 +62,7 @@ def _settle(
     db.execute(SQL["settled"], (run,))
 
 
-def standing(db: Database, ceilings: Ceilings, wanted: Reserve, now: Instant) -> Iterator[Short]:
+def standing(db: SqliteDatabase, ceilings: Ceilings, wanted: Reserve, now: Instant) -> Iterator[Short]:
     """How an account stands, for each of its ceilings that this counts against."""
     account = ceilings.account
     if wanted.tokens:
@@ -85,18 +85,18 @@ def standing(db: Database, ceilings: Ceilings, wanted: Reserve, now: Instant) ->
         yield Short(account, "runs", ceilings.runs, _in_all(db, account, "runs"), 0, wanted.runs)
 
 
-def _in_all(db: Database, account: str, kind: str) -> int:
+def _in_all(db: SqliteDatabase, account: str, kind: str) -> int:
     return sum(int(amount) for _, amount in db.execute(SQL["window"], (account, kind, FOR_EVER)))
 
 
-def _sums(db: Database, account: str) -> tuple[float, float, int, float, float]:
+def _sums(db: SqliteDatabase, account: str) -> tuple[float, float, int, float, float]:
     """Dollars and credits that were used; tokens, dollars and credits that are reserved."""
     [found] = db.execute(SQL["account"], (account,)).fetchall()
     cost, credits, tokens, reserved_cost, reserved_credits = found
     return cost, credits, tokens, reserved_cost, reserved_credits
 
 
-def _is_news(db: Database, short: Short, now: Instant) -> bool:
+def _is_news(db: SqliteDatabase, short: Short, now: Instant) -> bool:
     """Whether an account comes to its end and nobody was told in this window, or of this ceiling; now they are."""
     if short.kind in ("steps", "runs"):
         return False  # which the run itself says, where its agent wants that

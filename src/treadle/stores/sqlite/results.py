@@ -4,13 +4,13 @@ from treadle.domain.envelope import Origin
 from treadle.domain.ids import SessionId
 from treadle.stores.sqlite.connection import SQL
 from treadle.stores.sqlite.transaction import Group
-from treadle.stores.sqlite.writer import Writer
+from treadle.stores.sqlite.writer import SqliteWriter
 
 
 class SqliteResults:
     """Implements `ports.results.Results`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
     async def keep(self, origin: Origin, call_id: str, content: str) -> None:

@@ -11,15 +11,15 @@ from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.transaction import run_record, session_deleted
-from treadle.stores.sqlite.writer import Writer
+from treadle.stores.sqlite.writer import SqliteWriter
 
 
 class SqliteSessions:
     """Implements `ports.sessions.Sessions`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
     async def newest(
@@ -42,7 +42,7 @@ class SqliteSessions:
         return None if found is None else str(found[0])
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
-        def look(db: Database) -> SessionRecord | None:
+        def look(db: SqliteDatabase) -> SessionRecord | None:
             found = db.execute(SQL["session"], (session_id,)).fetchone()
             if found is None and db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
                 raise session_deleted(db, session_id)

@@ -12,7 +12,7 @@ from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.time_format import minute
 from treadle.ports.journal import NewRun, RunRecord
 from treadle.stores.owners import owner_of, session_taken
-from treadle.stores.sqlite.connection import SQL, Database, Value
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
 from treadle.stores.sqlite.projections import PROJECTIONS
 from treadle.stores.sqlite.reservations import settle, settle_lost
 from treadle.stores.sqlite.usage_counts import Sums
@@ -53,13 +53,13 @@ class Owned:
         deleted."""
         self._version = 0
 
-    def begin(self, database: Database) -> None:
+    def begin(self, database: SqliteDatabase) -> None:
         """At the start of a transaction: forget what may not be so any more."""
         if database.data_version() != self._version:
             self.rows.clear()
             self.position = -1
 
-    def commit(self, database: Database) -> None:
+    def commit(self, database: SqliteDatabase) -> None:
         """A transaction was committed."""
         self._version = database.data_version()
 
@@ -75,7 +75,7 @@ class Group:
 
     Work that refuses does so before it has appended or executed anything, so that it leaves no trace."""
 
-    def __init__(self, database: Database, owned: Owned) -> None:
+    def __init__(self, database: SqliteDatabase, owned: Owned) -> None:
         self.db = database
         self._kept = owned
         self._owned = owned.rows
@@ -165,7 +165,7 @@ def _insert_events(rows: int) -> str:
     return SQL["insert_events"] + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * rows)
 
 
-def read_row(database: Database, run_id: RunId) -> RunRow:
+def read_row(database: SqliteDatabase, run_id: RunId) -> RunRow:
     found = database.execute(SQL["run"], (run_id,)).fetchone()
     if found is None:
         raise unknown(database, run_id)
@@ -173,7 +173,7 @@ def read_row(database: Database, run_id: RunId) -> RunRow:
     return RunRow(id_, Origin(run_id, session_id, agent_id, parent), *rest)
 
 
-def unknown(database: Database, run_id: RunId) -> UnknownRun:
+def unknown(database: SqliteDatabase, run_id: RunId) -> UnknownRun:
     """Why there is no such run: nobody knows of it, or it was deleted."""
     if found := database.execute(SQL["tombstone_of_run"], (run_id,)).fetchone():
         session_id, at, by = found
@@ -183,14 +183,14 @@ def unknown(database: Database, run_id: RunId) -> UnknownRun:
     return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
 
 
-def session_deleted(database: Database, session_id: SessionId) -> SessionDeleted:
+def session_deleted(database: SqliteDatabase, session_id: SessionId) -> SessionDeleted:
     """For a session that was deleted: it is not begun again."""
     found = database.execute(SQL["tombstone"], (session_id,)).fetchone()
     when = "" if found is None else f" on {minute(found[-2])} by {found[-1]}"
     return SessionDeleted(f"{session_id} was deleted{when}: nothing of it is left. Begin another session.")
 
 
-def refuse_unfit_session(database: Database, new: NewRun) -> None:
+def refuse_unfit_session(database: SqliteDatabase, new: NewRun) -> None:
     """Raise SessionDeleted or SessionTaken where the session of a new run was deleted, or is another owner's."""
     session_id = new.origin.session_id
     if database.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:

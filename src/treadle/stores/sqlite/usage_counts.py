@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from treadle.stores.sqlite.connection import SQL, Database, Value
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
 from treadle.stores.usage_counts import Rows
 
 
@@ -17,7 +17,7 @@ class Sums:
             known = self._rows.get(key)
             self._rows[key] = row if known is None else [one + other for one, other in zip(known, row, strict=True)]
 
-    def write(self, database: Database) -> None:
+    def write(self, database: SqliteDatabase) -> None:
         """One statement, however many runs have used something."""
         if self._rows:
             values: list[Value] = []

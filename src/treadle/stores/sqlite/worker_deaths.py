@@ -2,12 +2,12 @@
 
 from treadle.domain.ids import Instant
 from treadle.ports.journal import LATELY_SECONDS, Death
-from treadle.stores.sqlite.connection import SQL, Database
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 
 KEPT_SECONDS = 100 * LATELY_SECONDS
 
 
-def record_death(db: Database, run: int, worker: str, now: Instant) -> Death:
+def record_death(db: SqliteDatabase, run: int, worker: str, now: Instant) -> Death:
     """Record that a worker died while it owned this run; return what that says about the run."""
     db.execute(SQL["lose"], (worker, run))
     db.execute(SQL["forget_deaths"], (now - KEPT_SECONDS,))

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 import apsw
 
 from treadle.domain.errors import StoreError, StoreLost, TreadleError
-from treadle.stores.sqlite.connection import Database, explain
+from treadle.stores.sqlite.connection import SqliteDatabase, explain
 from treadle.stores.sqlite.transaction import Group, Owned
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 Work = Callable[[Group], Result]
 """Part of a transaction. It may be run again when the transaction has to be."""
-Look = Callable[[Database], Result]
+Look = Callable[[SqliteDatabase], Result]
 
 RETRY_SECONDS = 0.5
 """How long to wait before a group that found the disk full or the database locked is tried again."""
@@ -35,7 +35,7 @@ UNFIT = (apsw.ConstraintError, apsw.TooBigError, apsw.MismatchError, ValueError,
 """What says that one piece of work cannot be stored, and nothing about the disk. UnicodeEncodeError is one."""
 
 
-class Writer(Protocol):
+class SqliteWriter(Protocol):
     """Runs work inside the next group commit, or as a read of what is committed."""
 
     def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
@@ -49,7 +49,7 @@ class Writer(Protocol):
 
 
 @dataclass(slots=True)
-class Item:
+class PendingWork:
     """One piece of work on its way."""
 
     work: Work[Any]
@@ -71,7 +71,7 @@ class Item:
             self.future.set_exception(self.error)
 
 
-def commit_group(database: Database, items: Sequence[Item], owned: Owned) -> None:
+def commit_group(database: SqliteDatabase, items: Sequence[PendingWork], owned: Owned) -> None:
     """Run all the work in one transaction. Work that refuses fails alone. Raises when nothing was committed."""
     try:
         _commit_together(database, items, owned)
@@ -85,7 +85,7 @@ def commit_group(database: Database, items: Sequence[Item], owned: Owned) -> Non
         item.done = True
 
 
-def _commit_together(database: Database, items: Sequence[Item], owned: Owned) -> None:
+def _commit_together(database: SqliteDatabase, items: Sequence[PendingWork], owned: Owned) -> None:
     database.execute("BEGIN IMMEDIATE")
     try:
         owned.begin(database)
@@ -111,8 +111,8 @@ class ThreadWriter:
 
     def __init__(
         self,
-        connection: Database,
-        reader: Database,
+        connection: SqliteDatabase,
+        reader: SqliteDatabase,
         path: str,
         on_lost: Callable[[StoreLost], None],
     ) -> None:
@@ -120,7 +120,7 @@ class ThreadWriter:
         self._path = path
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[Item | None] = SimpleQueue()
+        self._queue: SimpleQueue[PendingWork | None] = SimpleQueue()
         self._owned = Owned()
         self._lost: StoreLost | None = None
         self._closing = False
@@ -135,7 +135,7 @@ class ThreadWriter:
         elif self._closing:
             future.set_exception(StoreError(f"The database {self._path} has been closed."))
         else:
-            self._queue.put(Item(work, then, patient, future))
+            self._queue.put(PendingWork(work, then, patient, future))
         return future
 
     def read(self, look: Look[Result]) -> "asyncio.Future[Result]":
@@ -157,9 +157,9 @@ class ThreadWriter:
             else:
                 self._fail(items, self._lost)
 
-    def _take(self) -> list[Item]:
+    def _take(self) -> list[PendingWork]:
         """All that is waiting. The word to stop, which comes last, is put back."""
-        items: list[Item] = []
+        items: list[PendingWork] = []
         while not self._queue.empty():
             item = self._queue.get()
             if item is None:
@@ -168,7 +168,7 @@ class ThreadWriter:
             items.append(item)
         return items
 
-    def _commit(self, group: list[Item]) -> None:
+    def _commit(self, group: list[PendingWork]) -> None:
         while group:
             try:
                 commit_group(self._connection, group, self._owned)
@@ -189,16 +189,16 @@ class ThreadWriter:
             group.extend(self._take())
         return None
 
-    def _settle_done(self, group: list[Item]) -> list[Item]:
+    def _settle_done(self, group: list[PendingWork]) -> list[PendingWork]:
         """Settle what was committed by itself before the group got stuck; what is left is to be tried again."""
         self._settle([item for item in group if item.done])
         return [item for item in group if not item.done]
 
-    def _refuse_new_work(self, group: list[Item], error: StoreError) -> list[Item]:
+    def _refuse_new_work(self, group: list[PendingWork], error: StoreError) -> list[PendingWork]:
         self._fail([item for item in group if not item.patient], error)
         return [item for item in group if item.patient]
 
-    def _lose(self, group: list[Item], error: BaseException) -> None:
+    def _lose(self, group: list[PendingWork], error: BaseException) -> None:
         reason = explain(error, self._path) if isinstance(error, apsw.Error) else error
         lost = self._lost = StoreLost(
             f"A write to {self._path} could not be made durable ({reason}). The engine has stopped; start it again "
@@ -208,17 +208,17 @@ class ThreadWriter:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_lost, lost)
 
-    def _fail(self, group: list[Item], error: BaseException) -> None:
+    def _fail(self, group: list[PendingWork], error: BaseException) -> None:
         for item in group:
             item.error = error
         self._settle(group)
 
-    def _settle(self, group: list[Item]) -> None:
+    def _settle(self, group: list[PendingWork]) -> None:
         with contextlib.suppress(RuntimeError):  # the event loop has gone; what is committed stays so
             self._loop.call_soon_threadsafe(_settle_all, group)
 
 
-def _settle_all(group: list[Item]) -> None:
+def _settle_all(group: list[PendingWork]) -> None:
     for item in group:
         item.settle()
 
@@ -226,7 +226,7 @@ def _settle_all(group: list[Item]) -> None:
 class _Reader:
     """Reads on a connection and a thread of its own, so that no commit waits for a reader."""
 
-    def __init__(self, connection: Database, loop: asyncio.AbstractEventLoop, path: str) -> None:
+    def __init__(self, connection: SqliteDatabase, loop: asyncio.AbstractEventLoop, path: str) -> None:
         self._path = path
         self._closed = False
         self._connection = connection
@@ -272,17 +272,17 @@ class InlineWriter:
     """A writer without threads, for a database in memory: the next turn of the event loop commits all that was
     asked for in this one. Simulated time and seeded order hold for it."""
 
-    def __init__(self, connection: Database) -> None:
+    def __init__(self, connection: SqliteDatabase) -> None:
         self.connection = connection
         self._owned = Owned()
-        self._group: list[Item] = []
+        self._group: list[PendingWork] = []
 
     def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         if not self._group:
             loop.call_soon(self.commit)
-        self._group.append(Item(work, then, patient, future))
+        self._group.append(PendingWork(work, then, patient, future))
         return future
 
     def read(self, look: Look[Result]) -> "asyncio.Future[Result]":

@@ -18,7 +18,7 @@ from treadle.domain.memories import MemoryKind
 from treadle.domain.users import LOCAL_USER
 from treadle.operations.maintenance import MemoryKeeping
 from treadle.operations.memories import ALL, MemoryLine, MemoryService, line, refuse_unknown_agent
-from treadle.ports.memory import Found
+from treadle.ports.memory import FoundMemory
 from treadle.surfaces.cli.connection import kept_up
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
@@ -195,7 +195,7 @@ def _row(item: MemoryLine) -> tuple[str, ...]:
     return item.memory_id or "", item.agent or "", item.owner, item.kind, _date(item), pinned, item.text
 
 
-def _found_row(hit: Found, agent: str) -> tuple[str, ...]:
+def _found_row(hit: FoundMemory, agent: str) -> tuple[str, ...]:
     memory = hit.memory
     return f"{hit.score:.2f}", hit.by, memory.memory_id, memory.owner, _date(line(memory, agent)), memory.text
 

@@ -2,7 +2,7 @@
 
 import time
 
-from treadle.bootstrap.migrate import Moved, move_database
+from treadle.bootstrap.migrate import MigrationReport, move_database
 from treadle.surfaces.cli.event_output import note, say
 from treadle.surfaces.cli.terminal import is_terminal, print_json
 
@@ -23,7 +23,7 @@ async def migrate(source: str, target: str, json: bool) -> int:
     return 0
 
 
-def _held(moved: Moved) -> str:
+def _held(moved: MigrationReport) -> str:
     kinds = ("runs", "events", "memories")
     return ", ".join(f"{moved.tables[kind]} {kind}" for kind in kinds) + f"; {moved.rows} rows in all"
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from treadle import __version__
 from treadle.api.engine import Engine
-from treadle.bootstrap.stores import ALL, Share
+from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.bootstrap.telemetry import Telemetry
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
@@ -70,14 +70,14 @@ async def serve(wanted: Wanted) -> int:
     return 0
 
 
-def _share(home: Home, workers: int | None) -> Share:
+def _share(home: Home, workers: int | None) -> WorkerShare:
     """What the server works on itself. Where nobody else can work, it must."""
     if workers == 0 and not is_postgres(home.database_url):
         raise UsageError(
             f"The database {home.database_url} is SQLite's, and has one owner: if this process does no work, "
             "nobody does. Leave --no-workers out, or keep runs on PostgreSQL: TREADLE_DATABASE_URL=postgresql://…"
         )
-    return ALL if workers is None else Share(workers)
+    return ALL if workers is None else WorkerShare(workers)
 
 
 async def _first_token(access: Access, host: str, now: Instant) -> str | None:

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
-from treadle.skills.content import Content, SkillFile
-from treadle.skills.inventory import Found, Shelf
+from treadle.skills.content import SkillContent, SkillFile
+from treadle.skills.inventory import FoundSkill, SkillInventory
 from treadle.surfaces.cli.call_view import quoted
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.line_input import Prompt
@@ -113,8 +113,8 @@ async def remove_skill(name: str, workspace: str | None, delete: bool, json: boo
     return 0
 
 
-def _shelf() -> Shelf:
-    return Shelf(Home.from_environment(os.environ).path)
+def _shelf() -> SkillInventory:
+    return SkillInventory(Home.from_environment(os.environ).path)
 
 
 def _chosen(workspace: str | None) -> Path | None:
@@ -135,7 +135,7 @@ def _path(workspace: str) -> Path:
         raise UsageError(f"The workspace {workspace!a} cannot be found: {error}.") from None
 
 
-async def _is_wanted(found: Found, content: Content) -> bool:
+async def _is_wanted(found: FoundSkill, content: SkillContent) -> bool:
     for line in _whole(found, content, size_of(sys.stderr).columns):
         print(line, file=sys.stderr, flush=True)
     with Stop() as stop:
@@ -148,7 +148,7 @@ async def _is_wanted(found: Found, content: Content) -> bool:
 # ── A skill, whole ──
 
 
-def _whole(found: Found, content: Content | None, width: int) -> Generator[str]:
+def _whole(found: FoundSkill, content: SkillContent | None, width: int) -> Generator[str]:
     """All that somebody must see before they approve it. What is in its files has a margin, so that
     nothing of it can pass for a line of Treadle's own."""
     yield f"skill    {revealed_line(found.name)}"
@@ -175,7 +175,7 @@ def _whole(found: Found, content: Content | None, width: int) -> Generator[str]:
 # ── Its tools ──
 
 
-def _brought(found: Found) -> Brought:
+def _brought(found: FoundSkill) -> Brought:
     """What a run gets of the tools that a skill names: the rule is the engine's, a tool comes by its exact name."""
     if not found.tools:
         return Brought()
@@ -187,14 +187,14 @@ def _brought(found: Found) -> Brought:
     return Brought(tools, acting, tuple([name for name in found.tools if name not in known]))
 
 
-def _brings(found: Found) -> str:
+def _brings(found: FoundSkill) -> str:
     if found.asks_for and not found.tools:
         return f"it brings none; it names {_named(found.asks_for)}, which a skill of a workspace does not get"
     brought = _brought(found)
     return f"it brings {_named(brought.tools) or 'none'}"
 
 
-def _warnings(found: Found) -> Generator[str]:
+def _warnings(found: FoundSkill) -> Generator[str]:
     brought = _brought(found)
     for name, what in brought.acting.items():
         yield f"with this skill an agent gets {revealed_line(name)}, which {what}"
@@ -209,7 +209,7 @@ def _named(names: Iterable[str]) -> str:
 # ── Its files ──
 
 
-def _refuse_another(found: Found, content: Content, said: str) -> None:
+def _refuse_another(found: FoundSkill, content: SkillContent, said: str) -> None:
     """Raise UsageError unless the hash that was said, or its beginning, is that of what lies there now."""
     if len(said) < _LEAST_OF_A_HASH or not set(said.lower()) <= set("0123456789abcdef"):
         raise UsageError(
@@ -233,7 +233,7 @@ def _text(file: SkillFile) -> str | None:
 # ── Rows ──
 
 
-def _cells(found: Found) -> tuple[str, ...]:
+def _cells(found: FoundSkill) -> tuple[str, ...]:
     what = revealed_line(found.reason or found.description)
     brought = _brought(found)
     marked = [f"{name}!" if name in brought.acting else name for name in brought.tools]
@@ -241,16 +241,16 @@ def _cells(found: Found) -> tuple[str, ...]:
     return revealed_line(found.name), _ORIGINS[found.origin], _state(found), tools, what
 
 
-def _state(found: Found) -> str:
+def _state(found: FoundSkill) -> str:
     return _STATES.get(found.state, found.state)
 
 
-def _command(verb: str, found: Found) -> str:
+def _command(verb: str, found: FoundSkill) -> str:
     where = " --workspace PATH" if found.origin == "workspace" else ""
     return f"treadle skills {verb} {found.name}{where}"
 
 
-def _row(found: Found) -> dict[str, Any]:
+def _row(found: FoundSkill) -> dict[str, Any]:
     brought = _brought(found)
     return {
         **msgspec.structs.asdict(found),

@@ -16,7 +16,7 @@ from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
 from treadle.vault.names import refuse_wrong_name
-from treadle.vault.store import EVERY, Grant, Secret, VaultStore
+from treadle.vault.store import EVERY, Secret, SecretGrant, VaultStore
 
 
 async def set_secret(
@@ -160,10 +160,10 @@ def what_tools_could_do(name: str, tools: Sequence[str]) -> list[str]:
     return lines
 
 
-def _grants(agents: Sequence[str], tools: Sequence[str]) -> list[Grant]:
+def _grants(agents: Sequence[str], tools: Sequence[str]) -> list[SecretGrant]:
     if tools and not agents:
         raise UsageError("A grant for a tool is a grant to an agent: add --agent NAME; --agent '*' is every agent.")
-    return [Grant(agent, tool) for agent, tool in product(agents, tools or (EVERY,))]
+    return [SecretGrant(agent, tool) for agent, tool in product(agents, tools or (EVERY,))]
 
 
 def _find(store: VaultStore, name: str) -> Secret:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from treadle import __version__
 from treadle.api.engine import Engine
-from treadle.bootstrap.stores import Share
+from treadle.bootstrap.stores import WorkerShare
 from treadle.bootstrap.telemetry import Telemetry
 from treadle.config.database_url import is_postgres, shown
 from treadle.config.home import Home, ServerSettings
@@ -46,7 +46,7 @@ async def work(wanted: Wanted) -> int:
     telemetry = Telemetry.from_environment(
         os.environ, metrics=wanted.port is not None, log_json=wanted.log_format == "json"
     )
-    engine = Engine(home=home, telemetry=telemetry, share=Share(wanted.concurrency))
+    engine = Engine(home=home, telemetry=telemetry, share=WorkerShare(wanted.concurrency))
     engine.models.local.notice = note
     with Stop() as stop:
         async with AsyncExitStack() as opened:

@@ -15,7 +15,7 @@ from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope,
 
 from treadle.domain.access import Principal
 from treadle.domain.errors import SizeLimitExceeded, StoreError
-from treadle.ports.access import Answered, Asked, Requests
+from treadle.ports.access import IdempotentRequest, Requests, StoredResponse
 from treadle.ports.clock import Clock
 from treadle.surfaces.http import dependencies
 from treadle.surfaces.http.auth import refuse, state_of
@@ -41,7 +41,7 @@ class Once:
         self._app = app
         self._requests = requests
         self._clock = clock
-        self._under_way: WeakValueDictionary[Asked, asyncio.Lock] = WeakValueDictionary()
+        self._under_way: WeakValueDictionary[IdempotentRequest, asyncio.Lock] = WeakValueDictionary()
         self._swept_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,7 +61,9 @@ class Once:
         async with lock:
             await self._answer(asked, body, scope, receive, send)
 
-    async def _answer(self, asked: Asked, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(
+        self, asked: IdempotentRequest, body: bytes, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         digest = hashlib.sha256(body).digest()
         try:
             known = await self._requests.begin(asked, digest, self._clock.now())
@@ -111,11 +113,11 @@ def _key(scope: Scope) -> str | None:
     return None
 
 
-def _asked(scope: Scope, key: str) -> Asked:
+def _asked(scope: Scope, key: str) -> IdempotentRequest:
     if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
         raise Refusal(400, "WrongKey", f"An Idempotency-Key has 1 to {LONGEST_KEY} characters that can be seen.")
     principal: Principal = state_of(scope)["principal"]
-    return Asked(principal.token_id, scope["path"], key)
+    return IdempotentRequest(principal.token_id, scope["path"], key)
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
@@ -175,18 +177,18 @@ class _Kept:
             await self._send(message)
 
 
-def _told_again(asked: Asked, digest: bytes, kept: _Kept) -> Answered:
+def _told_again(asked: IdempotentRequest, digest: bytes, kept: _Kept) -> StoredResponse:
     """What is told to whoever sends it again: the same; but a secret is shown once."""
     if asked.route.rstrip("/") not in SHOWN_ONCE:
-        return Answered(digest, kept.status, bytes(kept.body))
+        return StoredResponse(digest, kept.status, bytes(kept.body))
     once = (
         "What this Idempotency-Key asked for was made, and its secret was shown then. Make another with a new key."
     )
     problem = problem_of(Refusal(409, "ShownOnce", once))
-    return Answered(digest, problem.status, msgspec.json.encode(problem))
+    return StoredResponse(digest, problem.status, msgspec.json.encode(problem))
 
 
-async def _send_again(known: Answered, send: Send) -> None:
+async def _send_again(known: StoredResponse, send: Send) -> None:
     status = known.status or 200
     kind = b"application/json" if status < 400 else MEDIA_TYPE.encode()
     headers = [(b"content-type", kind), (b"content-length", str(len(known.body)).encode()), REPLAYED]

@@ -13,7 +13,7 @@ from treadle.operations.schemas import Page, moment
 from treadle.surfaces.http.dependencies import Asked, served_of
 from treadle.surfaces.http.openapi import asks
 from treadle.vault.names import refuse_wrong_name
-from treadle.vault.store import EVERY, Grant, Secret, VaultStore
+from treadle.vault.store import EVERY, Secret, SecretGrant, VaultStore
 
 
 class GrantBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +54,7 @@ def keep(name: FromPath[str], data: JSONBody[NewSecret], request: Asked) -> Secr
     """Also to give it another value. The value is encrypted, and never shown again."""
     refuse_wrong_name(name)
     with closing(_store(request)) as store:
-        store.put(name, data.value, [Grant(each.agent, each.tool) for each in data.grants], forced=data.force)
+        store.put(name, data.value, [SecretGrant(each.agent, each.tool) for each in data.grants], forced=data.force)
         return next(_view(secret) for secret in store.inventory() if secret.name == name)
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
-from treadle.ports.access import Answered, Asked, TokenRecord
+from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
 from treadle.testing.conformance.store_harness import KeptCheck, KeptHarness, one_desk, two_desks
 
 DIGEST = b"\x00digest\xff"
@@ -42,23 +42,23 @@ async def a_request_is_known_again_with_its_answer(harness: KeptHarness) -> None
     """By who has sent it, where to, and its key; until it is forgotten."""
     async with one_desk(harness) as desk:
         requests = desk.kept.requests
-        asked = Asked(None, "POST /v1/x", "k")
+        asked = IdempotentRequest(None, "POST /v1/x", "k")
         others = [
-            Asked(TokenId("tok_1"), asked.route, "k"),
-            Asked(None, "POST /v1/y", "k"),
-            Asked(None, asked.route, ""),
+            IdempotentRequest(TokenId("tok_1"), asked.route, "k"),
+            IdempotentRequest(None, "POST /v1/y", "k"),
+            IdempotentRequest(None, asked.route, ""),
         ]
-        assert await requests.begin(asked, DIGEST, 10.0) == Answered(DIGEST)
-        assert await requests.begin(asked, b"another body", 11.0) == Answered(DIGEST), "what was asked then"
+        assert await requests.begin(asked, DIGEST, 10.0) == StoredResponse(DIGEST)
+        assert await requests.begin(asked, b"another body", 11.0) == StoredResponse(DIGEST), "what was asked then"
         for other in others:
-            assert await requests.begin(other, b"", 20.0) == Answered(b"")
-        await requests.answer(asked, Answered(DIGEST, 202, b"\x00{}\xff"))
-        assert await requests.begin(asked, DIGEST, 12.0) == Answered(DIGEST, 202, b"\x00{}\xff")
+            assert await requests.begin(other, b"", 20.0) == StoredResponse(b"")
+        await requests.answer(asked, StoredResponse(DIGEST, 202, b"\x00{}\xff"))
+        assert await requests.begin(asked, DIGEST, 12.0) == StoredResponse(DIGEST, 202, b"\x00{}\xff")
         await requests.forget(10.0)
         assert (await requests.begin(asked, b"another body", 13.0)).status == 202
         await requests.forget(10.5)
-        assert await requests.begin(asked, b"another body", 14.0) == Answered(b"another body")
-        assert await requests.begin(others[0], b"later", 21.0) == Answered(b""), (
+        assert await requests.begin(asked, b"another body", 14.0) == StoredResponse(b"another body")
+        assert await requests.begin(others[0], b"later", 21.0) == StoredResponse(b""), (
             "which was asked later, and is kept"
         )
 
@@ -67,7 +67,7 @@ async def of_many_that_ask_at_once_one_is_the_first(harness: KeptHarness) -> Non
     """Whatever process it comes to: all others are told what that one has asked."""
     async with two_desks(harness) as (one, two):
         for number in range(5):
-            asked = Asked(None, "POST /v1/x", f"k{number}")
+            asked = IdempotentRequest(None, "POST /v1/x", f"k{number}")
             told = await asyncio.gather(
                 *(desk.kept.requests.begin(asked, bytes((n,)), 1.0) for n in range(3) for desk in (one, two))
             )

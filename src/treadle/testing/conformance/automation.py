@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from treadle.domain.ids import EventId, RunId, SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
-from treadle.domain.webhooks import DeadLetter, Hook, HookId, Webhook, WebhookId
+from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
 from treadle.ports.automation import Fired
 from treadle.testing.conformance.store_harness import KeptCheck, KeptHarness, one_desk, two_desks
 
@@ -17,7 +17,7 @@ DAILY = Schedule(ScheduleId("sch_b"), "ada", "go\x00on", Timing("0 12 * * *", "E
 BEAT = Schedule(
     ScheduleId("sch_a"), "bob", "look", Timing(600.0, "UTC", 1.0), None, SessionId("ses_1"), True, paused=True
 )
-HOOK = Hook(HookId("hook_b"), "name", "ada", "{{payload}}\x00", None, 1.0)
+HOOK = InboundWebhook(HookId("hook_b"), "name", "ada", "{{payload}}\x00", None, 1.0)
 WEBHOOK = Webhook(WebhookId("web_b"), "https://x/", ("run_*", "a'b"), None, 1.5, 7)
 LETTER = DeadLetter(WEBHOOK.webhook_id, EventId("evt_1"), RunId("run_1"), 3, "run_end", 2, "it\x00said no", 9.5)
 
@@ -86,7 +86,7 @@ async def of_many_that_begin_a_tick_one_is_given_it(harness: KeptHarness) -> Non
 async def hooks_are_kept_as_they_are(harness: KeptHarness) -> None:
     """The oldest first."""
     async with one_desk(harness) as desk:
-        hooks, other = desk.kept.hooks, Hook(HookId("hook_a"), "n", "bob", "m", "{{payload.x}}", 1.0)
+        hooks, other = desk.kept.hooks, InboundWebhook(HookId("hook_a"), "n", "bob", "m", "{{payload.x}}", 1.0)
         await hooks.add(HOOK)
         await hooks.add(other)
         assert list(await hooks.list()) == [HOOK, other]

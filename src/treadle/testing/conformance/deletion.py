@@ -7,7 +7,7 @@ from treadle.domain.errors import InvalidState, RunDeleted, SessionDeleted, Trea
 from treadle.domain.events import JournalWritten, MemoryRecalled, MemorySaved, Reminder
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.webhooks import DeadLetter, Webhook, WebhookId
-from treadle.ports.access import Answered, Asked
+from treadle.ports.access import IdempotentRequest, StoredResponse
 from treadle.ports.journal import RunFilter
 from treadle.testing.conformance.store import refused
 from treadle.testing.conformance.store_harness import AGENT, Desk, KeptCheck, KeptHarness, one_desk, two_desks
@@ -36,9 +36,9 @@ async def nothing_of_a_deleted_session_is_left(harness: KeptHarness) -> None:
         await desk.store.agent("ada", AGENT)
         gone, kept = await _talked(desk, "ses_gone", "walrus"), await _talked(desk, "ses_kept", "heron")
         for number, named in enumerate((gone, "ses_gone", kept)):
-            asked = Asked(None, "POST", f"k{number}")
+            asked = IdempotentRequest(None, "POST", f"k{number}")
             await desk.kept.requests.begin(asked, b"d", 5e9)
-            await desk.kept.requests.answer(asked, Answered(b"d", 202, f'{{"id": "{named}"}}'.encode()))
+            await desk.kept.requests.answer(asked, StoredResponse(b"d", 202, f'{{"id": "{named}"}}'.encode()))
         webhook = Webhook(WebhookId("w"), "https://x/", ("*",), None, 1.0, 0)
         await desk.kept.webhooks.add(webhook)
         for run_id in (gone, kept):
@@ -57,7 +57,9 @@ async def nothing_of_a_deleted_session_is_left(harness: KeptHarness) -> None:
             await refused(process.submit("ses_gone"), SessionDeleted)
             assert await _sessions_of(process) == {"ses_kept"}
         assert [item.memory_id for item in await desk.memories.list()] == ["mem_nheron", "mem_heron"]
-        again = [await desk.kept.requests.begin(Asked(None, "POST", f"k{n}"), b"e", 5e9) for n in range(3)]
+        again = [
+            await desk.kept.requests.begin(IdempotentRequest(None, "POST", f"k{n}"), b"e", 5e9) for n in range(3)
+        ]
         assert [answered.status for answered in again] == [None, None, 202]
         assert [letter.run_id for letter in await desk.kept.webhooks.of(webhook.webhook_id)] == [kept]
         await _talked(desk, "ses_new", "stork")
@@ -141,7 +143,7 @@ async def old_answers_are_cleared(harness: KeptHarness) -> None:
         await _talked(desk, "ses_1", "walrus")
         await desk.kept.deletions.delete(SessionId("ses_1"), BY)
         for at in (1.0, 2.0, 3.0):
-            await desk.kept.requests.begin(Asked(None, "POST", str(at)), b"d", at)
+            await desk.kept.requests.begin(IdempotentRequest(None, "POST", str(at)), b"d", at)
         assert await desk.kept.deletions.clear(3.0) == 2
         assert await desk.kept.deletions.clear(3.0) == 0
         assert await _sessions_of(desk) == set()

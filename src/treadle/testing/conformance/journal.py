@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.domain.envelope import Draft
 from treadle.domain.errors import TreadleError
-from treadle.domain.events import CancelRequested, RunQueued, ToolCallStart, Unknown
+from treadle.domain.events import CancelRequested, RunQueued, ToolCallStart, UnknownEvent
 from treadle.domain.ids import EventId, RunId
 from treadle.domain.messages import Message, Text
 from treadle.ports.journal import ANY, LEASE_SECONDS, Advance, Release
@@ -266,7 +266,7 @@ async def what_is_not_understood_is_kept(harness: StoreHarness) -> None:
         strange = b'{"colour":  "blue", "\\u0061":[1.50,1e3], "nested":{"b":1,"a":2}}'
         queued = msgspec.json.encode(process.opening()[0].data)
         newer = queued[:-1] + b',"mood":{"z":1, "a":null}}'
-        unknown_type = Draft(EventId("evt_x"), process.clock.now(), "from_the_future", Unknown(), strange)
+        unknown_type = Draft(EventId("evt_x"), process.clock.now(), "from_the_future", UnknownEvent(), strange)
         unknown_field = Draft(EventId("evt_y"), process.clock.now(), "run_queued", process.opening()[0].data, newer)
         run_id = await process.store.submit(process.origin(), (unknown_field, unknown_type))
         await process.store.deliver(run_id, unknown_type, "k")
@@ -277,7 +277,7 @@ async def what_is_not_understood_is_kept(harness: StoreHarness) -> None:
                 ("from_the_future", strange),
             ]
             assert isinstance(events[0].data, RunQueued)
-            assert events[1].data == Unknown()
+            assert events[1].data == UnknownEvent()
 
 
 async def all_of_unicode_is_kept(harness: StoreHarness) -> None:

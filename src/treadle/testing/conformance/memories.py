@@ -10,7 +10,7 @@ from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.text import folded
 from treadle.domain.users import LOCAL_USER
 from treadle.ports.memory import Without
-from treadle.ports.memory_index import Glance, Hit, Pending, Term
+from treadle.ports.memory_index import Glance, MemoryHit, Pending, Term
 from treadle.testing.conformance.store_harness import (
     AGENT,
     OTHER,
@@ -34,7 +34,7 @@ def unit(*numbers: float) -> list[float]:
     return [number / length for number in numbers]
 
 
-class Shelf:
+class MemoryStoreUnderTest:
     """A store of memories, and short ways to ask it."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -44,7 +44,7 @@ class Shelf:
         """What there is, at a glance."""
         return await self.store.read(lambda view: view.glance(*asked))
 
-    async def nearest(self, *asked: Any) -> Sequence[Hit]:
+    async def nearest(self, *asked: Any) -> Sequence[MemoryHit]:
         """By vectors."""
         return await self.store.read(lambda view: view.nearest(*asked))
 
@@ -108,7 +108,7 @@ async def whatever_was_written_comes_back(harness: KeptHarness) -> None:
 async def what_is_forgotten_is_gone_with_its_words_and_vectors(harness: KeptHarness) -> None:
     """And its number is not given again: or a new memory would have the vector of one that was forgotten."""
     async with one_desk(harness) as desk:
-        shelf = Shelf(desk.memories)
+        shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([memory(1, "old"), memory(2, "other")])
         await shelf.embed(unit(1, 0), unit(0, 1))
         assert await shelf.store.forget(["mem_1", "mem_9"]) == 1
@@ -139,7 +139,7 @@ IDENTIFIERS = (
 async def identifiers_and_accents_are_found(harness: KeptHarness) -> None:
     """Whatever a text is made of, and nothing of what another agent remembers."""
     async with one_desk(harness) as desk:
-        shelf = Shelf(desk.memories)
+        shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([memory(n, text) for n, (text, _) in enumerate(IDENTIFIERS)])
         await shelf.store.add([memory(100 + n, text, OTHER) for n, (text, _) in enumerate(IDENTIFIERS)])
         for number, (_, query) in enumerate(IDENTIFIERS):
@@ -150,7 +150,7 @@ async def rare_words_count_for_more(harness: KeptHarness) -> None:
     """A memory with a rare word comes before those with a common one, and one that has both before all. The last
     word of a term may go on where that is asked for."""
     async with one_desk(harness) as desk:
-        shelf = Shelf(desk.memories)
+        shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([memory(n, f"the invoice number {n}") for n in range(10)])
         await shelf.store.add([memory(20, "a tuba"), memory(21, "the tuba invoices of last year")])
         assert (await shelf.matching("tuba\ninvoice", 3))[0] in ("mem_20", "mem_21")
@@ -169,7 +169,7 @@ async def rare_words_count_for_more(harness: KeptHarness) -> None:
 async def the_nearest_come_first_and_one_session_can_be_left_out(harness: KeptHarness) -> None:
     """With the cosine of the angle; only those of this agent and this embedder."""
     async with one_desk(harness) as desk:
-        shelf, own = Shelf(desk.memories), Without(session=SessionId("ses_1"))
+        shelf, own = MemoryStoreUnderTest(desk.memories), Without(session=SessionId("ses_1"))
         await shelf.store.add([memory(1, "east"), memory(2, "north", session="ses_1"), memory(3, "north-east")])
         await shelf.embed(unit(1, 0, 0), unit(0, 1, 0), [number * 7 for number in unit(1, 1, 0)])
         found = await shelf.nearest(OWN, "test", unit(0.1, 1, 0), 5)
@@ -187,7 +187,7 @@ async def the_nearest_come_first_and_one_session_can_be_left_out(harness: KeptHa
 async def what_is_not_wanted_does_not_stand_in_the_way_of_the_rest(harness: KeptHarness) -> None:
     """However many there are of it, and however well it fits."""
     async with one_desk(harness) as desk:
-        shelf, own = Shelf(desk.memories), SessionId("ses_1")
+        shelf, own = MemoryStoreUnderTest(desk.memories), SessionId("ses_1")
         await shelf.store.add([memory(n, f"north {n}", session="ses_1") for n in range(700)])
         await shelf.store.add(
             [memory(1000, "north as well", session="ses_2"), memory(1001, "north", session="ses_1")]
@@ -216,7 +216,7 @@ async def codes_choose_what_an_exact_search_would_find(harness: KeptHarness) -> 
     centres = [unit(*(chance.gauss(0, 1) for _ in range(dimensions))) for _ in range(20)]
     vectors = [near(chance.choice(centres), 0.15) for _ in range(1500)]
     async with one_desk(harness) as desk:
-        shelf, agreed = Shelf(desk.memories), 0
+        shelf, agreed = MemoryStoreUnderTest(desk.memories), 0
         await shelf.store.add([memory(n, f"number {n}") for n in range(len(vectors))])
         while pending := await shelf.pending(OWN, "test", dimensions, 500):
             made = [(item, vectors[int(item.memory.memory_id[4:])]) for item in pending]
@@ -232,7 +232,7 @@ async def codes_choose_what_an_exact_search_would_find(harness: KeptHarness) -> 
 async def vectors_of_other_dimensions_are_made_anew(harness: KeptHarness) -> None:
     """Those there were go when the first of the new comes; until then, none of them is compared."""
     async with one_desk(harness) as desk:
-        shelf = Shelf(desk.memories)
+        shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([memory(1, "one"), memory(2, "two")])
         await shelf.embed(unit(1, 0), unit(0, 1))
         assert list(await shelf.pending(OWN, "test", 2, 5)) == []
@@ -250,7 +250,7 @@ async def vectors_of_other_dimensions_are_made_anew(harness: KeptHarness) -> Non
 async def what_gets_no_vector_is_not_asked_for_again(harness: KeptHarness) -> None:
     """Also where nothing but refusals has come of it; and what was forgotten meanwhile stays so."""
     async with one_desk(harness) as desk:
-        shelf = Shelf(desk.memories)
+        shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([memory(1, "one"), memory(2, "two"), memory(3, "three")])
         first, *others = await shelf.pending(OWN, "test", None, 5)
         await shelf.store.keep(OWN, "test", [(first, None)])
@@ -269,7 +269,7 @@ async def what_gets_no_vector_is_not_asked_for_again(harness: KeptHarness) -> No
 async def a_glance_tells_what_there_is(harness: KeptHarness) -> None:
     """Whether anything, the latest notes, and whether all of it has vectors."""
     async with one_desk(harness) as desk:
-        shelf = Shelf(desk.memories)
+        shelf = MemoryStoreUnderTest(desk.memories)
         assert (await shelf.glance(OWN, "test")).is_empty
         notes = [Memory(f"mem_n{n}", AGENT, "journal", f"note {n}", float(n)) for n in range(5)]
         await shelf.store.add([*notes, memory(1, "one")])
@@ -286,7 +286,7 @@ async def a_glance_tells_what_there_is(harness: KeptHarness) -> None:
 async def notes_of_the_own_session_do_not_hide_those_of_others(harness: KeptHarness) -> None:
     """Nor do those that were shown before."""
     async with one_desk(harness) as desk:
-        shelf, own = Shelf(desk.memories), SessionId("ses_1")
+        shelf, own = MemoryStoreUnderTest(desk.memories), SessionId("ses_1")
         notes = [Memory(f"mem_n{n}", AGENT, "journal", "other", float(n)) for n in range(4)]
         mine = [Memory(f"mem_o{n}", AGENT, "journal", "own", 10.0 + n, session_id=own) for n in range(4)]
         await shelf.store.add([*notes, *mine])

@@ -6,7 +6,7 @@ from typing import Final
 from treadle.domain.events import EventData, JournalWritten, MemoryRecalled, MemorySaved, Reminder
 from treadle.domain.memories import Memory
 from treadle.ports.memory_index import Term
-from treadle.testing.conformance.memories import Shelf, unit
+from treadle.testing.conformance.memories import MemoryStoreUnderTest, unit
 from treadle.testing.conformance.store_harness import AGENT, OWN, Desk, KeptCheck, KeptHarness, one_desk, two_desks
 
 
@@ -116,7 +116,7 @@ async def whoever_makes_vectors_meanwhile_leaves_out_nothing(harness: KeptHarnes
                 assert (await desk.advance(claim, 2 + turn, [event])).accepted
 
         async def embed(desk: Desk, at_once: int) -> bool:
-            pending = await Shelf(desk.memories).pending(OWN, "test", None, at_once)
+            pending = await MemoryStoreUnderTest(desk.memories).pending(OWN, "test", None, at_once)
             await desk.memories.keep(OWN, "test", [(item, unit(1, item.number)) for item in pending])
             return bool(pending)
 
@@ -127,9 +127,9 @@ async def whoever_makes_vectors_meanwhile_leaves_out_nothing(harness: KeptHarnes
         await asyncio.gather(*(save((one, two)[n % 2], n) for n in range(8)), make(one), make(two))
         while await embed(one, 50):
             pass
-        assert len(await Shelf(two.memories).matching("shared", 100)) == 40
-        assert len(await Shelf(two.memories).near(OWN, "test", unit(1, 1), 100)) == 40
-        assert not (await Shelf(two.memories).glance(OWN, "test")).is_behind
+        assert len(await MemoryStoreUnderTest(two.memories).matching("shared", 100)) == 40
+        assert len(await MemoryStoreUnderTest(two.memories).near(OWN, "test", unit(1, 1), 100)) == 40
+        assert not (await MemoryStoreUnderTest(two.memories).glance(OWN, "test")).is_behind
 
 
 CHECKS: Final[tuple[KeptCheck, ...]] = (

@@ -15,7 +15,7 @@ from treadle.domain.users import LOCAL_USER, UserId, journaled
 from treadle.ports.journal import Claim, NewRun, RunFilter
 from treadle.ports.memory import Assigned, Assignment
 from treadle.ports.memory_index import Term
-from treadle.testing.conformance.memories import Shelf, unit
+from treadle.testing.conformance.memories import MemoryStoreUnderTest, unit
 from treadle.testing.conformance.store import OPENING, refused, step
 from treadle.testing.conformance.store_harness import AGENT, Desk, KeptCheck, KeptHarness, one_desk, two_desks
 
@@ -130,7 +130,7 @@ async def _say(desk: Desk, claim: Claim, seen: int, *events: MemorySaved | Journ
 
 
 async def _notes(desk: Desk, scope: MemoryScope) -> list[str]:
-    return [note.memory_id for note in (await Shelf(desk.memories).glance(scope, None)).notes]
+    return [note.memory_id for note in (await MemoryStoreUnderTest(desk.memories).glance(scope, None)).notes]
 
 
 async def nothing_crosses_from_one_owner_to_another(harness: KeptHarness) -> None:
@@ -138,7 +138,7 @@ async def nothing_crosses_from_one_owner_to_another(harness: KeptHarness) -> Non
     owner have what that owner has and nothing else; those of all owners have all."""
     chance = random.Random(19)
     async with one_desk(harness) as desk:
-        shelf, kept = Shelf(desk.memories), dict[str, Memory]()
+        shelf, kept = MemoryStoreUnderTest(desk.memories), dict[str, Memory]()
         for number in range(60):
             match chance.choice(("add", "add", "add", "note", "forget", "assign", "embed")):
                 case "add":
@@ -187,12 +187,12 @@ async def _assign_one(desk: Desk, kept: dict[str, Memory], memory_id: str, owner
 
 
 async def _embed(desk: Desk, scope: MemoryScope) -> None:
-    pending = await Shelf(desk.memories).pending(scope, "test", None, 100)
+    pending = await MemoryStoreUnderTest(desk.memories).pending(scope, "test", None, 100)
     assert all(scope.owner in (None, item.memory.owner) for item in pending)
     await desk.memories.keep(scope, "test", [(item, unit(1, item.number)) for item in pending])
 
 
-async def _check(desk: Desk, shelf: Shelf, kept: dict[str, Memory]) -> None:
+async def _check(desk: Desk, shelf: MemoryStoreUnderTest, kept: dict[str, Memory]) -> None:
     for scope in (*map(of, USERS), EVERYONE):
         own = {key for key, memory in kept.items() if scope.owner in (None, memory.owner)}
         assert set(await _matching(desk, scope, "shared")) == own
@@ -227,10 +227,12 @@ async def many_memories_of_others_stand_in_nobodys_way(harness: KeptHarness) -> 
         await desk.memories.add([fact(0, "the word of alice", "alice")])
         await desk.memories.add([fact(n, f"the word of bob {n}", "bob") for n in range(1, 700)])
         for scope in (of("alice"), of("bob")):
-            pending = await Shelf(desk.memories).pending(scope, "test", None, 1000)
+            pending = await MemoryStoreUnderTest(desk.memories).pending(scope, "test", None, 1000)
             await desk.memories.keep(scope, "test", [(item, unit(1, 0.001)) for item in pending])
         assert await _matching_of(desk, of("alice")) == ["mem_0"]
-        assert await Shelf(desk.memories).near(of("alice"), "test", unit(1, 0), 5) == ["the word of alice"]
+        assert await MemoryStoreUnderTest(desk.memories).near(of("alice"), "test", unit(1, 0), 5) == [
+            "the word of alice"
+        ]
 
 
 async def _matching_of(desk: Desk, scope: MemoryScope) -> list[str]:
@@ -255,7 +257,7 @@ async def memories_are_given_to_another_owner(harness: KeptHarness) -> None:
             ("mem_1", "mem_3", "mem_5"), "alice"
         )
         assert (found["mem_5"].uses, found["mem_5"].used_at, found["mem_5"].pinned) == (3, 9.0, True)
-        shelf = Shelf(desk.memories)
+        shelf = MemoryStoreUnderTest(desk.memories)
         assert await shelf.near(of(LOCAL_USER), "test", unit(1, 1), 5) == []
         pending = await shelf.pending(of("alice"), "test", None, 5)
         assert {item.memory.text for item in pending} == {"one", "two", "four"}, "they get their vectors anew"

@@ -7,7 +7,7 @@ from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Usage
 from treadle.ports.accounts import Ceilings, Reserve, Short
 from treadle.ports.journal import Claim
-from treadle.testing.conformance.store import Process
+from treadle.testing.conformance.store import StoreProcess
 
 AGENT = AgentSpec("bound", "none", limits=Limits(cost=1.0), quotas=Quotas(1000, 5, 100.0))
 """It says that it has ceilings. Which ones count is said with each reservation."""
@@ -25,20 +25,20 @@ def wanting(cost: float, tokens: int = 100, ceiling: float = 1.0, account: str =
     return Reserve((Ceilings(account, cost=ceiling),), 1, 1, tokens, cost, cost * 10)
 
 
-async def claimed(process: Process) -> Claim:
+async def claimed(process: StoreProcess) -> Claim:
     """A new run that has ceilings, owned by this process."""
     opening = (process.draft(RunQueued(AGENT)), process.draft(UserMessage(user("hello"))))
     return await process.claim(await process.store.submit(process.origin(), opening))
 
 
-async def ask(process: Process, claim: Claim, reserve: Reserve, seen: int = 2) -> Short | None:
+async def ask(process: StoreProcess, claim: Claim, reserve: Reserve, seen: int = 2) -> Short | None:
     """Intend to ask a model; what stood in the way."""
     advanced = await process.advance(claim, seen, [], [REQUEST], reserve=reserve)
     assert advanced.accepted is (advanced.refused is None)
     return advanced.refused
 
 
-async def standing(process: Process, ceilings: Ceilings) -> Short:
+async def standing(process: StoreProcess, ceilings: Ceilings) -> Short:
     """How an account stands, told by what it refuses."""
     claim = await claimed(process)
     calls = 0 if ceilings.calls is None else 10**9
@@ -48,7 +48,7 @@ async def standing(process: Process, ceilings: Ceilings) -> Short:
     return short
 
 
-async def money(process: Process, account: str = "tree/one") -> tuple[float, float]:
+async def money(process: StoreProcess, account: str = "tree/one") -> tuple[float, float]:
     """Dollars that an account has used, and that are reserved."""
     short = await standing(process, Ceilings(account, cost=1.0))
     return round(short.used, 9), round(short.reserved, 9)

@@ -83,7 +83,7 @@ class Recorder:
         return [(sequence, type_, raw) for run, sequence, type_, raw in self.events if run == run_id]
 
 
-class Process:
+class StoreProcess:
     """A store as one process has it, with the clock and the ids that all processes of a check share."""
 
     def __init__(self, store: Store, told: Recorder, clock: FakeClock, ids: CountingIds, name: str) -> None:
@@ -186,21 +186,21 @@ def step(number: int) -> StepStart:
 
 
 @asynccontextmanager
-async def one_process(harness: StoreHarness) -> AsyncGenerator[Process, None]:
+async def one_process(harness: StoreHarness) -> AsyncGenerator[StoreProcess, None]:
     """The store, open in one process."""
     clock, told = FakeClock(), Recorder()
     async with harness.open(told, clock) as store:
-        yield Process(store, told, clock, CountingIds(), "worker-1")
+        yield StoreProcess(store, told, clock, CountingIds(), "worker-1")
 
 
 @asynccontextmanager
-async def two_processes(harness: StoreHarness) -> AsyncGenerator[tuple[Process, Process], None]:
+async def two_processes(harness: StoreHarness) -> AsyncGenerator[tuple[StoreProcess, StoreProcess], None]:
     """The store, open in two processes at the same time."""
     clock, ids, told = FakeClock(), CountingIds(), (Recorder(), Recorder())
     async with harness.open(told[0], clock) as first, harness.open(told[1], clock) as second:
         yield (
-            Process(first, told[0], clock, ids, "worker-1"),
-            Process(second, told[1], clock, ids, "worker-2"),
+            StoreProcess(first, told[0], clock, ids, "worker-1"),
+            StoreProcess(second, told[1], clock, ids, "worker-2"),
         )
 
 
@@ -216,7 +216,7 @@ async def refused(attempt: Awaitable[object], error: type[TreadleError]) -> str:
     return words
 
 
-async def not_claimable(process: Process, run_id: RunId) -> None:
+async def not_claimable(process: StoreProcess, run_id: RunId) -> None:
     """Check that the run cannot be claimed now."""
     await refused(process.claim(run_id), NotClaimable)
 

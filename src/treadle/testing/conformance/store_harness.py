@@ -14,8 +14,8 @@ from treadle.ports.clock import Clock
 from treadle.ports.deletion import Deletions
 from treadle.ports.journal import Publisher
 from treadle.ports.memory import MemoryKeeper
-from treadle.ports.memory_index import MemoryIndex, VectorShelf
-from treadle.testing.conformance.store import Process, Recorder, Store
+from treadle.ports.memory_index import MemoryIndex, VectorStore
+from treadle.testing.conformance.store import Recorder, Store, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
 
 AGENT = AgentId("agt_conformance")
@@ -25,7 +25,7 @@ OWN = MemoryScope(AGENT, LOCAL_USER)
 OTHER = AgentId("agt_other")
 
 
-class MemoryStore(MemoryKeeper, MemoryIndex, VectorShelf, Protocol):
+class MemoryStore(MemoryKeeper, MemoryIndex, VectorStore, Protocol):
     """The three ports that a store of memories implements."""
 
 
@@ -34,7 +34,7 @@ class WebhookStore(Webhooks, DeadLetters, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FullStore:
     """All that a store keeps, as one process has it."""
 
     runs: Store
@@ -50,7 +50,7 @@ class Kept:
 class KeptHarness(Protocol):
     """How a store is opened. One harness stands for one store, which is empty at first."""
 
-    def open(self, publisher: Publisher, clock: Clock) -> AbstractAsyncContextManager[Kept]:
+    def open(self, publisher: Publisher, clock: Clock) -> AbstractAsyncContextManager[FullStore]:
         """The store as one process has it; opened again, it is the same store as another process has it."""
         ...
 
@@ -58,10 +58,10 @@ class KeptHarness(Protocol):
 KeptCheck = Callable[[KeptHarness], Awaitable[None]]
 
 
-class Desk(Process):
+class Desk(StoreProcess):
     """A process, with all that its store keeps."""
 
-    def __init__(self, kept: Kept, told: Recorder, clock: FakeClock, ids: CountingIds, name: str) -> None:
+    def __init__(self, kept: FullStore, told: Recorder, clock: FakeClock, ids: CountingIds, name: str) -> None:
         super().__init__(kept.runs, told, clock, ids, name)
         self.kept = kept
 

@@ -9,7 +9,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from typing import Literal
 
-from treadle.testing.simulation.scenario import Schedule, simulate
+from treadle.testing.simulation.scenario import SimulationSchedule, simulate
 
 BLOCK = 250
 
@@ -31,9 +31,9 @@ def run_block(first: int, size: int) -> tuple[Counter[str], list[tuple[int, str]
     return found, failed
 
 
-def schedule_of(seed: int) -> Schedule:
+def schedule_of(seed: int) -> SimulationSchedule:
     workers: Literal[1, 2] = 2 if seed % 3 == 0 else 1
-    return Schedule(seed, workers)
+    return SimulationSchedule(seed, workers)
 
 
 def main() -> int:

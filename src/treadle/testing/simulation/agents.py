@@ -5,7 +5,7 @@ import msgspec
 from treadle.domain.agents import AgentSpec, Errors, Limits, ModelSettings, Quality, Retry
 from treadle.domain.errors import UnknownAgent
 from treadle.domain.ids import AgentId
-from treadle.domain.permissions import ApprovalRule, Approvals
+from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.quotas import Quotas
 
 JUDGES = "You judge what others have done."
@@ -17,7 +17,7 @@ AGENT = AgentSpec(
     "simulated",
     tools=("*",),
     retry=Retry(attempts=3, base_ms=100),
-    approvals=Approvals(expires=20.0, rules=(ApprovalRule("sign", "ask"),)),
+    approvals=ApprovalRules(expires=20.0, rules=(ApprovalRule("sign", "ask"),)),
 )
 CRAMPED = msgspec.structs.replace(AGENT, limits=Limits(context_window=700))
 """Its conversations grow too long: they are cut and summed up."""
@@ -35,13 +35,13 @@ JUDGED = msgspec.structs.replace(
     budget="shared",
     quality=Quality("judge", 0.5, 1),
     errors=Errors("judge"),
-    approvals=Approvals(expires=4.0, on_expiry="end", rules=(ApprovalRule("sign", "ask"),)),
+    approvals=ApprovalRules(expires=4.0, on_expiry="end", rules=(ApprovalRule("sign", "ask"),)),
 )
 """Somebody looks at what it has done, well or badly, and may send it back once. It hardly waits for people."""
 SHALLOW = msgspec.structs.replace(
     AGENT,
     limits=Limits(max_depth=2, max_children=1, max_tree=3),
-    approvals=Approvals(expires=20.0, rules=(ApprovalRule("sign", "ask"), ApprovalRule("agent_*", "ask"))),
+    approvals=ApprovalRules(expires=20.0, rules=(ApprovalRule("sign", "ask"), ApprovalRule("agent_*", "ask"))),
 )
 """It begins few others, one after the other, and only if a person agrees."""
 HURRIED = msgspec.structs.replace(AGENT, limits=Limits(deadline=5.0), errors=Errors("judge"))

@@ -37,7 +37,7 @@ SLACK = 60.0
 Data = TypeVar("Data", bound=EventData)
 
 
-class Journal(Struct, frozen=True):
+class RunJournal(Struct, frozen=True):
     """A run, and all that it has been through, with the place of each event in the order of commits."""
 
     run_id: RunId
@@ -59,7 +59,7 @@ class Journal(Struct, frozen=True):
         return self.positions[-1]
 
 
-Family = dict[RunId, Journal]
+Family = dict[RunId, RunJournal]
 
 
 def check_families(world: World, journals: Sequence[Sequence[Event]]) -> None:
@@ -79,11 +79,11 @@ def _family(world: World, journals: Sequence[Sequence[Event]]) -> Family:
     family: Family = {}
     for (id_, run_id, parent), events in zip(rows, journals, strict=True):
         found = world.disk.execute("SELECT position FROM events WHERE run = ? ORDER BY sequence", (id_,))
-        family[RunId(run_id)] = Journal(run_id, parent, events, [int(position) for (position,) in found])
+        family[RunId(run_id)] = RunJournal(run_id, parent, events, [int(position) for (position,) in found])
     return family
 
 
-def check_born(run: Journal, family: Family) -> None:
+def check_born(run: RunJournal, family: Family) -> None:
     """A child is wanted by one call of its parent, and every child that is wanted is there."""
     for _, spawn in run.all(AgentSpawn):
         child = family.get(spawn.run_id)
@@ -99,7 +99,7 @@ def check_born(run: Journal, family: Family) -> None:
         raise Violation(f"{run.run_id} was wanted {len(wanted)} times by {run.parent}: {wanted}")
 
 
-def check_heard_of(run: Journal, family: Family) -> None:
+def check_heard_of(run: RunJournal, family: Family) -> None:
     """A parent hears of each end once, as it was; unless it has ended before."""
     heard: defaultdict[RunId, list[AgentEnd]] = defaultdict(list)
     for _, end in run.all(AgentEnd):
@@ -117,7 +117,7 @@ def check_heard_of(run: Journal, family: Family) -> None:
                 raise Violation(f"{run.run_id} was told {told}, and {child.run_id} ended {end}")
 
 
-def check_ended(run: Journal, family: Family) -> None:
+def check_ended(run: RunJournal, family: Family) -> None:
     """Nobody is left behind: who has not ended before was told to stop, and did, in time."""
     told = {call: at for at, each in run.all(AgentTold) if each.what == "cancel" for call in each.call_ids}
     for _, spawn in run.all(AgentSpawn):
@@ -134,7 +134,7 @@ def check_ended(run: Journal, family: Family) -> None:
             raise Violation(f"{child.run_id} ended {late:.0f} s after {run.run_id}, which it stands under")
 
 
-def check_rights(run: Journal, family: Family) -> None:
+def check_rights(run: RunJournal, family: Family) -> None:
     """No tool that its parent has not; never further down than those above may go."""
     lineage, starts = run.one(RunQueued).lineage, [start for _, start in run.all(RunStart)]
     if run.parent is None or lineage is None or not starts:
@@ -149,17 +149,17 @@ def check_rights(run: Journal, family: Family) -> None:
             raise Violation(f"{run.run_id} is more than {depth} levels under {above.run_id}")
 
 
-def _above(run: Journal, family: Family) -> Iterator[Journal]:
+def _above(run: RunJournal, family: Family) -> Iterator[RunJournal]:
     while run.parent is not None:
         run = family[run.parent]
         yield run
 
 
-def _generations(run: Journal, above: Journal, family: Family) -> int:
+def _generations(run: RunJournal, above: RunJournal, family: Family) -> int:
     return [each.run_id for each in _above(run, family)].index(above.run_id) + 1
 
 
-def check_at_a_time(run: Journal) -> None:
+def check_at_a_time(run: RunJournal) -> None:
     """Never more children at a time than its limits say."""
     running: set[RunId] = set()
     most = run.one(RunQueued).agent.limits.max_children
@@ -175,7 +175,7 @@ def check_at_a_time(run: Journal) -> None:
             raise Violation(f"{run.run_id} has {len(running)} children at a time, and may have {most}")
 
 
-def check_judged(run: Journal) -> None:
+def check_judged(run: RunJournal) -> None:
     """Whoever judges a run cannot fail it: it ends as it would have, unless it was cancelled or told more."""
     end = run.one(RunEnd)
     for at, spawn in run.all(AgentSpawn):
@@ -212,7 +212,7 @@ def check_trees(family: Family) -> None:
             check_ceiling(f"tree/{top.run_id}", agent.limits.cost, members)
 
 
-def check_ceiling(account: str, ceiling: float, members: Sequence[Journal]) -> None:
+def check_ceiling(account: str, ceiling: float, members: Sequence[RunJournal]) -> None:
     """What was spent and what is reserved never pass the ceiling together, at any commit."""
     happened = sorted(
         [

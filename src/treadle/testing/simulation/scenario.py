@@ -21,11 +21,11 @@ from treadle.operations import LocalService, Submission
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.model import ModelRequest
 from treadle.testing.faults import Fault, Operation
-from treadle.testing.models import Failure, Reply, ScriptStep, ask, call, say
+from treadle.testing.models import ScriptedFailure, ScriptedReply, ScriptStep, ask, call, say
 from treadle.testing.simulation.agents import AGENT, BOUND, CRAMPED, HURRIED, JUDGED, JUDGES, SHALLOW
 from treadle.testing.simulation.invariants import check_journals
 from treadle.testing.simulation.loop import SimulatedLoop
-from treadle.testing.simulation.world import Process, Stream, Violation, World, adopting_factory
+from treadle.testing.simulation.world import SimulatedProcess, SimulatedReader, Violation, World, adopting_factory
 
 PADDING = " and a lot of words that do not matter" * 20
 PATIENCE = 900.0
@@ -38,7 +38,7 @@ _TOLD = re.compile(r"steered \d+-\d+")
 Answer = TypeVar("Answer")
 
 
-class Schedule(Struct, frozen=True):
+class SimulationSchedule(Struct, frozen=True):
     """All that a simulation depends on. The same schedule always runs the same way."""
 
     seed: int
@@ -48,13 +48,13 @@ class Schedule(Struct, frozen=True):
     """Die at these writes (counted from 0), before or after; None: as the seed has it."""
 
 
-class Report(Struct, frozen=True):
+class SimulationReport(Struct, frozen=True):
     writes: int
     crashes: int
     outcomes: tuple[str, ...]
 
 
-def simulate(schedule: Schedule) -> Report:
+def simulate(schedule: SimulationSchedule) -> SimulationReport:
     """Run one schedule and check every invariant. Raises Violation, or whatever went wrong."""
     chance = Random(schedule.seed)
     loop = SimulatedLoop(chance)
@@ -81,20 +81,20 @@ def _drain(loop: SimulatedLoop) -> None:
 
 
 class _Simulation:
-    def __init__(self, schedule: Schedule, chance: Random) -> None:
+    def __init__(self, schedule: SimulationSchedule, chance: Random) -> None:
         self._schedule = schedule
         self._chance = chance
         self._numbers = count(1)
         self._world = World(chance, self._policy)
         self._writes = 0
         self._crashes = 0
-        self._streams: dict[RunId, Stream] = {}
+        self._streams: dict[RunId, SimulatedReader] = {}
         self._readers: list[asyncio.Task[Any]] = []
         self._acknowledged: list[tuple[RunId, str]] = []
         """Texts of steered messages that were acknowledged."""
         self._cancelled: set[RunId] = set()
 
-    async def run(self) -> Report:
+    async def run(self) -> SimulationReport:
         for _ in range(self._schedule.workers):
             await self._start_process()
         keepers = [asyncio.ensure_future(work) for work in (self._keep_alive(), self._decide())]
@@ -110,7 +110,7 @@ class _Simulation:
             if reader.done() and not reader.cancelled() and (error := reader.exception()):
                 raise error
         outcomes = check_journals(self._world, self._acknowledged, self._cancelled, self._schedule.workers == 1)
-        return Report(self._writes, self._crashes, outcomes)
+        return SimulationReport(self._writes, self._crashes, outcomes)
 
     # ── Processes ──
 
@@ -134,7 +134,7 @@ class _Simulation:
         for stream in self._streams.values():
             self._follow(stream, process)
 
-    def _follow(self, stream: Stream, process: Process) -> None:
+    def _follow(self, stream: SimulatedReader, process: SimulatedProcess) -> None:
         """Have a reader follow its run at this process, unless it does so at one that lives."""
         if not stream.ended and (stream.process is None or stream.process.journal.dead):
             self._readers.append(process.spawn(stream.follow(process)))
@@ -156,7 +156,7 @@ class _Simulation:
             if not alive:
                 await asyncio.sleep(0.5)
                 continue
-            process: Process = self._chance.choice(alive)
+            process: SimulatedProcess = self._chance.choice(alive)
             try:
                 return await process.spawn(work(process.service))
             except asyncio.CancelledError:
@@ -175,7 +175,7 @@ class _Simulation:
         submission = Submission(agent, message, session, key=f"person-{number}", asker="terminal")
         ticket = await self._at(lambda service: service.submit(submission))
         if ticket.run_id not in self._streams:
-            self._streams[ticket.run_id] = stream = Stream(ticket.run_id)
+            self._streams[ticket.run_id] = stream = SimulatedReader(ticket.run_id)
             for process in self._world.alive()[:1]:
                 self._follow(stream, process)
         for meddling in range(self._chance.choice((0, 0, 1, 2, 3))):
@@ -269,7 +269,9 @@ class _Simulation:
     def _policy(self, request: ModelRequest, world: World) -> ScriptStep:
         """A model that calls tools for as many rounds as its task says, then answers; now and then it fails."""
         if self._chance.random() < 0.08:
-            return Failure(text=self._chance.choice(("", "half a")), retry_after=self._chance.choice((None, 2.0)))
+            return ScriptedFailure(
+                text=self._chance.choice(("", "half a")), retry_after=self._chance.choice((None, 2.0))
+            )
         if request.preamble.system.startswith(INSTRUCTIONS):
             return self._summary(request)
         if request.preamble.system.startswith(JUDGES):
@@ -285,7 +287,7 @@ class _Simulation:
         told = dict.fromkeys(_TOLD.findall(request.conversation.messages[0].text))
         return say(self._chance.choice(("", *("\n".join(("## Done", "something", *told)) for _ in range(4)))))
 
-    def _calls(self, helped: bool) -> Reply:
+    def _calls(self, helped: bool) -> ScriptedReply:
         calls = [
             self._delegation() if helped and self._chance.random() < 0.5 else self._call()
             for _ in range(self._chance.randint(1, 4))

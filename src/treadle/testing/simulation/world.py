@@ -16,8 +16,8 @@ from treadle.domain.errors import UsageError
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.models import Prices, Profile
 from treadle.domain.tools import ToolSpec
-from treadle.engine.deps import Deps
-from treadle.engine.event_hub import Hub
+from treadle.engine.deps import EngineDeps
+from treadle.engine.event_hub import EventHub
 from treadle.engine.loop import advance
 from treadle.engine.null_ports import NoVault
 from treadle.models.breaker import CircuitBreaker
@@ -27,7 +27,7 @@ from treadle.ports.tool import InvalidArguments, Subjects, Tool, ToolContext
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.backup import ALL_PAGES
-from treadle.stores.sqlite.connection import Database, connect, open_database, prepare
+from treadle.stores.sqlite.connection import SqliteDatabase, connect, open_database, prepare
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
@@ -39,15 +39,15 @@ from treadle.testing.time import CountingIds, LoopClock
 from treadle.tools.delegation import agent_send, agent_spawn, invoke_agent
 
 PROFILE = Profile(prices=Prices(input=1.0, output=10.0))
-PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
+PROCESS: ContextVar["SimulatedProcess | None"] = ContextVar("process", default=None)
 
 
 @cache
-def _model_disk() -> Database:
+def _model_disk() -> SqliteDatabase:
     return open_database(":memory:")
 
 
-def empty_disk() -> Database:
+def empty_disk() -> SqliteDatabase:
     """A database with all its tables and nothing in them: a copy, which takes a tenth of the time to make."""
     disk = connect(":memory:")
     with cast(Any, disk).backup("main", _model_disk(), "main") as backup:
@@ -66,10 +66,10 @@ class World:
     def __init__(self, chance: Random, policy: Callable[[ModelRequest, "World"], ScriptStep]) -> None:
         self.chance = chance
         self.policy = policy
-        self.disk: Database = empty_disk()
+        self.disk: SqliteDatabase = empty_disk()
         self.clock = LoopClock()
         self.ids = CountingIds()
-        self.processes: list[Process] = []
+        self.processes: list[SimulatedProcess] = []
         self.effects: Counter[str] = Counter()
         """Idempotency key -> how often the tool took effect."""
         self.violations: list[str] = []
@@ -81,18 +81,18 @@ class World:
         """How long a thing takes: mostly next to nothing, now and then long."""
         return self.chance.choice((0.0, 0.001, 0.01, 0.1, self.chance.random()))
 
-    def start(self, plan: Plan, sole: bool) -> "Process":
+    def start(self, plan: Plan, sole: bool) -> "SimulatedProcess":
         if sole:  # what the one before had on its way when it died has been written by now
             self.at_risk |= under_way(self.disk)
-        process = Process(self, plan, f"worker-{len(self.processes) + 1}", sole)
+        process = SimulatedProcess(self, plan, f"worker-{len(self.processes) + 1}", sole)
         self.processes.append(process)
         return process
 
-    def alive(self) -> list["Process"]:
+    def alive(self) -> list["SimulatedProcess"]:
         return [process for process in self.processes if not process.journal.dead]
 
 
-class Process:
+class SimulatedProcess:
     """One simulated process: an engine over the world's disk, which may die at any write."""
 
     def __init__(self, world: World, plan: Plan, name: str, sole: bool) -> None:
@@ -100,7 +100,7 @@ class Process:
         self.name = name
         self._sole = sole
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self.hub = Hub(world.clock, world.ids, self._wake)
+        self.hub = EventHub(world.clock, world.ids, self._wake)
         writer = InlineWriter(world.disk)
         self.store = SqliteJournal(writer, self.hub, world.clock)
         approvals = SqliteApprovals(writer)
@@ -122,7 +122,7 @@ class Process:
             world.ids,
             SqliteAccounts(writer, world.clock),
         )
-        self.deps = Deps(
+        self.deps = EngineDeps(
             self.journal,
             self.hub,
             models,
@@ -173,7 +173,7 @@ def adopting_factory(loop: asyncio.AbstractEventLoop, coroutine: Any, context: A
     return task
 
 
-def under_way(disk: Database) -> set[str]:
+def under_way(disk: SqliteDatabase) -> set[str]:
     """Calls whose intent is on record and whose end is not, by their idempotency keys."""
     rows = disk.execute("SELECT run, type, data FROM events WHERE type LIKE 'tool_call_%' ORDER BY position")
     open_calls: dict[tuple[int, str], str] = {}
@@ -189,7 +189,7 @@ def under_way(disk: Database) -> set[str]:
 class SimulatedModels:
     """Implements `ports.model.Models`: every name is the world's one model."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SimulatedProcess) -> None:
         self._client = SimulatedModel(process)
         self._breaker = CircuitBreaker()
 
@@ -201,7 +201,7 @@ class SimulatedModels:
 class SimulatedModel:
     """Answers by the world's policy, and looks hard at every request."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SimulatedProcess) -> None:
         self._process = process
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
@@ -225,7 +225,7 @@ def faults_of(request: ModelRequest) -> list[str]:
 class SimulatedTools:
     """Implements `ports.tool.Toolbox`."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SimulatedProcess) -> None:
         self._tools: dict[str, Tool] = {
             spec.name: SimulatedTool(process, spec)
             for spec in (
@@ -252,7 +252,7 @@ class SimulatedTools:
 class SimulatedTool:
     """Takes effect once per run of it, somewhere in the middle of its time."""
 
-    def __init__(self, process: Process, spec: ToolSpec) -> None:
+    def __init__(self, process: SimulatedProcess, spec: ToolSpec) -> None:
         self._process = process
         self.spec = spec
 
@@ -278,7 +278,7 @@ class SimulatedTool:
         return f"{self.spec.name} {arguments['n']} done"
 
 
-class Stream:
+class SimulatedReader:
     """A reader of a run's events that reconnects after a crash, where it left off."""
 
     def __init__(self, run_id: RunId) -> None:
@@ -287,9 +287,9 @@ class Stream:
         self.given: list[str] = []
         """The ids of the durable events that it was given."""
         self.ended = False
-        self.process: Process | None = None
+        self.process: SimulatedProcess | None = None
 
-    async def follow(self, process: Process) -> None:
+    async def follow(self, process: SimulatedProcess) -> None:
         self.process = process
         async for event in process.service.events(self.run_id, self.last):
             if event.durable:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from treadle.ports.tool import ToolError
 from treadle.tools.files.name_display import shown
-from treadle.tools.files.workspace import HERE, Place, Workspace, explained
+from treadle.tools.files.workspace import HERE, OpenPath, Workspace, explained
 
 _MOST_TRIES = 1000
 """How often a file is tried that another program writes. Each try waits. On a busy machine, where that program is
@@ -29,7 +29,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 class Target:
     """A file that nobody else writes for now, or a place where none is yet."""
 
-    def __init__(self, place: Place, descriptor: int | None) -> None:
+    def __init__(self, place: OpenPath, descriptor: int | None) -> None:
         self.path = place.path
         self.descriptor = descriptor
         self._place = place
@@ -86,7 +86,7 @@ def alone(workspace: Workspace, path: str) -> Generator[Target]:
     raise ToolError(f"{shown(path)} is being written by another program. Try again in a moment.")
 
 
-def _open_to_change(place: Place) -> int:
+def _open_to_change(place: OpenPath) -> int:
     """Opening it for writing asks the system whether it may be changed; what is written is a new file."""
     try:
         return place.open(os.O_RDWR)
@@ -108,7 +108,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _is_still(place: Place, descriptor: int) -> bool:
+def _is_still(place: OpenPath, descriptor: int) -> bool:
     """Whether the file that was waited for is still the one that goes by this name."""
     now = place.status()
     return now is not None and os.path.samestat(now, os.fstat(descriptor))

@@ -5,7 +5,7 @@ from treadle.tools.files.atomic_write import alone
 from treadle.tools.files.diff import shown_changes
 from treadle.tools.files.name_display import shown
 from treadle.tools.files.similarity import why_not_found
-from treadle.tools.files.text import Text, read_text
+from treadle.tools.files.text import FileText, read_text
 from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool
 
@@ -43,7 +43,7 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
         return f"{shown(target.path)} changed{places}.{others}\n{shown_changes(text.text, starts, old, new)}"
 
 
-def _as_in(text: Text, old: str, new: str) -> tuple[str, str]:
+def _as_in(text: FileText, old: str, new: str) -> tuple[str, str]:
     """Both with the line ends of the file. Where those are mixed, as they are given if that is found."""
     if text.newline == "LF" or (text.newline == "mixed" and old in text.text):
         return old, new
@@ -75,7 +75,7 @@ def _must_be_clear(text: str, path: str, old: str, new: str, starts: list[int], 
         )
 
 
-def _encoded(text: Text, changed: str, path: str) -> bytes:
+def _encoded(text: FileText, changed: str, path: str) -> bytes:
     try:
         return text.encoded(changed)
     except UnicodeEncodeError as error:

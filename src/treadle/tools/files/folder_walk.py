@@ -13,7 +13,7 @@ from treadle.ports.tool import ToolError
 from treadle.tools.files.ignore_rules import PASSED_BY, Ignored
 from treadle.tools.files.name_display import shown
 from treadle.tools.files.private_files import NO_PRIVACY
-from treadle.tools.files.workspace import HERE, OPEN_FOLDER, Place, Workspace
+from treadle.tools.files.workspace import HERE, OPEN_FOLDER, OpenPath, Workspace
 
 _MOST_ENTRIES = 200_000
 _MOST_IN_ONE_FOLDER = 50_000
@@ -25,7 +25,7 @@ Kind = Literal["folder", "file", "other", "private"]
 
 
 class Entry(NamedTuple):
-    place: Place
+    place: OpenPath
     kind: Kind
 
 
@@ -100,7 +100,7 @@ class Walk:
                 return
             path = under + name
             if self._is_private(name, path):
-                yield Entry(Place(folder, name, f"{path}/" if kind == "folder" else path), "private")
+                yield Entry(OpenPath(folder, name, f"{path}/" if kind == "folder" else path), "private")
             elif kind == "folder" and (name in PASSED_BY or rules.covers(f"{path}/")):
                 self._passed_by.append(f"{path}/")
             elif kind == "folder":
@@ -109,8 +109,8 @@ class Walk:
             elif not rules.covers(path) and not self._is_hidden(name, folder):
                 yield Entry(self._place(folder, name, path), kind)
 
-    def _place(self, folder: int, name: str, path: str) -> Place:
-        return Place(folder, name, path, NO_PRIVACY if self._workspace is None else self._workspace.privacy)
+    def _place(self, folder: int, name: str, path: str) -> OpenPath:
+        return OpenPath(folder, name, path, NO_PRIVACY if self._workspace is None else self._workspace.privacy)
 
     def _is_private(self, name: str, path: str) -> bool:
         return self._workspace is not None and self._workspace.privacy.covers(name, path)

@@ -16,7 +16,7 @@ from treadle.tools.files.line_matches import Matcher, rendered
 from treadle.tools.files.name_display import shown
 from treadle.tools.files.regex import BadExpression, Expression
 from treadle.tools.files.text import kind_of, read_bytes
-from treadle.tools.files.workspace import Place, opened_for
+from treadle.tools.files.workspace import OpenPath, opened_for
 from treadle.tools.function import tool
 
 MOST_LINES = 500
@@ -31,7 +31,7 @@ _LINE_BYTES = 100
 """What looking at one line costs in addition to its bytes, as a number of bytes."""
 
 
-class Wanted(Struct, frozen=True):
+class GrepRequest(Struct, frozen=True):
     """What is searched for, and how it is shown."""
 
     expression: Matcher
@@ -75,7 +75,7 @@ async def grep(
         stopped.set()
 
 
-def _wanted(pattern: str, glob: str | None, ignore_case: bool, context_lines: int, files_only: bool) -> Wanted:
+def _wanted(pattern: str, glob: str | None, ignore_case: bool, context_lines: int, files_only: bool) -> GrepRequest:
     if not pattern:
         raise ToolError("the pattern is empty. Give a regular expression; to list files use glob.")
     try:
@@ -86,10 +86,10 @@ def _wanted(pattern: str, glob: str | None, ignore_case: bool, context_lines: in
             "and back-references are not supported."
         ) from None
     names = None if glob is None else name_expression(glob)
-    return Wanted(expression, names, glob is not None and "/" not in glob, context_lines, files_only)
+    return GrepRequest(expression, names, glob is not None and "/" not in glob, context_lines, files_only)
 
 
-def searched(context: ToolContext, wanted: Wanted, path: str, stopped: Event) -> str:
+def searched(context: ToolContext, wanted: GrepRequest, path: str, stopped: Event) -> str:
     walk = Walk(stopped)
     search = _Search(walk, wanted, context.hide)
     with opened_for(context) as workspace, walk.start(workspace, path) as (start, entries):
@@ -105,7 +105,7 @@ def searched(context: ToolContext, wanted: Wanted, path: str, stopped: Event) ->
 
 
 class _Search:
-    def __init__(self, walk: Walk, wanted: Wanted, hide: Callable[[str], str]) -> None:
+    def __init__(self, walk: Walk, wanted: GrepRequest, hide: Callable[[str], str]) -> None:
         self._walk = walk
         self._hide = hide
         self._wanted = wanted
@@ -137,7 +137,7 @@ class _Search:
             total = f"[{self._lines} matching {'line' if self._lines == 1 else 'lines'} in {many}]"
         return "\n".join([*self._shown, total, *self._walk.notes("more")])
 
-    def _blocks(self, descriptor: int, place: Place) -> None:
+    def _blocks(self, descriptor: int, place: OpenPath) -> None:
         named = False
         number = 1
         for index, block in enumerate(_blocks_of(descriptor)):
@@ -169,7 +169,7 @@ class _Search:
         if self._bytes > self._most_bytes:
             self._walk.cut = f"more than {self._most_bytes:,} bytes were searched"
 
-    def _file(self, place: Place) -> None:
+    def _file(self, place: OpenPath) -> None:
         self._files += 1
         name = shown(place.path)
         separate = self._shown and not self._wanted.files_only

@@ -8,7 +8,7 @@ from treadle.ports.tool import ToolError
 from treadle.tools.files.globs import ignore_expression
 from treadle.tools.files.regex import BadExpression, Expression
 from treadle.tools.files.text import read_bytes
-from treadle.tools.files.workspace import Place
+from treadle.tools.files.workspace import OpenPath
 
 PASSED_BY = frozenset({
     ".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".tox", ".nox", ".mypy_cache", ".ruff_cache",
@@ -40,7 +40,7 @@ class Ignored(NamedTuple):
     def and_those_of(self, folder: int, under: str) -> "Ignored":
         """With the one that stands in this folder."""
         try:
-            descriptor = Place(folder, _FILE, under + _FILE).open()
+            descriptor = OpenPath(folder, _FILE, under + _FILE).open()
         except ToolError:  # none, or none that may be read
             return self
         try:

@@ -13,7 +13,7 @@ _SHOWN_BEFORE = 100
 """Characters of a long line that are shown before what matches."""
 
 
-class Hit(NamedTuple):
+class LineMatch(NamedTuple):
     """A line that matches."""
 
     number: int
@@ -36,7 +36,7 @@ class Matcher:
         self._text = Expression(f"(?m){whole}", ignore_case, never_newline=True)
         self.size = self._text.size
 
-    def hits(self, text: bytes, first_number: int, over: Callable[[], bool]) -> Iterator[Hit]:
+    def hits(self, text: bytes, first_number: int, over: Callable[[], bool]) -> Iterator[LineMatch]:
         number, counted, at = first_number, 0, 0
         while at < len(text) and not over() and (found := self._text.find(text, at)) is not None:
             start = text.rfind(b"\n", at, found[0]) + 1 or at
@@ -47,10 +47,10 @@ class Matcher:
             number += text.count(b"\n", counted, start)
             counted, at = start, end + 1
             if (inside := self._line.find(text[start:end])) is not None:
-                yield Hit(number, start, end, inside[0])
+                yield LineMatch(number, start, end, inside[0])
 
 
-def rendered(text: bytes, hits: list[Hit], context_lines: int, hide: Hide) -> list[str]:
+def rendered(text: bytes, hits: list[LineMatch], context_lines: int, hide: Hide) -> list[str]:
     """The lines, with those around them; `--` where something is left out between."""
     shown: list[str] = []
     done = 0

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.name_display import shown
-from treadle.tools.files.text import Text, read_text
+from treadle.tools.files.text import FileText, read_text
 from treadle.tools.files.workspace import opened_for
 from treadle.tools.function import tool
 
@@ -45,7 +45,7 @@ def read_file(
         return _numbered(text, place.path, start_line, lines, context.hide)
 
 
-def _numbered(text: Text, path: str, start: int, count: int, hide: Callable[[str], str]) -> str:
+def _numbered(text: FileText, path: str, start: int, count: int, hide: Callable[[str], str]) -> str:
     every = lines_of(text.text)
     if not every:
         return "[the file is empty]"
@@ -80,7 +80,7 @@ def _cut(line: str, hide: Callable[[str], str]) -> str:
     return f"{line[:LONGEST_LINE]} [… {len(line) - LONGEST_LINE} more characters in this line]"
 
 
-def _note(text: Text, start: int, last: int, total: int) -> str:
+def _note(text: FileText, start: int, last: int, total: int) -> str:
     notes = [f"lines {start}-{last} of {total}"]
     if last < total:
         notes.append(f"start_line={last + 1} reads on")

@@ -31,7 +31,7 @@ _KNOWN = (
 )
 
 
-class Text(NamedTuple):
+class FileText(NamedTuple):
     text: str
     encoding: str
     mark: bytes
@@ -50,7 +50,7 @@ class Text(NamedTuple):
         return self.mark + changed.encode(self.encoding)
 
 
-def read_text(descriptor: int, path: str) -> Text:
+def read_text(descriptor: int, path: str) -> FileText:
     """The text of an open file. Raises ToolError for what is not text, and for what is too large."""
     size = os.fstat(descriptor).st_size
     data = read_bytes(descriptor, MOST_BYTES + 1)
@@ -86,10 +86,10 @@ def kind_of(data: bytes) -> str | None:
     return "binary data" if not marked and b"\0" in data[:_LOOKED_AT] else None
 
 
-def decoded(data: bytes) -> Text:
+def decoded(data: bytes) -> FileText:
     """UTF-8, or what a mark says; else Latin-1, in which every byte is a character and comes back as it was."""
     mark, encoding = next((known for known in _MARKS if data.startswith(known[0])), (b"", "utf-8"))
     try:
-        return Text(data[len(mark) :].decode(encoding), encoding, mark)
+        return FileText(data[len(mark) :].decode(encoding), encoding, mark)
     except UnicodeDecodeError:
-        return Text(data.decode("latin-1"), "latin-1", b"")
+        return FileText(data.decode("latin-1"), "latin-1", b"")

@@ -40,7 +40,7 @@ _KINDS = {
 }
 
 
-class Place(NamedTuple):
+class OpenPath(NamedTuple):
     """Where a path leads: a name in a folder that is held open."""
 
     folder: int
@@ -130,7 +130,7 @@ class Workspace:
         return _identity(found) in self._linked
 
     @contextmanager
-    def place(self, path: str) -> Generator[Place]:
+    def place(self, path: str) -> Generator[OpenPath]:
         """Where the path leads. Its last name need not be there; the folders before it must be."""
         walk = _Walk(self, self._written, path)
         try:
@@ -139,7 +139,7 @@ class Workspace:
             walk.let_go()
 
     @contextmanager
-    def place_to_write(self, path: str) -> Generator[Place]:
+    def place_to_write(self, path: str) -> Generator[OpenPath]:
         """The same, and folders that are missing on the way are made."""
         walk = _MakingWalk(self, self._written, path)
         try:
@@ -148,7 +148,7 @@ class Workspace:
             walk.let_go()
 
     @contextmanager
-    def unvetted(self, path: str) -> Generator[Place]:
+    def unvetted(self, path: str) -> Generator[OpenPath]:
         """Where the path leads, also if that is private: for judging it, not for opening it."""
         walk = _Walk(self, self._written, path)
         try:
@@ -156,7 +156,7 @@ class Workspace:
         finally:
             walk.let_go()
 
-    def _vetted(self, place: Place) -> Place:
+    def _vetted(self, place: OpenPath) -> OpenPath:
         self.privacy.refuse(place.path)
         return place._replace(privacy=self.privacy)
 
@@ -266,7 +266,7 @@ class _Walk:
         self._links = 0
         self._ahead = _names(self._from_the_root(_checked(path)))
 
-    def to_the_end(self) -> Place:
+    def to_the_end(self) -> OpenPath:
         while self._ahead:
             name = self._ahead.pop()
             if name == "..":
@@ -278,8 +278,8 @@ class _Walk:
             elif self._workspace.hides(name, self._here):
                 raise kept_out("/".join([*self._names, name]))
             else:
-                return Place(self._here, name, "/".join([*self._names, name]))
-        return Place(self._here, HERE, "/".join(self._names) or HERE)
+                return OpenPath(self._here, name, "/".join([*self._names, name]))
+        return OpenPath(self._here, HERE, "/".join(self._names) or HERE)
 
     def let_go(self) -> None:
         while self._held:

@@ -3,8 +3,8 @@
 import re
 from functools import cache
 
-from treadle.tools.shell.rules import Rule, Table
-from treadle.tools.shell.simple_commands import Call, Parsed
+from treadle.tools.shell.rules import CommandRule, RuleTable
+from treadle.tools.shell.simple_commands import Parsed, SimpleCommand
 from treadle.tools.shell.wrappers import SHELLS
 
 _EVERYTHING = re.compile(
@@ -17,7 +17,7 @@ _DEVICE = re.compile(r"/dev/(?!null$|zero$|stdout$|stderr$|tty$|shm/|fd/)")
 _FORK_BOMB = re.compile(r"([^\s;{}()|&]{1,40})\s{0,9}\(\s{0,9}\)\s{0,9}\{[^}]{0,200}\1\s{0,9}\|\s{0,9}\1\s{0,9}&")
 
 
-def _on_everything(call: Call) -> bool:
+def _on_everything(call: SimpleCommand) -> bool:
     return any(_EVERYTHING.fullmatch(_plain(operand)) for operand in call.operands)
 
 
@@ -25,11 +25,11 @@ def _plain(path: str) -> str:
     return re.sub(r"/\./|/[^/]+/\.\.(?=/|$)", "/", path)
 
 
-def _removes_everything(call: Call) -> bool:
+def _removes_everything(call: SimpleCommand) -> bool:
     return call.has("--no-preserve-root") or (call.has("-r", "-R", "--recursive") and _on_everything(call))
 
 
-def _pushes_over(call: Call) -> bool:
+def _pushes_over(call: SimpleCommand) -> bool:
     if "push" not in call.operands:
         return False
     refs = call.operands[call.operands.index("push") + 1 :]
@@ -37,7 +37,7 @@ def _pushes_over(call: Call) -> bool:
     return forced or any(ref.startswith(("+", ":")) for ref in refs)
 
 
-def _loses_history(call: Call) -> bool:
+def _loses_history(call: SimpleCommand) -> bool:
     text = f" {call.text} "
     return bool(
         re.search(r" (filter-branch|filter-repo|reflog expire|update-ref -d) | gc .*--prune=(now|all)", text)
@@ -45,7 +45,7 @@ def _loses_history(call: Call) -> bool:
 
 
 CAUTION_RULES = (
-    Rule(
+    CommandRule(
         ("rm",),
         "removes a whole system or home",
         ("rm -rf /", "rm -r -f ~", "rm -rf $HOME/*", "rm -fr /*", "rm --recursive /etc/", "sudo rm -rf \"$HOME\"",
@@ -53,14 +53,14 @@ CAUTION_RULES = (
         ("rm -rf build", "rm -rf ./*", "rm /etc/x", "rm -rf /tmp/x", "rm -rf ~/x"),
         _removes_everything,
     ),
-    Rule(
+    CommandRule(
         ("find",),
         "removes a whole system or home",
         ("find / -delete", "find ~ -type f -exec rm {} +"),
         ("find . -delete", "find / -name x"),
         lambda call: _on_everything(call) and bool(re.search(r" -delete| -exec\w* (/bin/)?(rm|shred) ", call.text)),
     ),
-    Rule(
+    CommandRule(
         ("mkfs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkfs.vfat", "mke2fs", "wipefs", "fdisk", "parted",
          "sgdisk", "cryptsetup", "shred", "blkdiscard", "mkswap"),
         "destroys what is on a disk",
@@ -68,7 +68,7 @@ CAUTION_RULES = (
         ("ls /dev", "fdisk -l"),
         lambda call: call.arguments != ("-l",),
     ),
-    Rule(
+    CommandRule(
         ("dd", "tee", "cp", "cat"),
         "writes to a device",
         ("dd if=x of=/dev/sda", "echo 1 | tee /dev/nvme0n1", "cp x /dev/sdb"),
@@ -78,28 +78,28 @@ CAUTION_RULES = (
             word for word in call.arguments if word.startswith("of=")
         )),
     ),
-    Rule(
+    CommandRule(
         ("shutdown", "reboot", "poweroff", "halt", "init", "telinit"),
         "stops the machine",
         ("shutdown -h now", "sudo reboot", "init 0"),
         ("npm init", "init --help"),
         lambda call: call.program not in ("init", "telinit") or call.arguments[:1] in (("0",), ("6",)),
     ),
-    Rule(
+    CommandRule(
         ("systemctl",),
         "stops the machine",
         ("systemctl reboot", "systemctl poweroff"),
         ("systemctl status x", "systemctl restart x"),
         lambda call: any(word in ("reboot", "poweroff", "halt", "kexec") for word in call.operands),
     ),
-    Rule(
+    CommandRule(
         ("chmod", "chown", "chgrp", "setfacl"),
         "changes the rights of a whole system or home",
         ("chmod -R 777 /", "chown -R me ~", "sudo chmod -R u+x /usr"),
         ("chmod -R 755 build", "chmod 644 /etc/x", "chown me x"),
         lambda call: call.has("-R", "--recursive") and _on_everything(call),
     ),
-    Rule(
+    CommandRule(
         ("git",),
         "overwrites or removes what others have pushed",
         ("git push --force", "git push -f origin main", "git push origin +main", "git push origin :old",
@@ -107,35 +107,35 @@ CAUTION_RULES = (
         ("git push", "git push origin main", "git fetch --force", "git push -u origin x"),
         _pushes_over,
     ),
-    Rule(
+    CommandRule(
         ("git", "git-filter-repo"),
         "rewrites or loses the history of a repository",
         ("git filter-branch --all", "git reflog expire --expire=now --all", "git gc --prune=now"),
         ("git gc", "git reflog", "git log"),
         _loses_history,
     ),
-    Rule(
+    CommandRule(
         tuple(sorted(_INTERPRETERS)),
         "runs what was just fetched from the network, unread; fetch it to a file and read it first",
         ("curl -fsSL https://x.example/i.sh | sh", "wget -qO- x | sudo bash", "curl x | tee y | python3 -"),
         ("curl x | grep y", "cat x.sh | bash", "curl x | python3 -m json.tool"),
         lambda call: bool(_FETCHERS & set(call.fed_by)) and not (call.operands and call.operands[0] != "-"),
     ),
-    Rule(
+    CommandRule(
         ("kill", "pkill", "killall"),
         "ends every process of this user",
         ("kill -9 -1", "kill -KILL -1"),
         ("kill -9 123", "kill -1 123", "pkill x"),
         lambda call: call.arguments[-1:] == ("-1",) and len(call.arguments) > 1,
     ),
-    Rule(
+    CommandRule(
         ("crontab", "userdel", "deluser", "groupdel"),
         "removes an account or its schedule",
         ("crontab -r", "userdel bob"),
         ("crontab -l",),
         lambda call: call.program != "crontab" or call.has("-r"),
     ),
-    Rule(
+    CommandRule(
         ("terraform", "tofu", "pulumi"),
         "destroys what it once set up",
         ("terraform destroy -auto-approve", "pulumi destroy"),
@@ -146,8 +146,8 @@ CAUTION_RULES = (
 
 
 @cache
-def _table() -> Table:
-    return Table(CAUTION_RULES)
+def _table() -> RuleTable:
+    return RuleTable(CAUTION_RULES)
 
 
 def caution_about(line: str, parsed: Parsed) -> str | None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from treadle.tools.shell import git, sed
 from treadle.tools.shell.options import ALSO, DANGEROUS
-from treadle.tools.shell.simple_commands import Call
+from treadle.tools.shell.simple_commands import SimpleCommand
 from treadle.tools.shell.variable_builtins import may_be_an_option
 from treadle.tools.shell.words import Word
 from treadle.tools.shell.wrappers import SHELLS, operands_of_shell
@@ -62,7 +62,7 @@ SUBCOMMANDS = frozenset(
 """Programs whose first word says what they do."""
 
 
-def escape_of(call: Call, words: tuple[Word, ...]) -> str | None:
+def escape_of(call: SimpleCommand, words: tuple[Word, ...]) -> str | None:
     """Why a command may do more than its words say."""
     program = call.program
     if (why := _OF_THE_SHELL.get(program)) is not None:
@@ -133,7 +133,7 @@ def _sets_harmlessly(arguments: tuple[str, ...], index: int) -> bool:
     )  # fmt: skip
 
 
-def _reads_its_program(call: Call) -> bool:
+def _reads_its_program(call: SimpleCommand) -> bool:
     """A shell or an interpreter with nothing else to run than what it reads."""
     if call.program in SHELLS:
         operands = operands_of_shell(call.arguments)
@@ -151,7 +151,7 @@ def _is_fed(path: str) -> bool:
     return _FED_PROGRAMS.fullmatch(plain) is not None
 
 
-def _python_reads(call: Call) -> bool:
+def _python_reads(call: SimpleCommand) -> bool:
     rest = list(call.arguments)
     while rest and rest[0].startswith("-") and len(rest[0]) > 1:
         letters = rest.pop(0)

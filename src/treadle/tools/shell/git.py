@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from treadle.ports.sandbox import GitUse
-from treadle.tools.shell.simple_commands import Call
+from treadle.tools.shell.simple_commands import SimpleCommand
 
 _FLAGS = frozenset(
     {"-p", "--paginate", "-P", "--no-pager", "--no-replace-objects", "--literal-pathspecs",
@@ -90,7 +90,7 @@ def does_more(arguments: tuple[str, ...]) -> bool:
     return bool(rest) and _does_more_by_verb(rest[0], rest[1:])
 
 
-def use_of(calls: Iterable[Call]) -> GitUse | None:
+def use_of(calls: Iterable[SimpleCommand]) -> GitUse | None:
     """Return how a line uses git, for the overrides; None where it does not."""
     folders = {"."}
     reads_only, used = True, False
@@ -106,7 +106,7 @@ def use_of(calls: Iterable[Call]) -> GitUse | None:
     return GitUse(reads_only, tuple(sorted(folders))) if used else None
 
 
-def escape_of_line(calls: list[Call], looking: frozenset[str]) -> str | None:
+def escape_of_line(calls: list[SimpleCommand], looking: frozenset[str]) -> str | None:
     """Why the overrides may not cover a call of git in this line. `looking`: programs that write no file."""
     of_git = [call for call in calls if call.program == "git"]
     if any(_NEW_ENVIRONMENT & set(call.within) for call in of_git):
@@ -136,7 +136,7 @@ def verb_of(arguments: tuple[str, ...]) -> tuple[str, list[str]]:
     return (rest[0], rest[1:]) if rest else ("", [])
 
 
-def _is_plain_move(call: Call) -> bool:
+def _is_plain_move(call: SimpleCommand) -> bool:
     return call.program == "cd" and len(call.arguments) == 1 and bool(_PLAIN_FOLDER.fullmatch(call.arguments[0]))
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from treadle.tools.shell.escapes import SUBCOMMANDS
-from treadle.tools.shell.simple_commands import Call, Parsed
+from treadle.tools.shell.simple_commands import Parsed, SimpleCommand
 from treadle.tools.shell.wrappers import SHELLS, WRAPPERS
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,=-]+")
@@ -75,7 +75,7 @@ def pattern_for(parsed: Parsed) -> str | None:
     return exact if len(said) == len(call.words) else f"{exact} *"
 
 
-def _depth(call: Call) -> int | None:
+def _depth(call: SimpleCommand) -> int | None:
     """How many words say what a command does, whatever follows them; None: all of them."""
     words = call.words
     if call.program in LOOKING:

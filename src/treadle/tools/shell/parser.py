@@ -12,7 +12,7 @@ from treadle.tools.shell import git
 from treadle.tools.shell.escapes import escape_of
 from treadle.tools.shell.evaluation import Evaluation
 from treadle.tools.shell.glob_suggestion import LOOKING
-from treadle.tools.shell.simple_commands import Call, Context, Parsed, Unwrapped
+from treadle.tools.shell.simple_commands import Context, Parsed, SimpleCommand, Unwrapped
 from treadle.tools.shell.variable_builtins import evaluated_name, put_by
 from treadle.tools.shell.variables import assigned_by, trusted_variable
 from treadle.tools.shell.words import Word, literal, word_of
@@ -93,7 +93,7 @@ def syntax_tree(source: bytes) -> Node:
 
 class _Reader:
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[SimpleCommand] = []
         self.opaque: str | None = None
         self.paths: list[str] = []
         """Programs that are named by a path outside the standard folders: each may be any program."""
@@ -265,7 +265,7 @@ class _Reader:
         self.note(evaluated_name(words) or put_by(words, self.evaluation))
         unwrapped = unwrap(words)
         self.note(unwrapped.opaque)
-        call = Call(tuple(word.text for word in words), context.fed, context.fed_by, context.within)
+        call = SimpleCommand(tuple(word.text for word in words), context.fed, context.fed_by, context.within)
         self.note(escape_of(call, words))
         if unwrapped.keep or not unwrapped.inner:
             self.calls.append(call)

@@ -6,29 +6,29 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from treadle.tools.shell.parser import commands_of
-from treadle.tools.shell.simple_commands import Call, Parsed
+from treadle.tools.shell.simple_commands import Parsed, SimpleCommand
 
 
-def always(call: Call) -> bool:
+def always(call: SimpleCommand) -> bool:
     return True
 
 
-class Rule(Struct, frozen=True):
+class CommandRule(Struct, frozen=True):
     programs: tuple[str, ...]
     says: str
     """For whoever is told: what it is, and what to do instead."""
     match: tuple[str, ...]
     no_match: tuple[str, ...]
-    when: Callable[[Call], bool] = always
+    when: Callable[[SimpleCommand], bool] = always
 
-    def applies(self, call: Call) -> bool:
+    def applies(self, call: SimpleCommand) -> bool:
         return call.program in self.programs and self.when(call)
 
 
-class Table:
+class RuleTable:
     """Rules in the order in which they are looked at."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[CommandRule]) -> None:
         """Raises ValueError for a rule that does not do what its examples say."""
         self._rules = tuple(rules)
         for rule in self._rules:
@@ -39,6 +39,6 @@ class Table:
                 if any(rule.applies(call) for call in commands_of(line).calls):
                     raise ValueError(f"the rule for {', '.join(rule.programs)} matches {line!r}, which it must not")
 
-    def first(self, parsed: Parsed) -> tuple[Call, Rule] | None:
+    def first(self, parsed: Parsed) -> tuple[SimpleCommand, CommandRule] | None:
         """The first command that a rule applies to, with that rule."""
         return next(((call, rule) for call in parsed.calls for rule in self._rules if rule.applies(call)), None)

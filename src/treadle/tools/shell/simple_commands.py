@@ -5,7 +5,7 @@ from msgspec import Struct
 from treadle.tools.shell.words import Word
 
 
-class Call(Struct, frozen=True):
+class SimpleCommand(Struct, frozen=True):
     """One simple command."""
 
     words: tuple[str, ...]
@@ -48,7 +48,7 @@ def _is_given(option: str, word: str) -> bool:
 
 
 class Parsed(Struct, frozen=True):
-    calls: tuple[Call, ...]
+    calls: tuple[SimpleCommand, ...]
     opaque: str | None = None
     """Why nobody can tell from the line what it would do."""
     only_by_path: tuple[str, ...] = ()

@@ -3,32 +3,32 @@
 import re
 from functools import cache
 
-from treadle.tools.shell.rules import Rule, Table
-from treadle.tools.shell.simple_commands import Call, Parsed
+from treadle.tools.shell.rules import CommandRule, RuleTable
+from treadle.tools.shell.simple_commands import Parsed, SimpleCommand
 
 _QUERIES = ("--version", "--help", "-V")
 
 
-def _asks_only(call: Call) -> bool:
+def _asks_only(call: SimpleCommand) -> bool:
     """It says something about itself and ends."""
     return call.arguments == ("-h",) or any(word in _QUERIES for word in call.arguments)
 
 
-def _interactive(call: Call) -> bool:
+def _interactive(call: SimpleCommand) -> bool:
     return not _asks_only(call)
 
 
-def _bare_repl(call: Call) -> bool:
+def _bare_repl(call: SimpleCommand) -> bool:
     """No script, no text to run, nothing to read."""
     forced = "-i" in call.options
     return not _asks_only(call) and (forced or not (call.fed or call.operands or _runs_text(call)))
 
 
-def _runs_text(call: Call) -> bool:
+def _runs_text(call: SimpleCommand) -> bool:
     return any(word.startswith(("-c", "-m", "-e", "-r", "-p", "--eval", "--print", "-E")) for word in call.options)
 
 
-def _bare_shell(call: Call) -> bool:
+def _bare_shell(call: SimpleCommand) -> bool:
     clusters = "".join(word[1:] for word in call.options if not word.startswith("--"))
     forced = "i" in clusters and "c" not in clusters
     return not _asks_only(call) and (
@@ -36,17 +36,17 @@ def _bare_shell(call: Call) -> bool:
     )
 
 
-def _client(call: Call) -> bool:
+def _client(call: SimpleCommand) -> bool:
     """A client of a database without a statement or a file of them."""
     given = call.has("-c", "-f", "-e", "-l", "--command", "--file", "--execute", "--eval", "--list", "--query")
     return not (given or call.fed or _asks_only(call))
 
 
-def _bare_sqlite(call: Call) -> bool:
+def _bare_sqlite(call: SimpleCommand) -> bool:
     return not (call.fed or _asks_only(call)) and len(call.operands) < 2
 
 
-def _ssh_shell(call: Call) -> bool:
+def _ssh_shell(call: SimpleCommand) -> bool:
     """Only the host is left once the options and their values are gone."""
     rest, operands = list(call.arguments), 0
     while rest:
@@ -57,7 +57,7 @@ def _ssh_shell(call: Call) -> bool:
     return operands < 2 and not (call.fed or call.has("-N", "-V", "-G", "-O", "-Q"))
 
 
-def _writes_message(call: Call) -> bool:
+def _writes_message(call: SimpleCommand) -> bool:
     """`git commit` and its like, without the text that an editor would be opened for."""
     if not call.operands or call.operands[0] not in ("commit", "tag", "merge", "revert", "cherry-pick"):
         return False
@@ -72,7 +72,7 @@ def _writes_message(call: Call) -> bool:
     return call.has("--edit") or "-e" in call.options
 
 
-def _picks(call: Call) -> bool:
+def _picks(call: SimpleCommand) -> bool:
     verb = call.operands[0] if call.operands else ""
     if verb == "rebase":
         return "-i" in call.options or call.has("--interactive")
@@ -80,15 +80,15 @@ def _picks(call: Call) -> bool:
     return verb in ("add", "checkout", "restore", "reset", "stash", "clean") and chosen
 
 
-def _follows(call: Call) -> bool:
+def _follows(call: SimpleCommand) -> bool:
     return call.has("-f", "-F", "--follow") and "timeout" not in call.within
 
 
-def _unbounded(call: Call) -> bool:
+def _unbounded(call: SimpleCommand) -> bool:
     return "timeout" not in call.within and not _asks_only(call)
 
 
-def _attaches(call: Call) -> bool:
+def _attaches(call: SimpleCommand) -> bool:
     verbs = call.operands[:2]
     if not any(verb in ("run", "exec", "start", "compose") for verb in verbs):
         return False
@@ -97,21 +97,21 @@ def _attaches(call: Call) -> bool:
 
 
 TERMINAL_RULES = (
-    Rule(
+    CommandRule(
         ("vim", "vi", "nvim", "view", "vimdiff", "nano", "pico", "micro", "emacs", "joe", "ed", "ex", "hx"),
         "is an editor; write files with `write_file` or `edit_file`, or with `sed -i` or a here-document",
         ("vim x", "sudo nano /etc/hosts", "git diff; emacs -nw x"),
         ("vim --version", "vim -es -c '%s/a/b/' -c wq x", "emacs --batch -l x.el", "printf '1p' | ed x"),
         lambda call: not (_asks_only(call) or call.fed or call.has("--batch", "--headless", "-s", "--script")),
     ),
-    Rule(
+    CommandRule(
         ("less", "more", "most", "pg"),
         "is a pager; use `cat`, `head -n`, `tail -n` or `sed -n '1,80p'`, and leave it out at the end of a pipe",
         ("less x", "git log | less", "more x"),
         ("less --version", "cat less"),
         _interactive,
     ),
-    Rule(
+    CommandRule(
         ("python", "python3", "ipython", "bpython", "node", "irb", "ruby", "php", "lua", "ghci", "scala", "jshell"),
         "opens a prompt; hand it a script, or a text with `-c` or `-e`",
         ("python", "python3 -i x.py", "node", "cd x && irb"),
@@ -119,28 +119,28 @@ TERMINAL_RULES = (
          "node --version", "python3 - <<E\n1\nE"),
         _bare_repl,
     ),
-    Rule(
+    CommandRule(
         ("bash", "sh", "zsh", "dash", "fish", "ksh"),
         "opens a shell; give the commands themselves, or a script",
         ("bash", "bash -i", "sudo bash", "sh -l"),
         ("bash x.sh", "bash -lc 'echo 1'", "echo ls | sh", "bash --version"),
         _bare_shell,
     ),
-    Rule(
+    CommandRule(
         ("psql", "mysql", "mariadb", "mongo", "mongosh", "redis-cli", "clickhouse-client", "cqlsh"),
         "opens a prompt; give the statement with `-c`, `-e` or `--eval`, or pipe it in",
         ("psql mydb", "mysql -u root", "mongosh", "psql -h host mydb"),
         ("psql -c 'select 1' mydb", "mysql -e 'select 1'", "psql mydb < x.sql", "redis-cli -h host get x"),
         lambda call: _client(call) and not (call.program == "redis-cli" and call.operands),
     ),
-    Rule(
+    CommandRule(
         ("sqlite3", "duckdb"),
         "opens a prompt; give the statement after the file: `sqlite3 x.db 'select 1'`",
         ("sqlite3", "sqlite3 x.db"),
         ("sqlite3 x.db 'select 1'", "sqlite3 x.db < x.sql", "sqlite3 --version"),
         _bare_sqlite,
     ),
-    Rule(
+    CommandRule(
         ("bc", "dc", "gdb", "lldb", "pdb", "ftp", "telnet", "sftp", "nslookup"),
         "reads what is typed; pipe its commands in, or give them as arguments",
         ("bc", "gdb ./a.out", "telnet host 25"),
@@ -152,14 +152,14 @@ TERMINAL_RULES = (
             or (call.program in ("bc", "dc", "nslookup") and bool(call.arguments))
         ),
     ),
-    Rule(
+    CommandRule(
         ("top", "htop", "btop", "atop", "glances", "iotop", "nvtop"),
         "draws on a terminal; use `ps aux --sort=-%cpu | head` or `top -bn1`",
         ("top", "htop -u x"),
         ("top -bn1", "top -b -n 1 | head"),
         lambda call: not call.has("-b", "--batch") and not _asks_only(call),
     ),
-    Rule(
+    CommandRule(
         ("tmux", "screen", "byobu", "mc", "ranger", "nnn", "lazygit", "tig", "ncdu", "fzf", "dialog", "whiptail"),
         "draws on a terminal; use commands that print and end",
         ("tmux", "screen -r", "tig"),
@@ -171,14 +171,14 @@ TERMINAL_RULES = (
             or (call.program == "tmux" and call.operands[:1] not in ((), ("attach",), ("a",), ("attach-session",)))
         ),
     ),
-    Rule(
+    CommandRule(
         ("ssh", "slogin", "mosh"),
         "without a command opens a shell on the other side; give the command: `ssh -o BatchMode=yes host 'uptime'`",
         ("ssh host", "ssh -p 22 -i key user@host"),
         ("ssh host uptime", "ssh -p 22 host 'ls -l'", "ssh -V", "ssh host < x.sh"),
         _ssh_shell,
     ),
-    Rule(
+    CommandRule(
         ("git",),
         "would open an editor; give the message with `-m`, or `--no-edit` to keep the one there is",
         ("git commit", "git commit -a", "git commit --amend", "git tag -a v1", "git -C x commit -v"),
@@ -186,56 +186,56 @@ TERMINAL_RULES = (
          "git merge x", "git log commit"),
         lambda call: _writes_message(_without_git_folder(call)),
     ),
-    Rule(
+    CommandRule(
         ("git",),
         "asks piece by piece; name the files or commits instead (`git add FILE`, `git rebase --onto`)",
         ("git add -p", "git rebase -i HEAD~3", "git checkout --patch x", "git stash -p"),
         ("git add x", "git rebase main", "git log -p", "git stash"),
         lambda call: _picks(_without_git_folder(call)),
     ),
-    Rule(
+    CommandRule(
         ("tail", "journalctl", "dmesg"),
         "with `-f` never ends; leave it out, or put `timeout 10` before it",
         ("tail -f x", "journalctl -fu x", "tail -n5 -F x"),
         ("tail x", "tail -n 5 x", "timeout 5 tail -f x", "journalctl -u x"),
         _follows,
     ),
-    Rule(
+    CommandRule(
         ("kubectl", "docker"),
         "with `-f` never ends; leave it out, or put `timeout 10` before it",
         ("kubectl logs -f x", "docker logs --follow x"),
         ("docker logs x", "kubectl apply -f x.yaml", "timeout 9 docker logs -f x"),
         lambda call: "logs" in call.operands and _follows(call),
     ),
-    Rule(
+    CommandRule(
         ("watch",),
         "never ends; run the command itself, again if need be",
         ("watch ls", "watch -n 5 df -h"),
         ("timeout 5 watch ls", "watch --version"),
         _unbounded,
     ),
-    Rule(
+    CommandRule(
         ("read",),
         "waits for somebody to type; there is nobody. Give the value in the command",
         ("read x", "read -p 'sure? ' answer"),
         ("echo 1 | read x", "while read x; do echo $x; done < f", "ls | while read f; do ls $f; done"),
         lambda call: not call.fed and not call.has("-u"),
     ),
-    Rule(
+    CommandRule(
         ("docker", "podman", "kubectl"),
         "with `-t` wants a terminal; leave `-it` out",
         ("docker run -it ubuntu bash", "docker exec -ti x sh", "kubectl exec --tty x -- sh"),
         ("docker run ubuntu ls", "docker build -t x .", "kubectl exec x -- ls", "docker run -i x"),
         _attaches,
     ),
-    Rule(
+    CommandRule(
         ("npm", "yarn", "pnpm"),
         "asks questions; add `-y`",
         ("npm init", "yarn init"),
         ("npm init -y", "npm install", "npm run init", "npm init --yes"),
         lambda call: call.operands[:1] == ("init",) and len(call.operands) == 1 and not call.has("-y", "--yes"),
     ),
-    Rule(
+    CommandRule(
         ("passwd", "su", "login", "visudo", "vipw", "chsh", "crontab", "ssh-keygen", "gpg-agent", "wizard"),
         "asks for what only a person can type; there is a way without (`sudo -n`, `crontab FILE`, `-N ''`)",
         ("passwd", "su", "su - user", "crontab -e", "visudo", "ssh-keygen -t ed25519"),
@@ -245,15 +245,15 @@ TERMINAL_RULES = (
 )  # fmt: skip
 
 
-def _without_git_folder(call: Call) -> Call:
+def _without_git_folder(call: SimpleCommand) -> SimpleCommand:
     """`git -C folder commit` as `git commit`."""
     words = list(call.words)
     while len(words) > 3 and words[1] == "-C":
         del words[1:3]
-    return Call(tuple(words), call.fed, call.fed_by, call.within)
+    return SimpleCommand(tuple(words), call.fed, call.fed_by, call.within)
 
 
-def _wants_a_person(call: Call) -> bool:
+def _wants_a_person(call: SimpleCommand) -> bool:
     match call.program:
         case "crontab":
             return call.has("-e")
@@ -268,8 +268,8 @@ def _wants_a_person(call: Call) -> bool:
 
 
 @cache
-def _table() -> Table:
-    return Table(TERMINAL_RULES)
+def _table() -> RuleTable:
+    return RuleTable(TERMINAL_RULES)
 
 
 def waits_for_terminal(parsed: Parsed) -> str | None:

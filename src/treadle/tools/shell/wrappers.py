@@ -12,7 +12,7 @@ from treadle.tools.shell.words import Word, literal
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "fish", "rbash", "mksh"})
 
 
-class Wrapper(Struct, frozen=True):
+class CommandWrapper(Struct, frozen=True):
     """How a program's own options end and the command that it runs begins."""
 
     flags: str = ""
@@ -45,15 +45,15 @@ class Wrapper(Struct, frozen=True):
         return 1
 
 
-WRAPPERS: Mapping[str, Wrapper] = {
-    "env": Wrapper(
+WRAPPERS: Mapping[str, CommandWrapper] = {
+    "env": CommandWrapper(
         "i0v",
         "uC",
         ("--ignore-environment", "--null", "--debug", "--block-signal", "--default-signal", "--ignore-signal",
          "--list-signal-handling"),
         ("--unset", "--chdir"),
     ),
-    "sudo": Wrapper(
+    "sudo": CommandWrapper(
         "AbBEHiKknPSs",
         "ughpCDRTUrt",
         ("--non-interactive", "--preserve-env", "--set-home", "--stdin", "--background", "--askpass", "--login",
@@ -61,30 +61,30 @@ WRAPPERS: Mapping[str, Wrapper] = {
         ("--user", "--group", "--host", "--prompt", "--close-from", "--chdir", "--chroot", "--command-timeout"),
         keep=True,
     ),
-    "doas": Wrapper("nL", "uC", keep=True),
-    "nice": Wrapper("0123456789", "n", (), ("--adjustment",)),
-    "ionice": Wrapper("t", "cn", ("--ignore",), ("--class", "--classdata")),
-    "chrt": Wrapper("obfridavR", "TPD", ("--other", "--batch", "--fifo", "--rr", "--idle"), operands=1),
-    "taskset": Wrapper("ac", "", ("--cpu-list", "--all-tasks"), operands=1),
-    "nohup": Wrapper(),
-    "setsid": Wrapper("cfw", "", ("--ctty", "--fork", "--wait")),
-    "timeout": Wrapper(
+    "doas": CommandWrapper("nL", "uC", keep=True),
+    "nice": CommandWrapper("0123456789", "n", (), ("--adjustment",)),
+    "ionice": CommandWrapper("t", "cn", ("--ignore",), ("--class", "--classdata")),
+    "chrt": CommandWrapper("obfridavR", "TPD", ("--other", "--batch", "--fifo", "--rr", "--idle"), operands=1),
+    "taskset": CommandWrapper("ac", "", ("--cpu-list", "--all-tasks"), operands=1),
+    "nohup": CommandWrapper(),
+    "setsid": CommandWrapper("cfw", "", ("--ctty", "--fork", "--wait")),
+    "timeout": CommandWrapper(
         "v", "ks", ("--foreground", "--preserve-status", "--verbose"), ("--kill-after", "--signal"), operands=1
     ),
-    "time": Wrapper("pavq", "fo", ("--portability", "--append", "--verbose"), ("--format", "--output")),
-    "stdbuf": Wrapper("", "ioe", (), ("--input", "--output", "--error")),
-    "command": Wrapper("p"),
-    "builtin": Wrapper(),
-    "exec": Wrapper("cl", "a"),
-    "coproc": Wrapper(why="`coproc` may give its command a name, and goes on in the background"),
-    "busybox": Wrapper(),
-    "toybox": Wrapper(),
-    "fakeroot": Wrapper("uvh", "lisb"),
-    "unbuffer": Wrapper("p"),
-    "chronic": Wrapper("ve"),
-    "strace": Wrapper("fFcCdDiknqrtTvVwxyzZ", "oespPuEaIOSbX", keep=True),
-    "chroot": Wrapper("", "", ("--skip-chdir",), ("--groups", "--userspec"), operands=1, keep=True),
-    "xargs": Wrapper(
+    "time": CommandWrapper("pavq", "fo", ("--portability", "--append", "--verbose"), ("--format", "--output")),
+    "stdbuf": CommandWrapper("", "ioe", (), ("--input", "--output", "--error")),
+    "command": CommandWrapper("p"),
+    "builtin": CommandWrapper(),
+    "exec": CommandWrapper("cl", "a"),
+    "coproc": CommandWrapper(why="`coproc` may give its command a name, and goes on in the background"),
+    "busybox": CommandWrapper(),
+    "toybox": CommandWrapper(),
+    "fakeroot": CommandWrapper("uvh", "lisb"),
+    "unbuffer": CommandWrapper("p"),
+    "chronic": CommandWrapper("ve"),
+    "strace": CommandWrapper("fFcCdDiknqrtTvVwxyzZ", "oespPuEaIOSbX", keep=True),
+    "chroot": CommandWrapper("", "", ("--skip-chdir",), ("--groups", "--userspec"), operands=1, keep=True),
+    "xargs": CommandWrapper(
         "0rtpxoile",
         "InPLsdEa",
         ("--null", "--no-run-if-empty", "--verbose", "--interactive", "--exit", "--replace", "--max-lines"),
@@ -92,7 +92,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         keep=True,
         why="`xargs` adds words to a command that nobody has seen",
     ),
-    "parallel": Wrapper(
+    "parallel": CommandWrapper(
         "kv0q",
         "jnNS",
         ("--keep-order", "--dry-run", "--null"),
@@ -100,7 +100,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         keep=True,
         why="`parallel` adds words to a command that nobody has seen",
     ),
-    "watch": Wrapper(
+    "watch": CommandWrapper(
         "bcdegtxpwC",
         "nqs",
         ("--beep", "--color", "--differences", "--errexit", "--chgexit", "--no-title", "--exec", "--precise"),
@@ -108,7 +108,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         keep=True,
         joins=True,
     ),
-    "ssh": Wrapper(
+    "ssh": CommandWrapper(
         "46AaCfGgKkMNnqsTtVvXxYy", "BbcDEeFIiJLlmOoPpQRSWw", operands=1, keep=True, joins=True
     ),
 }  # fmt: skip
@@ -125,7 +125,7 @@ def unwrap(words: tuple[Word, ...]) -> Unwrapped:
     return Unwrapped() if wrapper is None else _of_wrapper(words, wrapper)
 
 
-def _of_wrapper(words: tuple[Word, ...], wrapper: Wrapper) -> Unwrapped:
+def _of_wrapper(words: tuple[Word, ...], wrapper: CommandWrapper) -> Unwrapped:
     program, rest = words[0].text, list(words[1:])
     operands, options = wrapper.operands, True
     while rest:
@@ -285,7 +285,7 @@ def _of_flock(words: tuple[Word, ...]) -> Unwrapped:
         return _of_text_option(words)
     long_flags = ("--shared", "--exclusive", "--nonblock", "--close", "--verbose", "--no-fork")
     long_valued = ("--timeout", "--wait", "--conflict-exit-code")
-    return _of_wrapper(words, Wrapper("sexnuoFv", "wE", long_flags, long_valued, operands=1))
+    return _of_wrapper(words, CommandWrapper("sexnuoFv", "wE", long_flags, long_valued, operands=1))
 
 
 _SPECIAL: Mapping[str, Callable[[tuple[Word, ...]], Unwrapped]] = {

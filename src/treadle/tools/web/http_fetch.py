@@ -30,7 +30,7 @@ _HEADERS = {
 }
 
 
-class Fetched(NamedTuple):
+class FetchedPage(NamedTuple):
     url: str
     """Where it came from in the end."""
     content_type: str
@@ -39,19 +39,19 @@ class Fetched(NamedTuple):
     cut: bool
 
 
-class Limits(NamedTuple):
+class FetchLimits(NamedTuple):
     bytes: int = MOST_BYTES
     seconds: float = PATIENCE
 
 
-LIMITS = Limits()
+LIMITS = FetchLimits()
 
 
 class _Redirect(NamedTuple):
     location: str
 
 
-async def fetch(url: str, vet: Vet, resolve: Resolve, limits: Limits = LIMITS) -> Fetched:
+async def fetch(url: str, vet: Vet, resolve: Resolve, limits: FetchLimits = LIMITS) -> FetchedPage:
     """The page, after at most five redirects. Raises ToolError."""
     try:
         async with asyncio.timeout(limits.seconds):
@@ -62,12 +62,12 @@ async def fetch(url: str, vet: Vet, resolve: Resolve, limits: Limits = LIMITS) -
         ) from None
 
 
-async def _follow(url: str, vet: Vet, resolve: Resolve, limits: Limits) -> Fetched:
+async def _follow(url: str, vet: Vet, resolve: Resolve, limits: FetchLimits) -> FetchedPage:
     target = _parsed(url)
     for _ in range(MOST_HOPS + 1):
         addresses = await _vetted(target, vet, resolve)
         got = await _get(target, addresses, limits)
-        if isinstance(got, Fetched):
+        if isinstance(got, FetchedPage):
             return got
         target = _next(target, got.location)
     raise ToolError(f"{url} redirects more than {MOST_HOPS} times. Use another address of the page.")
@@ -133,7 +133,7 @@ async def _looked_up(host: str, port: int, resolve: Resolve) -> Sequence[str]:
     return addresses
 
 
-async def _get(target: "URL", addresses: Sequence[str], limits: Limits) -> Fetched | _Redirect:
+async def _get(target: "URL", addresses: Sequence[str], limits: FetchLimits) -> FetchedPage | _Redirect:
     async with _response(target, addresses) as response:
         location = response.headers.get("Location")
         if response.status in _REDIRECTS and location:
@@ -142,7 +142,7 @@ async def _get(target: "URL", addresses: Sequence[str], limits: Limits) -> Fetch
             raise _refused(target, response.status, response.reason or "", response.headers)
         body, cut = await _body(response, limits.bytes)
         typed = response.content_type if "Content-Type" in response.headers else ""
-        return Fetched(str(target), typed, response.charset, body, cut)
+        return FetchedPage(str(target), typed, response.charset, body, cut)
 
 
 @asynccontextmanager

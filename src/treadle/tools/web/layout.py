@@ -2,7 +2,7 @@
 
 from urllib.parse import urljoin
 
-from treadle.tools.web.markup import Start
+from treadle.tools.web.markup import StartTag
 
 _DEEPEST_LIST = 8
 _DEEPEST_QUOTE = 4
@@ -40,7 +40,7 @@ class Layout:
         self.size += len(text)
         (self._inline if self._preformatted is None else self._preformatted).append(text)
 
-    def start(self, tag: Start) -> None:
+    def start(self, tag: StartTag) -> None:
         name = tag.name
         match name:
             case "br":

@@ -20,11 +20,11 @@ _RAW = {
 """What stands in these is not markup, up to this."""
 
 
-class Text(NamedTuple):
+class PageText(NamedTuple):
     text: str
 
 
-class Start(NamedTuple):
+class StartTag(NamedTuple):
     name: str
     attributes: dict[str, str]
 
@@ -33,7 +33,7 @@ class End(NamedTuple):
     name: str
 
 
-Token = Text | Start | End
+Token = PageText | StartTag | End
 
 
 def tokens(page: str) -> Iterator[Token]:
@@ -43,17 +43,17 @@ def tokens(page: str) -> Iterator[Token]:
         found = _OPENING.search(page, at)
         opening = found.start() if found else len(page)
         if opening > at:
-            yield Text(_plain(page[at:opening]))
+            yield PageText(_plain(page[at:opening]))
         if found is None:
             return
         token, at = _tag(page, opening)
         if token is None:
             continue
         yield token
-        if isinstance(token, Start) and token.name in _RAW:
+        if isinstance(token, StartTag) and token.name in _RAW:
             end = _RAW[token.name].search(page, at)
             stop = end.start() if end else len(page)
-            yield Text(_plain(page[at:stop]) if token.name in ("title", "textarea") else "")
+            yield PageText(_plain(page[at:stop]) if token.name in ("title", "textarea") else "")
             at = stop
 
 
@@ -68,7 +68,7 @@ def _tag(page: str, at: int) -> tuple[Token | None, int]:
     if closing:
         return End(name[0].lower()), _past(page, ">", name.end())
     attributes, end = _attributes(page, name.end())
-    return Start(name[0].lower(), attributes), end
+    return StartTag(name[0].lower(), attributes), end
 
 
 def _attributes(page: str, at: int) -> tuple[dict[str, str], int]:

@@ -3,7 +3,7 @@
 from itertools import islice
 
 from treadle.tools.web.layout import Layout
-from treadle.tools.web.markup import End, Start, Text, tokens
+from treadle.tools.web.markup import End, PageText, StartTag, tokens
 
 MOST_CHARACTERS = 600_000
 MOST_TOKENS = 500_000
@@ -28,9 +28,9 @@ def readable(page: str, url: str) -> str:
     reader = _Reader(url)
     for token in islice(tokens(page), MOST_TOKENS):
         match token:
-            case Text(text):
+            case PageText(text):
                 reader.text(text)
-            case Start():
+            case StartTag():
                 reader.start(token)
             case End(name):
                 reader.end(name)
@@ -53,7 +53,7 @@ class _Reader:
         if self._dropped_from is None:
             self.layout.text(text)
 
-    def start(self, tag: Start) -> None:
+    def start(self, tag: StartTag) -> None:
         self._close_what_it_closes(tag.name)
         if tag.name in _VOID:
             if self._dropped_from is None:
@@ -90,7 +90,7 @@ class _Reader:
         return name
 
 
-def _is_hidden(tag: Start) -> bool:
+def _is_hidden(tag: StartTag) -> bool:
     if tag.name in ("html", "body"):  # some pages show themselves by a script
         return False
     style = tag.attributes.get("style", "").lower().replace(" ", "")
