@@ -26,6 +26,7 @@ from treadle.domain.events import EventData, RunQueued
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.engine.deps import EngineDeps
 from treadle.engine.event_hub import EventHub
+from treadle.engine.isolation import Isolation
 from treadle.engine.loop import advance
 from treadle.models.catalog import Catalog
 from treadle.models.probe import PROBE_SECONDS
@@ -145,7 +146,17 @@ async def journal_of_a_deadly_run() -> Sequence[EventData]:
     clock, ids = SystemClock(), TimeOrderedIds()
     hub = EventHub(clock, ids, lambda run, at: None)
     journal = SqliteJournal(InlineWriter(open_database(":memory:")), hub, clock)
-    deps = EngineDeps(journal, hub, ModelRegistry({}), ToolRegistry(), clock, ids, random.random, "doctor")
+    deps = EngineDeps(
+        journal,
+        hub,
+        ModelRegistry({}),
+        ToolRegistry(),
+        clock,
+        ids,
+        random.random,
+        "doctor",
+        isolation=Isolation(hold_seconds=0),
+    )
     try:
         origin = Origin(RunId(ids("run")), SessionId(ids("ses")), AgentId(ids("agt")))
         queued = draft(ids("evt"), clock.now(), RunQueued(AgentSpec("doctor", "nobody/has-this")))

@@ -40,7 +40,8 @@ class ExecutionSlot(Protocol):
 class Isolation:
     """The turns of the runs of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, hold_seconds: float = HOLD_SECONDS) -> None:
+        self._hold_seconds = hold_seconds
         self._open = asyncio.Event()
         self._open.set()
         self._idle = asyncio.Event()
@@ -68,7 +69,7 @@ class Isolation:
         """Execute while no other run does; after `ISOLATION_SECONDS` the others go on as well."""
         logger.warning("run %s was executing when workers died, without progress since: it executes alone", run_id)
         if deaths:
-            await asyncio.sleep(HOLD_SECONDS)
+            await asyncio.sleep(self._hold_seconds)
         await self._wait_for_turn(deaths)
         loop = asyncio.get_running_loop()
         self._open.clear()
