@@ -41,10 +41,12 @@ PORT = 8420
 
 
 class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is used where nothing else is said."""
+    """Defaults for agents."""
 
     provider: str | None = None
+    """The provider of models that are named without one."""
     model: str | None = None
+    """The model of agents without `model`, and of the agent `default`, which is created on first use."""
 
     def __post_init__(self) -> None:
         if self.model == "":
@@ -52,19 +54,20 @@ class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """How `treadle serve` listens."""
+    """Settings of `treadle serve` and `treadle worker`."""
 
     host: str = "127.0.0.1"
+    """The address to listen on."""
     port: int = PORT
+    """The port to listen on. 0: any free port."""
     hosts: tuple[str, ...] = ()
-    """Names that it is called by beside those of the loopback, as they stand in a Host header."""
+    """Accepted `Host` headers, besides those of the loopback address."""
     origins: tuple[str, ...] = ()
-    """Sites whose pages may send requests here: https://console.example.com"""
+    """Accepted `Origin` headers of other sites, for example `https://console.example.com`."""
     drain_seconds: float = 10.0
-    """On PostgreSQL: how long a server or a worker that shall stop waits for its runs to come to a safe point."""
-
+    """On PostgreSQL: how long a stopping process waits for its runs to reach a safe point."""
     streams_per_token: int = 64
-    """Event streams that one access token may have open at a time. The Unix socket has no such limit."""
+    """Maximum event streams that one access token has open. The Unix socket has no such limit."""
 
     def __post_init__(self) -> None:
         if self.streams_per_token < 1:
@@ -79,27 +82,31 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WebhookSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where webhooks may be sent."""
+    """Settings of webhooks."""
 
     allow_local: bool = False
-    """Also to this machine and its link: loopback, link-local and metadata addresses."""
+    """Allow webhooks to loopback, link-local and metadata addresses."""
 
 
 class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of `config.yaml`."""
 
     providers: dict[str, ProviderConfig] = {}
+    """Model providers by name. An entry for a built-in provider overrides its address and keeps the rest."""
     defaults: Defaults = Defaults()
+    """Defaults for agents."""
     aliases: dict[str, tuple[str, ...]] = {}
-    """Short names for models, each with those it stands for, in the order in which they are tried."""
+    """Short names of models. Each stands for a list: the first model that has a key and answers is used."""
     models: dict[str, ModelFacts] = {}
-    """What is to be taken for true of a model, by provider/model-id."""
+    """Facts about models, by `provider/model-id`. They override the built-in catalog."""
     server: ServerSettings = ServerSettings()
+    """Settings of `treadle serve` and `treadle worker`."""
     webhooks: WebhookSettings = WebhookSettings()
+    """Settings of webhooks."""
     house_rules: str = ""
-    """What every agent here is told, after its persona."""
+    """Text that every agent gets in its system prompt, after its persona."""
     credits: CreditRate = CreditRate()
-    """What credits are worth."""
+    """The value of credits."""
 
     def __post_init__(self) -> None:
         for alias, names in self.aliases.items():

@@ -1,7 +1,7 @@
-"""What an agent is: the content of its `config.yaml`. Only `name` and `model` are required.
+"""The settings of an agent: the content of its `config.yaml`. Only `name` is required.
 
-A field that a file sets and nothing obeys is refused when the file is read: a limit that is written down and not
-kept is worse than none. Here unknown fields are let be: the journal of a later version may hold them."""
+`treadle.settings` rejects unknown keys when it reads a file. These structs accept unknown fields, because a journal
+that a later version wrote may hold them. docs/reference/settings.md is generated from the field docstrings."""
 
 import re
 from typing import Any, Literal
@@ -22,38 +22,45 @@ def _positive(name: str, value: float | None) -> None:
 
 
 class ModelSettings(Struct, frozen=True, omit_defaults=True):
-    """What is asked of the model beside the conversation."""
+    """Parameters that are sent with every model call."""
 
     max_tokens: int | None = None
+    """Maximum tokens of one reply. Null: what the model allows."""
     temperature: float | None = None
+    """Sampling temperature. Null: the provider's default."""
     reasoning: Literal["low", "medium", "high"] | None = None
+    """Reasoning effort. Null: the provider's default."""
 
     def __post_init__(self) -> None:
         _positive("max_tokens", self.max_tokens)
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """Where a run stops by itself."""
+    """Limits of one run."""
 
     max_steps: int | None = 50
+    """Maximum steps. A step is one model call with its tool calls. Null: no limit."""
     max_continuations: int = 5
+    """How often a reply that was cut at its length is continued."""
     deadline: float | str | None = None
-    """From the start of the run: seconds, or text such as `10m`."""
+    """Maximum time from the start of the run: seconds, or text such as `90s`, `10m` or `7d`. Null: no limit."""
     cost: float | None = None
-    """Dollars that the run, and all runs under it, may cost together."""
+    """Maximum cost in dollars of the run and all its child runs. Null: no limit."""
     history_messages: int | None = None
-    """The most messages of the conversation that are sent; older ones are left out."""
+    """Maximum messages of the conversation that are sent to the model; older ones are left out. Null: no limit."""
     context_window: int | None = None
-    """Tokens; None: what the model takes."""
+    """Context window in tokens. Null: the window of the model."""
     max_depth: int = 3
-    """How far down runs may begin runs under them; 0: not at all."""
+    """Maximum depth of the run tree below this run. 0: the run cannot start child runs."""
     max_children: int = 8
-    """Runs under one run at the same time; those that are asked for beyond wait for their turn."""
+    """Maximum child runs in progress at a time. Further ones wait."""
     max_tree: int = 32
-    """Runs under one run in all, however deep."""
+    """Maximum runs below this run in total, at any depth."""
     stuck_steps: int = 6
+    """Steps in a row without new information after which the model is warned. If it continues so, the run ends as
+    `stuck`."""
     max_calls: int = 128
-    """Tool calls of one reply; those beyond are refused."""
+    """Maximum tool calls in one reply. Further calls are rejected."""
 
     def __post_init__(self) -> None:
         _positive("max_steps", self.max_steps)
@@ -75,14 +82,17 @@ class Limits(Struct, frozen=True, omit_defaults=True):
 
 
 class Retry(Struct, frozen=True, omit_defaults=True):
-    """How often and how soon a failed model call is tried again."""
+    """How failed model calls are retried."""
 
     attempts: int = 3
+    """Maximum retries of one model call. 0: no retries."""
     base_ms: int = 1000
+    """First delay of the exponential schedule, in milliseconds."""
     schedule: Literal["exponential", "linear"] = "exponential"
+    """How the delay grows."""
     longest_wait: float | str = "1h"
-    """The longest wait that a provider may ask for: seconds, or text such as `10m`. A longer one ends the run, or
-    hands it to a fallback."""
+    """Longest wait that a provider may request: seconds, or text such as `10m`. If the provider requests a longer
+    one, the next fallback answers, or the run ends."""
 
     def __post_init__(self) -> None:
         if self.attempts < 0 or self.base_ms < 0:
@@ -96,16 +106,19 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 
 class Tier(Struct, frozen=True, omit_defaults=True):
-    """A model for runs whose complexity is at most `upto`; without it, for all the others."""
+    """A model for messages up to a complexity."""
 
     model: str
+    """The model of this tier."""
     upto: float | None = None
+    """Highest complexity score of this tier. Only the last tier may omit it."""
 
 
 class Routing(Struct, frozen=True, omit_defaults=True):
-    """Which model answers, by how complex the message seems; the first tier that fits."""
+    """Select the model by the complexity of the message: the first tier that fits."""
 
     tiers: tuple[Tier, ...]
+    """Tiers in ascending order of `upto`."""
 
     def __post_init__(self) -> None:
         if not self.tiers:
@@ -118,10 +131,12 @@ class Routing(Struct, frozen=True, omit_defaults=True):
 
 
 class Loop(Struct, frozen=True, omit_defaults=True):
-    """How the loop is guarded and ended."""
+    """How the loop is guarded and how it ends."""
 
     doom_loop: Literal["normal", "strict"] = "normal"
+    """How soon the guard against repeated calls reacts."""
     final_marker: str | None = None
+    """A text that ends the run when the model writes it. It is removed from the answer."""
 
     def __post_init__(self) -> None:
         if self.final_marker is not None and not self.final_marker.strip():
@@ -129,21 +144,21 @@ class Loop(Struct, frozen=True, omit_defaults=True):
 
 
 class MemorySettings(Struct, frozen=True, omit_defaults=True):
-    """What is recalled before the model is asked, and whether runs are remembered."""
+    """What is recalled before a model call, and whether runs are remembered."""
 
     recall: int = 5
-    """Memories at most; 0: none."""
+    """Maximum memories that are recalled. 0: none."""
     when: Literal["message", "step"] = "message"
-    """For every message, or before every model call."""
+    """Recall for every user message, or before every model call."""
     place: Literal["message", "system"] = "message"
-    """Beside the message, where the prompt before it stays cached; or in the system prompt."""
+    """Where recalled memories go: with the message, which keeps the prompt cache, or in the system prompt."""
     embedder: str = "auto"
-    """auto (a local one, where it is installed), none, local, or provider/model-id."""
+    """`auto` (the local embedder, if it is installed), `none`, `local`, or `provider/model-id`."""
     remember: bool = True
-    """What was asked and what came of it is remembered when a run ends."""
+    """Save the message and the outcome as a memory when a run ends."""
     shared: bool = False
-    """Recall what the agent remembers of all its users, and not only of the user that a run is for. Each memory
-    keeps its owner all the same."""
+    """Recall the memories of all users of the agent, not only those of the owner of the run. Each memory keeps its
+    owner."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.recall <= 50:
@@ -153,12 +168,12 @@ class MemorySettings(Struct, frozen=True, omit_defaults=True):
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True):
-    """When the middle of a long conversation is folded into a summary, and who writes it."""
+    """When a long conversation is summarised, and by which model."""
 
     at: float = 0.75
-    """The share of the context window that may be full."""
+    """Share of the context window at which the conversation is compacted."""
     model: str | None = None
-    """None: the agent's own."""
+    """The model that writes summaries. Null: the model of the agent."""
 
     def __post_init__(self) -> None:
         if not 0 < self.at <= 1:
@@ -166,14 +181,14 @@ class Compaction(Struct, frozen=True, omit_defaults=True):
 
 
 class Quality(Struct, frozen=True, omit_defaults=True):
-    """Who judges what a run has produced, and what becomes of it then."""
+    """An agent that scores each answer."""
 
     checker: str | None = None
-    """The name of an agent; None: nobody."""
+    """The name of the agent, for example `quality-checker`. Null: answers are not scored."""
     minimum: float | None = None
-    """The score below which the agent is told the reasons and tries again."""
+    """Score from 0 to 1 below which the run is retried with the checker's reasons."""
     retries: int = 0
-    """How often it does."""
+    """Maximum retries for a low score."""
 
     def __post_init__(self) -> None:
         if self.minimum is not None and not 0 <= self.minimum <= 1:
@@ -183,50 +198,66 @@ class Quality(Struct, frozen=True, omit_defaults=True):
 
 
 class Errors(Struct, frozen=True, omit_defaults=True):
-    """Who finds out what went wrong with a run that failed."""
+    """An agent that diagnoses failed runs."""
 
     analyzer: str | None = None
-    """The name of an agent; None: nobody."""
+    """The name of the agent, for example `error-analyzer`. Null: failed runs are not diagnosed."""
 
 
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
-    """An agent, whole. A run keeps the one it was started with."""
+    """The settings of an agent. A run keeps the settings that it was started with."""
 
     name: str
+    """The name: 1 to 64 letters, digits, dots, dashes or underscores. It must match the folder of the file."""
     model: str = ""
-    """The name of its model; empty: the default model of the home."""
+    """`provider/model-id` or an alias. Empty: `defaults.model` of `config.yaml`."""
     provider: str | None = None
+    """The provider, if `model` does not name it."""
     model_settings: ModelSettings = ModelSettings()
+    """Parameters that are sent with every model call."""
     persona: str = ""
+    """The first part of the system prompt."""
     fallbacks: tuple[str, ...] = ()
-    """Models that take over, in this order, when the one before cannot answer."""
+    """Models that take over, in this order, when the previous model cannot answer."""
     routing: Routing | None = None
+    """Select the model by the complexity of the message. Null: always `model`."""
     tools: tuple[str, ...] = ()
-    """The allowlist; globs allowed."""
+    """Allowed tools: names, globs, and sets such as `@files`."""
     skills: tuple[str, ...] = ()
-    """The approved skills that it may load; globs allowed."""
+    """Approved skills that the agent may load: names or globs."""
     output: dict[str, Any] | None = None
-    """A JSON Schema that the answer must fit."""
+    """A JSON Schema that the answer must match. Null: plain text."""
     limits: Limits = Limits()
+    """Limits of one run."""
     budget: Literal["own", "shared"] = "own"
-    """Whether max_steps counts the run's own steps, or those of all runs under it too."""
+    """Whether `max_steps` counts the steps of the run only (`own`) or of its child runs too (`shared`)."""
     budget_hints: bool = False
+    """Tell the model when it has used 70% and 90% of its steps."""
     retry: Retry = Retry()
+    """How failed model calls are retried."""
     loop: Loop = Loop()
+    """How the loop is guarded and how it ends."""
     quotas: Quotas = NO_QUOTAS
-    """What all runs of the agent may use together."""
+    """What all runs of the agent together may use."""
     approvals: ApprovalRules = ApprovalRules()
+    """Which tool calls need the approval of a reviewer."""
     sandbox: SandboxMode | SandboxPolicy = "auto"
+    """How commands are confined: a mode, or a mapping with the keys below."""
     workspace: str | None = None
-    """The folder that tools work in; None: where the command was started, else a folder of the home."""
+    """The folder that tools work in. Null: the current folder of `treadle run`, or a folder in the home."""
     memory: MemorySettings = MemorySettings()
+    """What is recalled, and whether runs are remembered."""
     compaction: Compaction = Compaction()
+    """When a long conversation is summarised."""
     heartbeat: Heartbeat = Heartbeat()
+    """A message that is sent to the agent at set times."""
     quality: Quality = Quality()
+    """An agent that scores each answer."""
     errors: Errors = Errors()
+    """An agent that diagnoses failed runs."""
     concurrency: int | None = None
-    """How many of its runs are worked on at a time, wherever that is. Those that wait for a person, a timer or runs
-    under them are not; None: any number."""
+    """Maximum runs of the agent that execute at a time, over all processes. Runs that wait for a reviewer, a timer
+    or child runs do not count. Null: no limit."""
 
     def __post_init__(self) -> None:
         _positive("concurrency", self.concurrency)

@@ -1,175 +1,183 @@
-"""Everything that Treadle raises on purpose.
+"""Every exception that Treadle raises on purpose.
 
     TreadleError
-    ├── UsageError              the caller can mend it: a wrong argument, file or setting
-    │   ├── ConfigError         an agent file or config.yaml is wrong
-    │   ├── UnknownModel        no provider of that name, or none could be told from the model
-    │   ├── MissingKey          a provider needs a key and none was given
-    │   ├── Unknown             nothing of that name or id is there
+    ├── UsageError              the caller can fix it: a wrong argument, file or setting
+    │   ├── ConfigError
+    │   ├── UnknownModel
+    │   ├── MissingKey
+    │   ├── Unknown             the named entity does not exist
     │   │   ├── UnknownRun
-    │   │   │   └── RunDeleted      it was there, and somebody has deleted it
+    │   │   │   └── RunDeleted
     │   │   ├── UnknownApproval
     │   │   ├── UnknownSession
-    │   │   │   └── SessionDeleted
+    │   │   │   ├── SessionDeleted
+    │   │   │   └── SessionTaken
     │   │   ├── UnknownAgent
     │   │   ├── UnknownMemory
     │   │   ├── UnknownToken
     │   │   ├── UnknownSchedule
     │   │   ├── UnknownHook
     │   │   └── UnknownWebhook
-    │   ├── QuotaExceeded       the agent or the token has used what it may, for now
-    │   ├── InsufficientCredits the agent or the token has no credits left
-    │   ├── InvalidState        the run, agent or approval is not in a state that allows this
-    │   └── SizeLimitExceeded   the message is too long
+    │   ├── InvalidState
+    │   ├── SizeLimitExceeded
+    │   ├── QuotaExceeded
+    │   └── InsufficientCredits
     ├── VaultError              the vault (in `ports/vault.py`)
     ├── StoreError              the database
-    │   ├── StoreOwned          another process owns it
-    │   ├── StoreLocked         somebody else holds a lock on it
-    │   ├── StoreAway           its server cannot be reached, for now
-    │   ├── StoreDamaged        its content is not a sound database
-    │   ├── StoreNewer          it was written by a later version
-    │   ├── StoreFull           no room on the disk; new work is refused, reads go on
-    │   └── StoreLost           a write could not be made durable; the process must start again
-    ├── Fenced                  another worker owns the run now; what this one wrote was refused
-    └── NotClaimable            the run cannot be owned now (owned, ended, or behind another of its session)
+    │   ├── StoreOwned
+    │   ├── StoreLocked
+    │   ├── StoreAway
+    │   ├── StoreDamaged
+    │   ├── StoreNewer
+    │   ├── StoreFull
+    │   └── StoreLost
+    ├── Fenced
+    └── NotClaimable
 
-Each message says what happened, to what, and what to do next.
+Each message says what happened, to what, and what to do next. docs/reference/errors.md is generated from the class
+docstrings.
 """
 
 
 class TreadleError(Exception):
-    """Something that Treadle can name."""
+    """Base class of every exception that Treadle raises on purpose."""
 
 
 class UsageError(TreadleError):
-    pass
+    """The caller can fix it: a wrong argument, file or setting."""
 
 
 class ConfigError(UsageError):
-    pass
+    """An agent file or `config.yaml` is invalid."""
 
 
 class UnknownModel(UsageError):
-    pass
+    """No provider has this name, or the model name does not tell its provider."""
 
 
 class MissingKey(UsageError):
-    pass
+    """The provider needs an API key and none is set."""
 
 
 class Unknown(UsageError):
-    pass
+    """The named entity does not exist."""
 
 
 class UnknownRun(Unknown):
-    pass
+    """The run does not exist."""
 
 
 class RunDeleted(UnknownRun):
-    pass
+    """The run was deleted."""
 
 
 class UnknownApproval(Unknown):
-    pass
+    """The approval does not exist."""
 
 
 class UnknownSession(Unknown):
-    pass
+    """The session does not exist."""
 
 
 class SessionDeleted(UnknownSession):
-    pass
+    """The session was deleted."""
 
 
 class SessionTaken(UnknownSession):
-    """The session belongs to another user than the run that was to begin in it."""
+    """The session belongs to another user."""
 
 
 class UnknownAgent(Unknown):
-    pass
+    """The agent does not exist."""
 
 
 class UnknownMemory(Unknown):
-    pass
+    """The memory does not exist."""
 
 
 class UnknownToken(Unknown):
-    pass
+    """The access token does not exist."""
 
 
 class UnknownSchedule(Unknown):
-    pass
+    """The schedule does not exist."""
 
 
 class UnknownHook(Unknown):
-    pass
+    """The inbound webhook does not exist."""
 
 
 class UnknownWebhook(Unknown):
-    pass
+    """The webhook does not exist."""
 
 
 class InvalidState(UsageError):
-    pass
+    """The run, agent or approval is not in a state that allows the operation."""
 
 
 class SizeLimitExceeded(UsageError):
-    pass
+    """The message or the request body is too large."""
 
 
 class QuotaExceeded(UsageError):
+    """The agent or the access token has used its quota."""
+
     def __init__(self, message: str, resets_at: float | None = None) -> None:
         super().__init__(message)
         self.resets_at = resets_at
-        """When there is something left again, in seconds since 1970; None: never, by itself."""
+        """When the quota has room again, in seconds since 1970. None: never."""
 
 
 class InsufficientCredits(UsageError):
+    """The agent or the access token has no credits left."""
+
     def __init__(self, message: str, resets_at: float | None = None) -> None:
         super().__init__(message)
         self.resets_at = resets_at
-        """None: credits do not come back by themselves."""
+        """Always None: credits are not restored with time."""
 
 
 class StoreError(TreadleError):
-    pass
+    """The database failed."""
 
 
 class StoreOwned(StoreError):
+    """Another process owns the database."""
+
     def __init__(self, message: str, socket: str | None = None, owner: str = "another process") -> None:
         super().__init__(message)
         self.socket = socket
-        """Where the owner can be attached to, if anywhere."""
+        """The Unix socket of the owner, if it listens on one."""
         self.owner = owner
 
 
 class StoreLocked(StoreError):
-    pass
+    """Another process holds a lock on the database."""
 
 
 class StoreAway(StoreError):
-    pass
+    """The database server cannot be reached."""
 
 
 class StoreDamaged(StoreError):
-    pass
+    """The database file is damaged."""
 
 
 class StoreNewer(StoreError):
-    pass
+    """A later version of Treadle wrote the database."""
 
 
 class StoreFull(StoreError):
-    pass
+    """The disk is full. New work is rejected; reads continue."""
 
 
 class StoreLost(StoreError):
-    pass
+    """A write may not be durable. The process must be restarted."""
 
 
 class Fenced(TreadleError):
-    pass
+    """Another worker owns the run. The journal rejected the write."""
 
 
 class NotClaimable(TreadleError):
-    pass
+    """The run cannot be claimed: it is owned, has ended, or waits for an earlier run of its session."""

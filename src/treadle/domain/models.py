@@ -28,26 +28,36 @@ def _check_prices(prices: "LongPrices | Prices") -> None:
 
 
 class LongPrices(Struct, frozen=True, omit_defaults=True):
-    """Prices of a whole request whose prompt is longer than `above` tokens."""
+    """Prices of a request whose prompt is longer than `above` tokens."""
 
     above: int
+    """Length of the prompt in tokens above which these prices apply."""
     input: float
+    """Prompt tokens."""
     output: float
+    """Reply tokens."""
     cache_read: float | None = None
+    """Prompt tokens that are read from a cache."""
     cache_write: float | None = None
+    """Prompt tokens that are written to a cache."""
 
     def __post_init__(self) -> None:
         _check_prices(self)
 
 
 class Prices(Struct, frozen=True, omit_defaults=True):
-    """Dollars for a million tokens. A price that is not given is that of the input."""
+    """Prices in dollars per million tokens. A missing cache price is the price of the input."""
 
     input: float
+    """Prompt tokens."""
     output: float
+    """Reply tokens."""
     cache_read: float | None = None
+    """Prompt tokens that are read from a cache."""
     cache_write: float | None = None
+    """Prompt tokens that are written to a cache."""
     long: tuple[LongPrices, ...] = ()
+    """Other prices for long prompts."""
 
     def __post_init__(self) -> None:
         _check_prices(self)
@@ -97,16 +107,25 @@ class Profile(Struct, frozen=True, omit_defaults=True):
 
 
 class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An entry under `models` of `config.yaml`, by `provider/model-id`: what is set here counts."""
+    """An entry under `models` of `config.yaml`, by `provider/model-id`. It overrides the built-in catalog."""
 
     context_window: int | None = None
+    """Context window in tokens."""
     max_output: int | None = None
+    """Maximum tokens of one reply."""
     prices: Prices | None = None
+    """Prices in dollars per million tokens."""
     tools: ToolStyle | None = None
+    """How the model calls tools: in its wire format (`native`), as a reply that matches a JSON Schema (`schema`),
+    or as fenced JSON in its text (`fenced`)."""
     thinking: Literal["adaptive", "budget"] | None = None
+    """How reasoning is requested: by effort, or by a budget of tokens."""
     reasoning_back: ReasoningBack | None = None
+    """When the reasoning of the model is sent back to it in chat completions."""
     alternating_roles: bool | None = None
+    """The chat template of the model rejects two user messages in a row; they are sent as one."""
     call_dialect: CallDialect | None = None
+    """The server leaves tool calls in the text of the reply; they are read there in this dialect."""
 
     def __post_init__(self) -> None:
         for name in ("context_window", "max_output"):

@@ -1,4 +1,4 @@
-"""What an agent may do without asking, whom it asks, and what its commands may touch."""
+"""The settings for approvals and for the sandbox of commands."""
 
 from typing import Literal
 
@@ -13,43 +13,56 @@ Asker = Literal["terminal", "channel", "command"]
 
 
 class SandboxPolicy(Struct, frozen=True, omit_defaults=True):
-    """What the commands of an agent may touch beside its workspace."""
+    """What the commands of an agent may access besides its workspace."""
 
     mode: SandboxMode = "auto"
-    """auto: confined where the machine can, and said once where it cannot; required: not run where it cannot."""
+    """`auto`: use bubblewrap where it works; elsewhere commands need an approval. `required`: reject commands where
+    it does not work. `off`: run commands without a sandbox."""
     network: bool = False
+    """Give commands access to the network."""
     readable: tuple[str, ...] = ()
-    """Folders beside the system's own that may be read."""
+    """Additional folders that commands can read."""
     writable: tuple[str, ...] = ()
+    """Additional folders that commands can write."""
 
 
 class Examples(Struct, frozen=True, omit_defaults=True):
-    """Checked when the rule is read: a rule that does not do what its author thinks is refused."""
+    """Examples that are checked when the rule is read. A rule that contradicts them is rejected."""
 
     match: tuple[str, ...] = ()
+    """Texts that the rule must match."""
     no_match: tuple[str, ...] = ()
+    """Texts that the rule must not match."""
 
 
 class ApprovalRule(Struct, frozen=True, omit_defaults=True):
-    """Which calls go ahead, are asked for, or are refused."""
+    """A rule that allows, asks for or denies calls of a tool."""
 
     tool: str
-    """A name, or a glob."""
+    """The name of a tool, or a glob."""
     do: Verdict
+    """`auto`: run the call. `ask`: wait for a reviewer. `deny`: reject the call."""
     match: str | None = None
-    """A glob: for `bash` over each command of the parsed line, for other tools over their text arguments."""
+    """A glob. For `bash` it is compared with each command of the parsed line, for file tools with the path, for
+    other tools with their text arguments. Null: every call."""
     examples: Examples = Examples()
+    """Examples that are checked when the rule is read."""
 
 
 class ApprovalRules(Struct, frozen=True, omit_defaults=True):
-    """Of the rules that match a call the strictest decides; where none does, `default`."""
+    """Approvals. The strictest rule that matches a call decides; if none matches, `default`."""
 
     default: Verdict = "auto"
+    """What happens to a call that no rule matches."""
     via: Literal["api"] | None = None
-    """Somebody answers over the API, also when the message came without a terminal or a channel."""
+    """`api`: a reviewer answers over the API, so a run without a terminal waits for approvals instead of
+    denying them."""
     expires: float | str | None = "7d"
+    """How long a run waits for a decision: seconds, or text such as `7d`. Null: without limit."""
     on_expiry: Literal["deny", "end"] = "deny"
+    """What happens then: the call is denied, or the run ends as `approval_expired`."""
     rules: tuple[ApprovalRule, ...] = ()
+    """The rules."""
 
     def __post_init__(self) -> None:
         if self.expires is not None and seconds(self.expires) <= 0:

@@ -1,4 +1,4 @@
-"""What a provider of models is: where it answers, in which wire format, with which key, and how patiently."""
+"""The settings of a model provider: address, wire format, keys and timeouts."""
 
 from ipaddress import ip_address
 from typing import Literal
@@ -11,12 +11,14 @@ ApiMode = Literal["anthropic_messages", "chat_completions", "responses"]
 
 
 class Timeouts(Struct, frozen=True, omit_defaults=True):
-    """How long a model call may take, in seconds; None turns a limit off."""
+    """Time limits of a model call, in seconds. Null turns a limit off."""
 
     first_byte: float | None = 120.0
     """From sending the request to the first byte of the reply."""
     between_bytes: float | None = 60.0
+    """Between two parts of the reply."""
     whole_call: float | None = 600.0
+    """From sending the request to the end of the reply."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -55,20 +57,24 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     """An entry under `providers` of `config.yaml`."""
 
     base_url: str
+    """The address of the API, for example `https://models.example.com/v1`."""
     api_mode: ApiMode | None = None
-    """The wire format; None: what the address suggests, and `chat_completions` where it says nothing."""
+    """The wire format. Null: derived from the address; `chat_completions` if the address does not tell."""
     api_key: str | None = None
+    """The key."""
     api_key_env: str | None = None
-    """The variable that holds the key where `api_key` is not set."""
+    """The environment variable that holds the key, if `api_key` is not set."""
     api_keys: tuple[str, ...] = ()
-    """More keys, used in turn when one is refused or has reached its rate."""
+    """Further keys. The next one is used when a key is rejected or has reached its rate limit."""
     needs_key: bool = False
-    """Refuse to call without a key, instead of letting the provider say so."""
+    """Fail before the call if no key is set, instead of letting the provider reject it."""
     headers: dict[str, str] = {}
+    """HTTP headers that are sent with every request."""
     timeouts: TimeoutSettings | None = None
-    """Limits that are not set are the usual ones, or those for local endpoints."""
+    """Time limits. Those that are not set keep their defaults: the ones below, or for endpoints on this machine or
+    in its network only `between_bytes`, 600 s."""
     local: bool = False
-    """Its models run on the user's own machine: nothing is charged."""
+    """The models run on this machine: calls cost nothing, and the server is asked for its context windows."""
 
     def __post_init__(self) -> None:
         if not _is_address(self.base_url):

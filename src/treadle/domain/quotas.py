@@ -1,4 +1,4 @@
-"""What an agent, or whoever has an access token, may use: in an hour, in a minute, and in all."""
+"""Quotas of agents and access tokens, and the value of credits."""
 
 from typing import Literal
 
@@ -13,13 +13,14 @@ WARN_AT = 0.8
 
 
 class Quotas(Struct, frozen=True, omit_defaults=True):
-    """What may be used. None: as much as is wanted."""
+    """Quotas. Null: no limit."""
 
     max_llm_tokens_per_hour: int | None = None
-    """Of the prompts and the replies of model calls, over the last sixty minutes."""
+    """Tokens of prompts and replies in the last sixty minutes."""
     max_tool_calls_per_minute: int | None = None
+    """Tool calls in the last minute. A run waits when it is reached."""
     credits: float | None = None
-    """In all, from the first run on: raising it adds to what is left."""
+    """Credits in total. Raise the number to add credits."""
 
     def __post_init__(self) -> None:
         for name in ("max_llm_tokens_per_hour", "max_tool_calls_per_minute"):
@@ -34,9 +35,10 @@ NO_QUOTAS = Quotas()
 
 
 class CreditRate(Struct, frozen=True, forbid_unknown_fields=True):
-    """How money becomes credits: the entry `credits` of `config.yaml`."""
+    """The value of credits: the entry `credits` of `config.yaml`."""
 
     per_dollar: float = 1.0
+    """Credits per dollar of cost."""
 
     def __post_init__(self) -> None:
         if not 0 < self.per_dollar < float("inf"):

@@ -92,13 +92,14 @@ def zone_of(name: str) -> tzinfo:
 
 
 class Heartbeat(Struct, frozen=True, omit_defaults=True):
-    """What an agent is asked again and again, in a session of its own."""
+    """A message that is sent to the agent at set times, in a session of its own."""
 
     every: float | str | None = None
-    """Seconds, text such as `15m`, or a cron expression; None: it has no heartbeat."""
+    """Seconds, text such as `15m`, or a cron expression. Null: no heartbeat."""
     message: str | None = None
+    """The message. Required if `every` is set."""
     zone: str = "UTC"
-    """The time zone that a cron expression is meant in."""
+    """The time zone of a cron expression."""
 
     def __post_init__(self) -> None:
         if self.every is None:

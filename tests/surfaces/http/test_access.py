@@ -105,7 +105,7 @@ def test_every_route_wants_its_scope(tmp_path: Path) -> None:
                 asked.add(scope)
                 reply = await server.ask(method, path, {} if method in ("POST", "PUT") else None, without[scope])
                 assert reply.status == 403, (method, path, scope, reply)
-                assert b"has not the scope" in reply.body
+                assert b"lacks the scope" in reply.body
             assert asked == set(SCOPES)
             only = await server.mint("admin")
             for path in ("/v1/agents", "/v1/tokens", "/v1/runs", "/v1/approvals"):

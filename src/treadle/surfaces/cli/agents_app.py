@@ -9,7 +9,7 @@ import typer
 
 from treadle.surfaces.cli import completion
 
-agents_app = typer.Typer(help="Look after the agents of the home.", no_args_is_help=True)
+agents_app = typer.Typer(help="Create, edit, list and delete agents.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 AgentArgument = Annotated[
@@ -35,7 +35,7 @@ def list_agents(json: Json = False) -> None:
 
 @agents_app.command("show")
 def show_agent(name: AgentArgument, json: Json = False) -> None:
-    """Show an agent with all its settings."""
+    """Show the settings of an agent."""
     from treadle.surfaces.cli import agents, process
 
     process.perform(partial(agents.show_agent, name, json))
@@ -43,16 +43,16 @@ def show_agent(name: AgentArgument, json: Json = False) -> None:
 
 @agents_app.command("create")
 def create_agent(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A new name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new agent.")],
     model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="An alias, or provider/model-id.")
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="An alias or provider/model-id.")
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="With the settings of this agent file.")
+        Path | None, typer.Option("--from", metavar="FILE", help="Copy the settings from this agent file.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make an agent, with this model or as a file says. What else it is, is said in its file (`agents edit`)."""
+    """Create an agent with a model or from a file. Change other settings with `treadle agents edit`."""
     from treadle.surfaces.cli import agents, process
 
     process.perform(partial(agents.create_agent, name, model, source, json))
@@ -60,7 +60,7 @@ def create_agent(
 
 @agents_app.command("edit")
 def edit_agent(name: AgentArgument) -> None:
-    """Change the file of an agent in your editor ($VISUAL, $EDITOR). It is checked before it counts."""
+    """Edit the file of an agent in $VISUAL or $EDITOR. The file is validated before it is saved."""
     from treadle.surfaces.cli import agents, process
 
     process.perform(partial(agents.edit_agent, name))
@@ -69,10 +69,10 @@ def edit_agent(name: AgentArgument) -> None:
 @agents_app.command("delete")
 def delete_agent(
     name: AgentArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete the file of an agent. Its sessions and its memories stay."""
+    """Delete the file of an agent. Its sessions and memories are kept."""
     from treadle.surfaces.cli import agents, process
 
     process.perform(partial(agents.delete_agent, name, yes, json))
@@ -82,11 +82,12 @@ def delete_agent(
 def agent_state(
     name: AgentArgument,
     state: Annotated[
-        State | None, typer.Argument(metavar="[running|paused|stopped]", help="Without it, the state is shown.")
+        State | None,
+        typer.Argument(metavar="[running|paused|stopped]", help="The new state. Default: print the state."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say whether an agent takes messages: running, paused for a while, or stopped. Runs under way go on."""
+    """Show or set whether an agent accepts messages. Runs in progress continue."""
     from treadle.surfaces.cli import agents, process
 
     process.perform(partial(agents.agent_state, name, None if state is None else state.value, json))

@@ -30,12 +30,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help needs no rich, which takes longer to import than the rest
     pretty_exceptions_enable=False,
 )
-runs_app = typer.Typer(help="Look at runs, go on with them, stop them.", no_args_is_help=True)
+runs_app = typer.Typer(help="List, inspect, resume, cancel, fork and replay runs.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
 runs_app.add_typer(forks_app)
-models_app = typer.Typer(help="Look at models, and see whether they answer.", no_args_is_help=True)
+models_app = typer.Typer(help="List, inspect, download and test models.", no_args_is_help=True)
 app.add_typer(agents_app, name="agents")
-approvals_app = typer.Typer(help="What waits for your decision.", no_args_is_help=True)
+approvals_app = typer.Typer(help="List and decide pending approvals.", no_args_is_help=True)
 app.add_typer(approvals_app, name="approvals")
 app.add_typer(models_app, name="models")
 app.add_typer(vault_app, name="vault")
@@ -52,26 +52,26 @@ app.add_typer(usage_app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The id of a run: run_…", autocompletion=completion.run_ids)
+    str, typer.Argument(metavar="RUN", help="The id of the run, run_…", autocompletion=completion.run_ids)
 ]
-ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="The id of an approval: apr_…")]
-Note = Annotated[str, typer.Option(metavar="TEXT", help="What the agent is told with it.")]
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="An alias, or provider/model-id.")]
+ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="The id of the approval, apr_…")]
+Note = Annotated[str, typer.Option(metavar="TEXT", help="A note for the agent.")]
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="An alias or provider/model-id.")]
 BaseUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Use the OpenAI-compatible endpoint at this address; the key is taken from OPENAI_API_KEY, if set.",
+        help="Use the OpenAI-compatible endpoint at this address, with the key in OPENAI_API_KEY if set.",
     ),
 ]
 
 Yes = Annotated[
     bool | None,
-    typer.Option("--yes/--no", help="Answer every approval so; without it you are asked, at a terminal."),
+    typer.Option("--yes/--no", help="Approve or deny every request. Default: ask at the terminal."),
 ]
 FurtherYes = Annotated[
     bool | None,
-    typer.Option("--yes/--no", help="Answer every further approval so; without it you are asked, at a terminal."),
+    typer.Option("--yes/--no", help="Approve or deny every further request. Default: ask at the terminal."),
 ]
 
 
@@ -96,26 +96,29 @@ def treadle(
 
 @app.command()
 def run(
-    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What to say; - reads it from standard input.")],
+    message: Annotated[
+        str, typer.Argument(metavar="MESSAGE", help="The message. `-` reads it from standard input.")
+    ],
     agent: Annotated[
         str,
         typer.Option(
             "-a",
             "--agent",
             metavar="NAME",
-            help="The agent; without it the agent `default`.",
+            help="The agent. Default: `default`.",
             autocompletion=completion.agent_names,
         ),
     ] = "default",
     model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Another model: provider/model-id.")
+        str | None,
+        typer.Option("-m", "--model", metavar="MODEL", help="Use this model: an alias or provider/model-id."),
     ] = None,
     base_url: BaseUrl = None,
     session: Annotated[
         str | None,
         typer.Option(
             metavar="SESSION",
-            help="Go on in this session instead of a new one.",
+            help="Continue this session. Default: a new session.",
             autocompletion=completion.session_ids,
         ),
     ] = None,
@@ -135,10 +138,10 @@ def run(
 
 @runs_app.command("list")
 def list_runs(
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 20,
     json: Json = False,
 ) -> None:
-    """List runs, the newest first."""
+    """List runs, newest first."""
     from treadle.surfaces.cli import process, runs
 
     process.perform(partial(runs.list_runs, limit, json))
@@ -146,7 +149,7 @@ def list_runs(
 
 @runs_app.command("show")
 def show_run(run_id: RunArgument, json: Json = False) -> None:
-    """Show one run: its state, and what came of it."""
+    """Show the state, outcome, cost and answer of a run."""
     from treadle.surfaces.cli import process, runs
 
     process.perform(partial(runs.show_run, run_id, json))
@@ -155,8 +158,10 @@ def show_run(run_id: RunArgument, json: Json = False) -> None:
 @runs_app.command("events")
 def show_events(
     run_id: RunArgument,
-    after: Annotated[int, typer.Option(min=0, metavar="N", help="Only those after this sequence.")] = 0,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run ends.")] = False,
+    after: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Print only events after this sequence number.")
+    ] = 0,
+    follow: Annotated[bool, typer.Option("--follow", help="Follow the run until it ends.")] = False,
     json: Json = False,
 ) -> None:
     """Print the events of a run."""
@@ -168,10 +173,10 @@ def show_events(
 @runs_app.command("prompt")
 def show_prompt(
     run_id: RunArgument,
-    step: Annotated[int | None, typer.Option(min=1, metavar="N", help="Which step; without it the latest.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the request as it went over the wire.")] = False,
+    step: Annotated[int | None, typer.Option(min=1, metavar="N", help="The step. Default: the latest.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the bytes of the request body.")] = False,
 ) -> None:
-    """Print exactly what the model saw at a step, made again from the journal."""
+    """Print the exact request that the model received at a step."""
     from treadle.surfaces.cli import process, prompt_view
 
     process.perform(partial(prompt_view.show_prompt, run_id, step, json))
@@ -179,7 +184,7 @@ def show_prompt(
 
 @runs_app.command("steps")
 def show_steps(run_id: RunArgument, json: Json = False) -> None:
-    """Print what a run did, step by step: the model, what it used, and its calls."""
+    """Print the steps of a run: model, tokens, time, attempts and tool calls."""
     from treadle.surfaces.cli import process, steps
 
     process.perform(partial(steps.show_steps, run_id, json))
@@ -187,7 +192,7 @@ def show_steps(run_id: RunArgument, json: Json = False) -> None:
 
 @runs_app.command("tree")
 def show_tree(run_id: RunArgument, json: Json = False) -> None:
-    """Print a run and all runs under it: their state, their tokens and what they cost."""
+    """Print a run with all its child runs: state, steps, tokens and cost of each, and the totals."""
     from treadle.surfaces.cli import process, tree
 
     process.perform(partial(tree.show_tree, run_id, json))
@@ -195,7 +200,7 @@ def show_tree(run_id: RunArgument, json: Json = False) -> None:
 
 @runs_app.command("resume")
 def resume_run(run_id: RunArgument, base_url: BaseUrl = None, yes: FurtherYes = None, json: Json = False) -> None:
-    """Go on with an interrupted run, or follow one that is under way, to its end.
+    """Resume an interrupted run, or follow a run that is in progress, until it ends.
 
     The exit codes are those of `treadle run`."""
     from treadle.surfaces.cli import process, runs
@@ -206,13 +211,13 @@ def resume_run(run_id: RunArgument, base_url: BaseUrl = None, yes: FurtherYes = 
 @runs_app.command("answer")
 def answer_run(
     run_id: RunArgument,
-    call_id: Annotated[str, typer.Argument(metavar="CALL", help="The id of the question, as the run showed it.")],
+    call_id: Annotated[str, typer.Argument(metavar="CALL", help="The id of the question, as the run printed it.")],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Your answer.")],
     base_url: BaseUrl = None,
     yes: FurtherYes = None,
     json: Json = False,
 ) -> None:
-    """Answer what an agent has asked, and go on with its run."""
+    """Answer the question of an agent and follow its run."""
     from treadle.surfaces.cli import process, runs
 
     going = runs.Going(json, base_url, _decision(yes))
@@ -221,7 +226,7 @@ def answer_run(
 
 @runs_app.command("cancel")
 def cancel_run(run_id: RunArgument, json: Json = False) -> None:
-    """End a run for good."""
+    """Cancel a run."""
     from treadle.surfaces.cli import process, runs
 
     process.perform(partial(runs.cancel_run, run_id, json))
@@ -229,7 +234,7 @@ def cancel_run(run_id: RunArgument, json: Json = False) -> None:
 
 @approvals_app.command("list")
 def list_approvals(json: Json = False) -> None:
-    """List what waits for a decision, the oldest first."""
+    """List pending approvals, oldest first."""
     from treadle.surfaces.cli import approvals, process
 
     process.perform(partial(approvals.list_approvals, json))
@@ -237,7 +242,7 @@ def list_approvals(json: Json = False) -> None:
 
 @approvals_app.command("show")
 def show_approval(approval_id: ApprovalArgument, json: Json = False) -> None:
-    """Show one approval, with the exact arguments that it is for."""
+    """Show an approval with the exact arguments of the call."""
     from treadle.surfaces.cli import approvals, process
 
     process.perform(partial(approvals.show_approval, approval_id, json))
@@ -247,17 +252,17 @@ def show_approval(approval_id: ApprovalArgument, json: Json = False) -> None:
 def approve(
     approval_id: ApprovalArgument,
     arguments: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Run it with these arguments instead.")
+        str | None, typer.Option(metavar="JSON", help="Run the call with these arguments instead.")
     ] = None,
     session: Annotated[
-        bool, typer.Option("--session", help="Do not ask about such calls again in this session.")
+        bool, typer.Option("--session", help="Approve such calls for the rest of the session.")
     ] = False,
     note: Note = "",
     base_url: BaseUrl = None,
     yes: FurtherYes = None,
     json: Json = False,
 ) -> None:
-    """Let a call run, and go on with its run."""
+    """Approve a call and follow its run."""
     from treadle.operations import Answer
     from treadle.surfaces.cli import approvals, process
     from treadle.surfaces.cli.runs import Going
@@ -274,7 +279,7 @@ def deny(
     yes: FurtherYes = None,
     json: Json = False,
 ) -> None:
-    """Refuse a call, and go on with its run without it."""
+    """Deny a call and follow its run."""
     from treadle.operations import Answer
     from treadle.surfaces.cli import approvals, process
     from treadle.surfaces.cli.runs import Going
@@ -285,13 +290,13 @@ def deny(
 
 @models_app.command("list")
 def list_models(
-    probe: Annotated[bool, typer.Option("--probe", help="Ask hosted providers that have a key, too.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="For each probe.")] = 2.0,
+    probe: Annotated[bool, typer.Option("--probe", help="Also ask hosted providers that have a key.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time limit of each probe.")] = 2.0,
     json: Json = False,
 ) -> None:
-    """List the providers and the short names of models.
+    """List providers and model aliases.
 
-    Providers on this machine are asked for the list of their models; hosted ones only with --probe. It is free."""
+    Providers on this machine are asked for their models; hosted ones only with --probe. No model is called."""
     from treadle.surfaces.cli import models, process
 
     process.perform(partial(models.list_models, probe, timeout, json))
@@ -299,7 +304,7 @@ def list_models(
 
 @models_app.command("show")
 def show_model(model: ModelArgument, json: Json = False) -> None:
-    """Show what a name stands for and what is known of that model."""
+    """Show what an alias stands for, and the context window, prices and features of the model."""
     from treadle.surfaces.cli import models, process
 
     process.perform(partial(models.show_model, model, json))
@@ -307,9 +312,9 @@ def show_model(model: ModelArgument, json: Json = False) -> None:
 
 @models_app.command("pull")
 def pull_model(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of weights; smollm2 is one.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the model, for example smollm2.")],
 ) -> None:
-    """Fetch the weights of a model that runs on this machine, with no account. It goes on where it broke off."""
+    """Download the weights of a local model. An interrupted download is resumed."""
     from treadle.surfaces.cli import models, process
 
     process.perform(partial(models.pull_model, name))
@@ -317,7 +322,7 @@ def pull_model(
 
 @models_app.command("test")
 def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json = False) -> None:
-    """Ask a model for one word: does the key work, does it answer, how fast, at what price?"""
+    """Send a one-word request to a model, and print whether the key works, the latency and the cost."""
     from treadle.surfaces.cli import models, process
 
     process.perform(partial(models.try_model, model, base_url, json))

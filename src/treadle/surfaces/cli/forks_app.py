@@ -11,32 +11,30 @@ forks_app = typer.Typer()
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The id of a run: run_…", autocompletion=completion.run_ids)
+    str, typer.Argument(metavar="RUN", help="The id of the run, run_…", autocompletion=completion.run_ids)
 ]
-Model = Annotated[str | None, typer.Option("-m", "--model", metavar="MODEL", help="Ask another model.")]
+Model = Annotated[str | None, typer.Option("-m", "--model", metavar="MODEL", help="Use another model.")]
 Agent = Annotated[
     str | None,
-    typer.Option(
-        "-a", "--agent", metavar="NAME", help="Go on with another agent.", autocompletion=completion.agent_names
-    ),
+    typer.Option("-a", "--agent", metavar="NAME", help="Use another agent.", autocompletion=completion.agent_names),
 ]
 Message = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="Say this: at the first step in the place of what was asked, later after the results; - reads it from "
-        "standard input.",
+        help="A message. At step 1 it replaces the original message; at later steps it follows the results. `-` "
+        "reads it from standard input.",
     ),
 ]
 Step = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Begin just before this step; without it before the last.")
+    int | None, typer.Option(min=1, metavar="N", help="Start before this step. Default: the last step.")
 ]
 BaseUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="Use the OpenAI-compatible endpoint at this address.")
 ]
 Yes = Annotated[
     bool | None,
-    typer.Option("--yes/--no", help="Answer every approval so; without it you are asked, at a terminal."),
+    typer.Option("--yes/--no", help="Approve or deny every request. Default: ask at the terminal."),
 ]
 
 
@@ -51,10 +49,9 @@ def fork_run(
     yes: Yes = None,
     json: Annotated[bool, typer.Option("--json", help="Print every event as JSON, one per line.")] = False,
 ) -> None:
-    """Begin a new run from a step of an old one, with all results up to there, and follow it to its end.
+    """Start a new run from a step of an old run, with all results up to that step, and follow it until it ends.
 
-    Nothing of the old run is changed, and none of its tools is run again. The exit codes are those of
-    `treadle run`."""
+    The old run is not changed, and no tool call of it is repeated. The exit codes are those of `treadle run`."""
     from treadle.surfaces.cli import forks, process
     from treadle.surfaces.cli.runs import Going
 
@@ -64,9 +61,9 @@ def fork_run(
 
 @forks_app.command("replay")
 def replay_run(run_id: RunArgument, json: Json = False) -> None:
-    """Play the journal of a run through the code of today, offline, and print where they part first.
+    """Replay a run with the current code, offline, and print the first event that differs.
 
-    Exit code: 0 nothing differs, 1 something does, 3 it cannot be told, because not enough is on record."""
+    Exit code: 0 no difference, 1 a difference, 3 the journal does not hold enough to tell."""
     from treadle.surfaces.cli import process, replays
 
     process.perform(partial(replays.replay_run, run_id, json))
@@ -75,10 +72,12 @@ def replay_run(run_id: RunArgument, json: Json = False) -> None:
 @forks_app.command("diff")
 def diff_runs(
     a: Annotated[str, typer.Argument(metavar="A", help="The id of a run.", autocompletion=completion.run_ids)],
-    b: Annotated[str, typer.Argument(metavar="B", help="That of another.", autocompletion=completion.run_ids)],
+    b: Annotated[
+        str, typer.Argument(metavar="B", help="The id of another run.", autocompletion=completion.run_ids)
+    ],
     json: Json = False,
 ) -> None:
-    """Print what differs between two runs: their agents, where they part first, and what they used."""
+    """Compare two runs: their agents, the first step that differs, and their usage."""
     from treadle.surfaces.cli import process, run_diff
 
     process.perform(partial(run_diff.diff_runs, a, b, json))

@@ -7,15 +7,15 @@ import typer
 
 from treadle.surfaces.cli import completion
 
-hooks_app = typer.Typer(help="Let others send messages to agents, signed.", no_args_is_help=True)
+hooks_app = typer.Typer(help="Manage inbound webhooks: signed requests that start runs.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-HookArgument = Annotated[str, typer.Argument(metavar="HOOK", help="The id of a hook: hok_…")]
+HookArgument = Annotated[str, typer.Argument(metavar="HOOK", help="The id of the inbound webhook, hok_…")]
 
 
 @hooks_app.command("list")
 def list_hooks(json: Json = False) -> None:
-    """List the hooks."""
+    """List inbound webhooks."""
     from treadle.surfaces.cli import inbound_webhooks, process
 
     process.perform(partial(inbound_webhooks.list_hooks, json))
@@ -23,27 +23,27 @@ def list_hooks(json: Json = False) -> None:
 
 @hooks_app.command("add")
 def add_hook(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who sends there, for you to know it by.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the sender.")],
     agent: Annotated[
         str,
         typer.Option("-a", "--agent", metavar="NAME", help="The agent.", autocompletion=completion.agent_names),
     ] = "default",
     message: Annotated[
         str,
-        typer.Option(metavar="TEXT", help="What the agent is told, with places such as {{payload.issue.title}}."),
+        typer.Option(metavar="TEXT", help="The message, with placeholders such as {{payload.issue.title}}."),
     ] = "{{payload}}",
     session: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="The session, such as issue-{{payload.issue.number}}; without it each run begins its own.",
+            help="The session, for example issue-{{payload.issue.number}}. Default: a new session per run.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make an address that others can send to. Its secret is printed this once, on standard output.
+    """Create an inbound webhook. Its secret is printed once, on standard output.
 
-    They sign with it as Standard Webhooks has it, and need no access token."""
+    Senders sign requests with it (Standard Webhooks) and need no access token."""
     from treadle.surfaces.cli import inbound_webhooks, process
 
     process.perform(
@@ -53,7 +53,7 @@ def add_hook(
 
 @hooks_app.command("remove")
 def remove_hook(hook_id: HookArgument, json: Json = False) -> None:
-    """Take nothing any more from a hook."""
+    """Remove an inbound webhook."""
     from treadle.surfaces.cli import inbound_webhooks, process
 
     process.perform(partial(inbound_webhooks.remove_hook, hook_id, json))
@@ -61,7 +61,7 @@ def remove_hook(hook_id: HookArgument, json: Json = False) -> None:
 
 @hooks_app.command("rotate")
 def rotate_hook(hook_id: HookArgument, json: Json = False) -> None:
-    """Give a hook another secret, printed this once; the one before is worth nothing then."""
+    """Replace the secret of an inbound webhook. The new secret is printed once; the old one is invalid."""
     from treadle.surfaces.cli import inbound_webhooks, process
 
     process.perform(partial(inbound_webhooks.rotate_hook, hook_id, json))

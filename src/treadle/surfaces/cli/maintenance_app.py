@@ -16,12 +16,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per li
 @house_app.command("backup")
 def back_up(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file, if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     json: Json = False,
 ) -> None:
-    """Save the home in one file, and check it, while others go on with their work.
+    """Write a backup of the home to one file and verify it. Other processes continue.
 
-    In it are the database, the vault (still encrypted, without its key), the settings, agents and skills."""
+    It holds the database, the vault (encrypted, without its key), the settings, agents and skills."""
     from treadle.surfaces.cli import backup, process
 
     process.perform(partial(backup.back_up_home, file, force, json))
@@ -29,11 +29,11 @@ def back_up(
 
 @house_app.command("restore")
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `treadle backup` has written.")],
-    force: Annotated[bool, typer.Option("--force", help="Move aside what is there. Nothing is deleted.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `treadle backup` has written.")],
+    force: Annotated[bool, typer.Option("--force", help="Move existing files aside. Nothing is deleted.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a home from a backup, after checking all of it."""
+    """Restore a home from a backup, after verifying the whole file."""
     from treadle.surfaces.cli import backup, process
 
     process.perform(partial(backup.restore_home, file, force, json))
@@ -42,20 +42,20 @@ def restore(
 @house_app.command("migrate")
 def migrate(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="sqlite:///PATH, which no other process has open.")
+        str, typer.Argument(metavar="SOURCE", help="sqlite:///PATH. No other process may have it open.")
     ],
     target: Annotated[
         str,
         typer.Argument(
             metavar="TARGET",
-            help="postgresql://USER@HOST:PORT/DATABASE, which is empty. The password may be in PGPASSWORD.",
+            help="postgresql://USER@HOST:PORT/DATABASE. It must be empty. The password can be in PGPASSWORD.",
         ),
     ],
     json: Json = False,
 ) -> None:
-    """Move a database to PostgreSQL with its whole history, and check all of it.
+    """Copy a database with its whole history to PostgreSQL and verify all rows.
 
-    Broken off, the same command goes on where it was. SOURCE is left as it was."""
+    Run the same command again to resume an interrupted migration. SOURCE is not changed."""
     from treadle.surfaces.cli import migrate as command
     from treadle.surfaces.cli import process
 
@@ -64,26 +64,26 @@ def migrate(
 
 @house_app.command("prune")
 def prune(
-    older_than: Annotated[str, typer.Option(metavar="TIME", help="For example 90d or 12h.")],
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="Minimum age, for example 90d or 12h.")],
     agent: Annotated[
         str | None,
         typer.Option(
             "-a",
             "--agent",
             metavar="NAME",
-            help="Only of this agent; without it of all.",
+            help="Only this agent. Default: all agents.",
             autocompletion=completion.agent_names,
         ),
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write their events to a new file before: X.jsonl or X.jsonl.gz."),
+        typer.Option(metavar="FILE", help="Write the events to a new file first: X.jsonl or X.jsonl.gz."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be deleted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete sessions for good that have ended and that nobody has touched since."""
+    """Delete old sessions permanently. Sessions with a run in progress are kept."""
     from treadle.surfaces.cli import process
     from treadle.surfaces.cli import prune as command
 
@@ -92,14 +92,16 @@ def prune(
 
 @house_app.command("doctor")
 def diagnose(
-    offline: Annotated[bool, typer.Option("--offline", help="Open no connections; show settings instead.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="For each probe.")] = 2.0,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Open no connections; print settings instead.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time limit of each probe.")] = 2.0,
     json: Json = False,
 ) -> None:
-    """Probe what is configured, say what is missing and what to do about it, and test every guard.
+    """Check the configuration, the providers and every guard, and print what is missing.
 
-    Nothing is changed or charged: providers that lack no key are asked for the list of their models. Each line was
-    probed just now, or says that it is a setting. Exit code 1 when something is wrong."""
+    Nothing is changed or charged: providers with a key are asked for the list of their models. Each line is
+    `probed` or a `setting`, which was not tried. The exit code is 1 if something is wrong."""
     from treadle.surfaces.cli import doctor, process
 
     process.perform(partial(doctor.diagnose, offline, timeout, json))

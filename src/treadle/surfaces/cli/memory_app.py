@@ -7,20 +7,16 @@ from typing import Annotated
 
 import typer
 
-memory_app = typer.Typer(help="Look after what agents remember.", no_args_is_help=True)
+memory_app = typer.Typer(help="List, search, add and delete memories.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-OneAgent = Annotated[
-    str, typer.Option("-a", "--agent", metavar="NAME", help="The agent; without it the agent `default`.")
-]
+OneAgent = Annotated[str, typer.Option("-a", "--agent", metavar="NAME", help="The agent. Default: `default`.")]
 AnyAgent = Annotated[
-    str | None, typer.Option("-a", "--agent", metavar="NAME", help="Only of this agent; without it of all.")
+    str | None, typer.Option("-a", "--agent", metavar="NAME", help="Only this agent. Default: all agents.")
 ]
-OneUser = Annotated[str, typer.Option("--user", metavar="NAME", help="The user; without it the local user.")]
-AnyUser = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="Only of this user; without it of all.")
-]
-Ids = Annotated[list[str], typer.Argument(metavar="MEMORY…", help="The ids of memories: mem_…")]
+OneUser = Annotated[str, typer.Option("--user", metavar="NAME", help="The user. Default: the local user.")]
+AnyUser = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Only this user. Default: all users.")]
+Ids = Annotated[list[str], typer.Argument(metavar="MEMORY…", help="The ids of memories, mem_…")]
 
 
 class Kind(StrEnum):
@@ -33,12 +29,12 @@ class Kind(StrEnum):
 @memory_app.command("list")
 def list_memories(
     agent: AnyAgent = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
+    kind: Annotated[Kind | None, typer.Option(help="Only this kind.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 50,
     user: AnyUser = None,
     json: Json = False,
 ) -> None:
-    """List memories, the newest first."""
+    """List memories, newest first."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.list_memories, agent, None if kind is None else kind.value, limit, user, json))
@@ -46,14 +42,14 @@ def list_memories(
 
 @memory_app.command("search")
 def search_memories(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for, as you would say it.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to search for.")],
     agent: OneAgent = "default",
-    limit: Annotated[int, typer.Option(min=1, max=50, help="How many at most.")] = 5,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of memories.")] = 5,
     user: OneUser = "local",
     json: Json = False,
 ) -> None:
-    """Show what an agent would recall for a text in a run of a user, with the score and how each was found. An
-    agent that shares its memories recalls those of all users."""
+    """Show which memories an agent recalls for a text in a run of a user, with their scores. An agent with
+    `memory: {shared: true}` recalls the memories of all users."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.search_memories, agent, text, limit, user, json))
@@ -61,14 +57,14 @@ def search_memories(
 
 @memory_app.command("add")
 def add_memory(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember; - reads it from standard input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text. `-` reads it from standard input.")],
     agent: OneAgent = "default",
-    kind: Annotated[Kind, typer.Option(help="A fact, or a note in the journal.")] = Kind.long_term,
-    pinned: Annotated[bool, typer.Option("--pinned", help="It does not fade.")] = False,
+    kind: Annotated[Kind, typer.Option(help="A fact, or a journal note.")] = Kind.long_term,
+    pinned: Annotated[bool, typer.Option("--pinned", help="Pin the memory.")] = False,
     user: OneUser = "local",
     json: Json = False,
 ) -> None:
-    """Have an agent remember something."""
+    """Add a memory."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.add_memory, agent, text, kind.value, pinned, user, json))
@@ -76,7 +72,7 @@ def add_memory(
 
 @memory_app.command("pin")
 def pin_memories(memories: Ids, json: Json = False) -> None:
-    """Let memories fade no more."""
+    """Pin memories: their score does not decay."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.pin_memories, memories, True, json))
@@ -84,7 +80,7 @@ def pin_memories(memories: Ids, json: Json = False) -> None:
 
 @memory_app.command("unpin")
 def unpin_memories(memories: Ids, json: Json = False) -> None:
-    """Let memories fade again."""
+    """Unpin memories."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.pin_memories, memories, False, json))
@@ -92,7 +88,7 @@ def unpin_memories(memories: Ids, json: Json = False) -> None:
 
 @memory_app.command("forget")
 def forget_memories(memories: Ids, json: Json = False) -> None:
-    """Delete memories with their words and vectors. Journals of runs that said or recalled them keep the text."""
+    """Delete memories with their index entries. The journals of runs that saved or recalled them keep the text."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.forget_memories, memories, json))
@@ -100,20 +96,18 @@ def forget_memories(memories: Ids, json: Json = False) -> None:
 
 @memory_app.command("assign")
 def assign_memories(
-    user: Annotated[
-        str, typer.Argument(metavar="USER", help="Who owns them from now on; `local` is the local user.")
-    ],
+    user: Annotated[str, typer.Argument(metavar="USER", help="The new owner. `local` is the local user.")],
     memories: Annotated[
-        list[str] | None, typer.Argument(metavar="[MEMORY…]", help="The ids of memories: mem_…")
+        list[str] | None, typer.Argument(metavar="[MEMORY…]", help="The ids of memories, mem_…")
     ] = None,
     agent: AnyAgent = None,
     from_user: Annotated[
-        str | None, typer.Option("--from-user", metavar="NAME", help="Only of this user; without it of all.")
+        str | None, typer.Option("--from-user", metavar="NAME", help="Only this user. Default: all users.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Give memories to a user: those with these ids, of this agent, of that user. All that is said must fit, and
-    something must be. A fact that the user has already is merged with it."""
+    """Assign memories to a user: those that match all of the ids, --agent and --from-user. At least one of them is
+    required. A fact that the user already has is merged."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.assign_memories, user, memories or (), agent, from_user, json))
@@ -121,7 +115,7 @@ def assign_memories(
 
 @memory_app.command("export")
 def export_memories(agent: AnyAgent = None, user: AnyUser = None) -> None:
-    """Print memories as JSON, one per line, the oldest first."""
+    """Print memories as JSON, one per line, oldest first."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.export_memories, agent, user))
@@ -129,17 +123,17 @@ def export_memories(agent: AnyAgent = None, user: AnyUser = None) -> None:
 
 @memory_app.command("import")
 def import_memories(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What was exported; - reads standard input.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An exported file. `-` reads standard input.")],
     agent: Annotated[
-        str | None, typer.Option("-a", "--agent", metavar="NAME", help="Whose they are, whatever the file says.")
+        str | None, typer.Option("-a", "--agent", metavar="NAME", help="Assign all memories to this agent.")
     ] = None,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="NAME", help="The user they are of, whatever the file says.")
+        str | None, typer.Option("--user", metavar="NAME", help="Assign all memories to this user.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Add memories from a file, one JSON object per line: all of them, or none if one is wrong. Those that an agent
-    has already are skipped."""
+    """Import memories from a file, one JSON object per line. If one is invalid, none is imported. Memories that an
+    agent already has are skipped."""
     from treadle.surfaces.cli import memory, process
 
     process.perform(partial(memory.import_memories, file, agent, user, json))

@@ -7,15 +7,15 @@ import typer
 
 from treadle.surfaces.cli import completion
 
-schedules_app = typer.Typer(help="Send messages to agents by themselves, at set times.", no_args_is_help=True)
+schedules_app = typer.Typer(help="Manage schedules.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-ScheduleArgument = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of a schedule.")]
+ScheduleArgument = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of the schedule.")]
 
 
 @schedules_app.command("list")
 def list_schedules(json: Json = False) -> None:
-    """List the schedules, and the heartbeats of agents."""
+    """List schedules and the heartbeats of agents."""
     from treadle.surfaces.cli import process, schedules
 
     process.perform(partial(schedules.list_schedules, json))
@@ -25,9 +25,11 @@ def list_schedules(json: Json = False) -> None:
 def add_schedule(
     every: Annotated[
         str,
-        typer.Argument(metavar="EVERY", help='Seconds, a time such as 15m, or a cron expression: "0 9 * * 1-5".'),
+        typer.Argument(
+            metavar="EVERY", help='Seconds, a duration such as 15m, or a cron expression such as "0 9 * * 1-5".'
+        ),
     ],
-    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the agent is told each time.")],
+    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="The message.")],
     agent: Annotated[
         str,
         typer.Option("-a", "--agent", metavar="NAME", help="The agent.", autocompletion=completion.agent_names),
@@ -37,15 +39,15 @@ def add_schedule(
         str | None,
         typer.Option(
             metavar="SESSION",
-            help="Go on in this session; without it each run begins its own.",
+            help="Continue this session. Default: each run starts its own session.",
             autocompletion=completion.session_ids,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Send a message to an agent again and again, while `treadle serve` runs.
+    """Send a message to an agent at set times, while `treadle serve` runs.
 
-    What is missed while it does not run becomes one run when it does."""
+    Ticks that are missed while it does not run start one run when it runs again."""
     from treadle.surfaces.cli import process, schedules
 
     wanted = schedules.Wanted(every, message, agent, zone, session)
@@ -54,7 +56,7 @@ def add_schedule(
 
 @schedules_app.command("remove")
 def remove_schedule(schedule_id: ScheduleArgument, json: Json = False) -> None:
-    """Remove a schedule; runs that it has started go on."""
+    """Remove a schedule. Runs that it has started continue."""
     from treadle.surfaces.cli import process, schedules
 
     process.perform(partial(schedules.remove_schedule, schedule_id, json))
@@ -62,7 +64,7 @@ def remove_schedule(schedule_id: ScheduleArgument, json: Json = False) -> None:
 
 @schedules_app.command("pause")
 def pause_schedule(schedule_id: ScheduleArgument, json: Json = False) -> None:
-    """Let a schedule start no runs."""
+    """Pause a schedule."""
     from treadle.surfaces.cli import process, schedules
 
     process.perform(partial(schedules.pause_schedule, schedule_id, json))
@@ -70,7 +72,7 @@ def pause_schedule(schedule_id: ScheduleArgument, json: Json = False) -> None:
 
 @schedules_app.command("resume")
 def resume_schedule(schedule_id: ScheduleArgument, json: Json = False) -> None:
-    """Go on with a schedule, from its next time on."""
+    """Resume a schedule from its next tick."""
     from treadle.surfaces.cli import process, schedules
 
     process.perform(partial(schedules.resume_schedule, schedule_id, json))
@@ -78,10 +80,10 @@ def resume_schedule(schedule_id: ScheduleArgument, json: Json = False) -> None:
 
 @schedules_app.command("next")
 def show_next(
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many.")] = 10,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="Maximum number of rows.")] = 10,
     json: Json = False,
 ) -> None:
-    """Show the times that come next, of all schedules that are not paused."""
+    """Show the next ticks of all schedules that are not paused."""
     from treadle.surfaces.cli import process, schedules
 
     process.perform(partial(schedules.show_next, count, json))

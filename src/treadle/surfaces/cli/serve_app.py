@@ -19,24 +19,24 @@ class Format(StrEnum):
 @serve_app.command("serve")
 def serve(
     host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="The address to listen on; without it 127.0.0.1.")
+        str | None, typer.Option(metavar="HOST", help="The address to listen on. Default: 127.0.0.1.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="The port; 0: any that is free.")
+        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="The port. 0: any free port.")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Work on so many runs at once; without it on as many as come."),
+        typer.Option(min=0, metavar="N", help="Maximum runs that execute at a time. Default: no limit."),
     ] = None,
     no_workers: Annotated[
-        bool, typer.Option("--no-workers", help="Leave all work to others, on PostgreSQL: `treadle worker`.")
+        bool, typer.Option("--no-workers", help="Execute no runs. On PostgreSQL `treadle worker` executes them.")
     ] = False,
-    log_format: Annotated[Format, typer.Option(help="How what happens is told on standard error.")] = Format.text,
-    json: Annotated[bool, typer.Option("--json", help="Say in JSON where it listens.")] = False,
+    log_format: Annotated[Format, typer.Option(help="Format of the log on standard error.")] = Format.text,
+    json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
-    """Offer the agents of the home over HTTP, until Ctrl-C. Other commands attach to it.
+    """Serve the agents of the home over HTTP until Ctrl-C. Other commands connect to the server.
 
-    The first time it prints an access token; `treadle tokens` makes more."""
+    The first start prints an access token. `treadle tokens create` creates more."""
     import uvloop
 
     from treadle.surfaces.cli import process
@@ -49,10 +49,10 @@ def serve(
 @serve_app.command("worker")
 def worker(
     concurrency: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Work on so many runs at once, at most.")
+        int, typer.Option(min=1, metavar="N", help="Maximum runs that execute at a time.")
     ] = 100,
     host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="The address for --port; without it 127.0.0.1.")
+        str | None, typer.Option(metavar="HOST", help="The address for --port. Default: 127.0.0.1.")
     ] = None,
     port: Annotated[
         int | None,
@@ -60,15 +60,15 @@ def worker(
             min=0,
             max=65535,
             metavar="PORT",
-            help="Offer /healthz, /readyz and /metrics on this port; 0: any that is free. Without it on none.",
+            help="Serve /healthz, /readyz and /metrics on this port. 0: any free port. Default: no port.",
         ),
     ] = None,
-    log_format: Annotated[Format, typer.Option(help="How what happens is told on standard error.")] = Format.text,
-    json: Annotated[bool, typer.Option("--json", help="Say in JSON what it works on.")] = False,
+    log_format: Annotated[Format, typer.Option(help="Format of the log on standard error.")] = Format.text,
+    json: Annotated[bool, typer.Option("--json", help="Print the database and the concurrency as JSON.")] = False,
 ) -> None:
-    """Work on the runs of a PostgreSQL database, beside servers and other workers, until Ctrl-C.
+    """Start a worker for a PostgreSQL database. It runs until Ctrl-C.
 
-    Told to stop, it takes nothing new, brings the steps under way to their end, and leaves the rest to others."""
+    When it is stopped, it finishes the steps in progress and releases its runs to other workers."""
     import uvloop
 
     from treadle.surfaces.cli import process

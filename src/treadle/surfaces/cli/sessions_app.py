@@ -12,13 +12,15 @@ sessions_app = typer.Typer(help="Look at sessions and what models are shown of t
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 SessionArgument = Annotated[
     str,
-    typer.Argument(metavar="SESSION", help="The id of a session: ses_…", autocompletion=completion.session_ids),
+    typer.Argument(metavar="SESSION", help="The id of the session, ses_…", autocompletion=completion.session_ids),
 ]
 
 
 @sessions_app.command("list")
-def list_sessions(limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20, json: Json = False) -> None:
-    """List sessions, the latest first, each with its segments."""
+def list_sessions(
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 20, json: Json = False
+) -> None:
+    """List sessions with their segments, latest first."""
     from treadle.surfaces.cli import process, sessions
 
     process.perform(partial(sessions.list_sessions, limit, json))
@@ -29,7 +31,7 @@ def show_session(
     session_id: SessionArgument,
     json: Json = False,
 ) -> None:
-    """Show one session: its runs, and the lineage of its segments."""
+    """Show the runs of a session and the lineage of its segments."""
     from treadle.surfaces.cli import process, sessions
 
     process.perform(partial(sessions.show_session, session_id, json))
@@ -38,10 +40,10 @@ def show_session(
 @sessions_app.command("delete")
 def delete_session(
     session_id: SessionArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete a session for good: its runs, its events, its results, and the memories that came from it."""
+    """Delete a session permanently, with its runs, events, results and memories."""
     from treadle.surfaces.cli import process, sessions
 
     process.perform(partial(sessions.delete_session, session_id, yes, json))

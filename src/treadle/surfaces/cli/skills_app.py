@@ -5,24 +5,24 @@ from typing import Annotated
 
 import typer
 
-skills_app = typer.Typer(help="Read skills, and say which ones agents may use as they are.", no_args_is_help=True)
+skills_app = typer.Typer(help="List, approve and remove skills.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a skill.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the skill.")]
 InWorkspace = Annotated[
     str | None,
-    typer.Option("--workspace", metavar="PATH", help="One of this workspace, in its folder .agents/skills."),
+    typer.Option("--workspace", metavar="PATH", help="A skill in the folder .agents/skills of this workspace."),
 ]
 
 
 @skills_app.command("list")
 def list_skills(
     workspace: Annotated[
-        str, typer.Option("--workspace", metavar="PATH", help="The workspace; without it, this folder.")
+        str, typer.Option("--workspace", metavar="PATH", help="The workspace. Default: the current folder.")
     ] = ".",
     json: Json = False,
 ) -> None:
-    """List the skills of the home, of a workspace, and those that come with Treadle."""
+    """List the skills in the home, in a workspace, and those included with Treadle."""
     from treadle.surfaces.cli import process, skills
 
     process.perform(partial(skills.list_skills, workspace, json))
@@ -30,7 +30,7 @@ def list_skills(
 
 @skills_app.command("show")
 def show_skill(name: Name, workspace: InWorkspace = None, json: Json = False) -> None:
-    """Show a skill whole: what it asks for, and the text of all its files."""
+    """Show a skill: the tools that it requests and the text of all its files."""
     from treadle.surfaces.cli import process, skills
 
     process.perform(partial(skills.show_skill, name, workspace, json))
@@ -40,18 +40,20 @@ def show_skill(name: Name, workspace: InWorkspace = None, json: Json = False) ->
 def approve_skill(
     name: Name,
     workspace: InWorkspace = None,
-    yes: Annotated[bool, typer.Option("--yes", help="You have read it: do not show it and do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not show the skill and do not ask for confirmation.")
+    ] = False,
     sha256: Annotated[
         str | None,
         typer.Option(
             "--sha256",
             metavar="HASH",
-            help="Only if this is its hash, as `show` and `list --json` print it; 12 digits of it are enough.",
+            help="Approve only if the skill has this hash, as `show` prints it (at least 12 digits).",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Let agents use a skill, as it is now. When it changes, it waits for your approval again."""
+    """Approve the current content of a skill. A changed skill needs a new approval."""
     from treadle.surfaces.cli import process, skills
 
     process.perform(partial(skills.approve_skill, name, workspace, yes, sha256, json))
@@ -61,12 +63,10 @@ def approve_skill(
 def remove_skill(
     name: Name,
     workspace: InWorkspace = None,
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Delete its folder too, where it lies in the home.")
-    ] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Also delete its folder, if it is in the home.")] = False,
     json: Json = False,
 ) -> None:
-    """Take the approval of a skill back."""
+    """Revoke the approval of a skill."""
     from treadle.surfaces.cli import process, skills
 
     process.perform(partial(skills.remove_skill, name, workspace, delete, json))

@@ -8,7 +8,7 @@ import typer
 
 from treadle.surfaces.cli import completion
 
-tokens_app = typer.Typer(help="Say who may ask over HTTP, and for what.", no_args_is_help=True)
+tokens_app = typer.Typer(help="Manage access tokens for the HTTP API.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
 
@@ -31,7 +31,7 @@ class VisibilityName(StrEnum):
 
 @tokens_app.command("list")
 def list_tokens(json: Json = False) -> None:
-    """List the access tokens, the oldest first; the tokens themselves are kept nowhere."""
+    """List access tokens, oldest first. The secrets are not stored."""
     from treadle.surfaces.cli import process, tokens
 
     process.perform(partial(tokens.list_tokens, json))
@@ -39,10 +39,10 @@ def list_tokens(json: Json = False) -> None:
 
 @tokens_app.command("create")
 def create_token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is, for you to know it by.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the token.")],
     scope: Annotated[
         list[ScopeName] | None,
-        typer.Option("--scope", help="What it may do; may be repeated. Without it: read and run."),
+        typer.Option("--scope", help="A scope: read, run, approve or admin. Repeatable. Default: read and run."),
     ] = None,
     agent: Annotated[
         list[str] | None,
@@ -50,40 +50,36 @@ def create_token(
             "-a",
             "--agent",
             metavar="NAME",
-            help="Only with this agent; may be repeated. Without it: with all.",
+            help="Limit the token to this agent. Repeatable. Default: all agents.",
             autocompletion=completion.agent_names,
         ),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long it is valid: 90d, 12h. Without it: for good.")
+        str | None, typer.Option(metavar="TIME", help="Lifetime, for example 90d or 12h. Default: no expiry.")
     ] = None,
-    tokens_per_hour: Annotated[
-        int | None, typer.Option(metavar="N", help="Model tokens that its runs may use in an hour.")
-    ] = None,
+    tokens_per_hour: Annotated[int | None, typer.Option(metavar="N", help="Quota: model tokens per hour.")] = None,
     tool_calls_per_minute: Annotated[
-        int | None, typer.Option(metavar="N", help="Tool calls that its runs may make in a minute.")
+        int | None, typer.Option(metavar="N", help="Quota: tool calls per minute.")
     ] = None,
-    credit: Annotated[
-        float | None, typer.Option("--credits", metavar="N", help="Credits that its runs may use in all.")
-    ] = None,
+    credit: Annotated[float | None, typer.Option("--credits", metavar="N", help="Quota: credits in total.")] = None,
     user: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Who owns the sessions, runs and memories that it begins: a name, `local` for the local user, or "
-            "the id of another token. Without it: a user of its own.",
+            help="The owner of what the token creates: a name, `local` for the local user, or the id of another "
+            "token. Default: a user of its own.",
         ),
     ] = None,
     visibility: Annotated[
         VisibilityName | None,
         typer.Option(
-            help="Whose sessions, runs and memories exist for it: of its own user, or of all users. Without it: "
-            "own for a token with the scope run alone, all for others."
+            help="Whether the token sees the sessions, runs and memories of its own user or of all users. "
+            "Default: own if the only scope is run, else all."
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make an access token. It is printed this once, on standard output."""
+    """Create an access token. It is printed once, on standard output."""
     from treadle.surfaces.cli import process, tokens
 
     wanted = tokens.Wanted(
@@ -102,10 +98,10 @@ def create_token(
 
 @tokens_app.command("revoke")
 def revoke_token(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The id of a token: tok_…, or its name.")],
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The id of the token, tok_…, or its name.")],
     json: Json = False,
 ) -> None:
-    """Take a token back, at once and for good. Streams that it holds open are cut."""
+    """Revoke a token. Its open streams are closed."""
     from treadle.surfaces.cli import process, tokens
 
     process.perform(partial(tokens.revoke_token, token, json))

@@ -21,15 +21,15 @@ class By(StrEnum):
 @usage_app.command("usage")
 def show_usage(
     agent: Annotated[
-        list[str] | None, typer.Option("-a", "--agent", metavar="NAME", help="Only this agent; may be repeated.")
+        list[str] | None, typer.Option("-a", "--agent", metavar="NAME", help="Only this agent. Repeatable.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="DAY", help="From this day on, as 2026-03-01, in UTC.")
+        str | None, typer.Option(metavar="DAY", help="From this day on, for example 2026-03-01 (UTC).")
     ] = None,
-    by: Annotated[By, typer.Option(help="A line for each of these.")] = By.agent,
+    by: Annotated[By, typer.Option(help="Group by agent, model, day or token.")] = By.agent,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")] = False,
 ) -> None:
-    """Show what was used: runs, calls, tokens, cost and credits."""
+    """Show runs, calls, tokens, cost and credits."""
     from treadle.surfaces.cli import process, usage
 
     process.perform(partial(usage.show_usage, tuple(agent or ()) or None, since, by.value, json))

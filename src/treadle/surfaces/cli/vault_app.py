@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-vault_app = typer.Typer(help="Keep secrets, and say which agents may use them.", no_args_is_help=True)
+vault_app = typer.Typer(help="Store secrets and grant them to agents.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret, for example GITHUB_TOKEN.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the secret, for example GITHUB_TOKEN.")]
 Agents = Annotated[
-    list[str] | None, typer.Option("--agent", metavar="AGENT", help="An agent, or a glob; may be given often.")
+    list[str] | None, typer.Option("--agent", metavar="AGENT", help="An agent or a glob. Repeatable.")
 ]
 Tools = Annotated[
     list[str] | None,
-    typer.Option("--tool", metavar="TOOL", help="A tool, or a glob; may be given often. Without it: every tool."),
+    typer.Option("--tool", metavar="TOOL", help="A tool or a glob. Repeatable. Default: every tool."),
 ]
 
 
@@ -24,10 +24,10 @@ def set_secret(
     value: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="")] = None,
     agent: Agents = None,
     tool: Tools = None,
-    force: Annotated[bool, typer.Option("--force", help="Take a value of fewer than 8 characters.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Accept a value of fewer than 8 characters.")] = False,
     json: Json = False,
 ) -> None:
-    """Keep a secret, or give it another value. The value is asked for, or read from standard input."""
+    """Store a secret. The value is read from a prompt or from standard input."""
     from treadle.surfaces.cli import process, vault
 
     process.perform(partial(vault.set_secret, name, bool(value), agent or (), tool or (), force, json))
@@ -35,7 +35,7 @@ def set_secret(
 
 @vault_app.command("list")
 def list_secrets(json: Json = False) -> None:
-    """List the secrets and who may use them; never their values."""
+    """List the secrets and their grants. Values are never printed."""
     from treadle.surfaces.cli import process, vault
 
     process.perform(partial(vault.list_secrets, json))
@@ -43,7 +43,7 @@ def list_secrets(json: Json = False) -> None:
 
 @vault_app.command("remove")
 def remove_secret(name: Name, json: Json = False) -> None:
-    """Forget a secret and all its grants."""
+    """Delete a secret and its grants."""
     from treadle.surfaces.cli import process, vault
 
     process.perform(partial(vault.remove_secret, name, json))
@@ -51,7 +51,7 @@ def remove_secret(name: Name, json: Json = False) -> None:
 
 @vault_app.command("grant")
 def grant_secret(name: Name, agent: Agents = None, tool: Tools = None, json: Json = False) -> None:
-    """Let agents use a secret, with every tool or with some."""
+    """Grant a secret to agents, for every tool or for some tools."""
     from treadle.surfaces.cli import process, vault
 
     process.perform(partial(vault.grant_secret, name, agent or (), tool or (), json))
@@ -59,7 +59,7 @@ def grant_secret(name: Name, agent: Agents = None, tool: Tools = None, json: Jso
 
 @vault_app.command("revoke")
 def revoke_secret(name: Name, agent: Agents = None, tool: Tools = None, json: Json = False) -> None:
-    """Take grants of a secret back: all those to an agent, all those for a tool, or both."""
+    """Revoke grants of a secret: those of an agent, those of a tool, or both."""
     from treadle.surfaces.cli import process, vault
 
     process.perform(partial(vault.revoke_secret, name, agent or (), tool or (), json))

@@ -7,15 +7,17 @@ import typer
 
 from treadle.surfaces.cli import completion
 
-webhooks_app = typer.Typer(help="Send events to others, signed.", no_args_is_help=True)
+webhooks_app = typer.Typer(
+    help="Manage webhooks: events that are sent to other services, signed.", no_args_is_help=True
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-WebhookArgument = Annotated[str, typer.Argument(metavar="WEBHOOK", help="The id of a webhook: whk_…")]
+WebhookArgument = Annotated[str, typer.Argument(metavar="WEBHOOK", help="The id of the webhook, whk_…")]
 
 
 @webhooks_app.command("list")
 def list_webhooks(json: Json = False) -> None:
-    """List the webhooks, and how far each has come."""
+    """List webhooks and their delivery state."""
     from treadle.surfaces.cli import process, webhooks
 
     process.perform(partial(webhooks.list_webhooks, json))
@@ -23,11 +25,14 @@ def list_webhooks(json: Json = False) -> None:
 
 @webhooks_app.command("add")
 def add_webhook(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where to: https://…")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="The address, https://…")],
     event: Annotated[
         list[str] | None,
         typer.Option(
-            "-e", "--event", metavar="TYPE", help="Only such events: run_end, tool_call_*; may be repeated."
+            "-e",
+            "--event",
+            metavar="TYPE",
+            help="Only these event types, for example run_end or tool_call_*. Repeatable.",
         ),
     ] = None,
     agent: Annotated[
@@ -36,19 +41,19 @@ def add_webhook(
             "-a",
             "--agent",
             metavar="NAME",
-            help="Only of this agent; may be repeated.",
+            help="Only this agent. Repeatable.",
             autocompletion=completion.agent_names,
         ),
     ] = None,
     attempts: Annotated[
         int | None,
-        typer.Option(min=1, max=100, metavar="N", help="Give an event up after so many; without it, after 3 days."),
+        typer.Option(min=1, max=100, metavar="N", help="Maximum attempts per event. Default: attempts for 3 days."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Send events to an address from now on, while `treadle serve` runs: at least once, and in order.
+    """Send new events to an address while `treadle serve` runs, at least once and in order.
 
-    The secret that they are signed with is printed this once, on standard output."""
+    The secret that signs them is printed once, on standard output."""
     from treadle.surfaces.cli import process, webhooks
 
     wanted = webhooks.Wanted(url, tuple(event or ()), tuple(agent or ()), attempts)
@@ -57,7 +62,7 @@ def add_webhook(
 
 @webhooks_app.command("remove")
 def remove_webhook(webhook_id: WebhookArgument, json: Json = False) -> None:
-    """Send nothing there any more."""
+    """Remove a webhook."""
     from treadle.surfaces.cli import process, webhooks
 
     process.perform(partial(webhooks.remove_webhook, webhook_id, json))
@@ -65,7 +70,7 @@ def remove_webhook(webhook_id: WebhookArgument, json: Json = False) -> None:
 
 @webhooks_app.command("dead")
 def list_dead(webhook_id: WebhookArgument, json: Json = False) -> None:
-    """List the events that were given up, the oldest first."""
+    """List undeliverable events, oldest first."""
     from treadle.surfaces.cli import process, webhooks
 
     process.perform(partial(webhooks.list_dead, webhook_id, json))
@@ -75,11 +80,11 @@ def list_dead(webhook_id: WebhookArgument, json: Json = False) -> None:
 def retry_dead(
     webhook_id: WebhookArgument,
     event: Annotated[
-        str | None, typer.Option(metavar="EVENT", help="Only this one: evt_…; without it all of them.")
+        str | None, typer.Option(metavar="EVENT", help="Only this event, evt_…. Default: all.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Try again what was given up; a webhook that was disabled goes on."""
+    """Retry undeliverable events and enable the webhook again."""
     from treadle.surfaces.cli import process, webhooks
 
     process.perform(partial(webhooks.retry_dead, webhook_id, event, json))

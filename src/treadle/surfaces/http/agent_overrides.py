@@ -72,8 +72,8 @@ def _refuse_more(agent: AgentSpec, wanted: Limits) -> None:
             raise Refusal(
                 403,
                 "AboveTheLimit",
-                f"Agent `{agent.name}` has limits.{name} {allowed:g}, and a run may have less, not more. Whoever "
-                "has the scope admin may give it more.",
+                f"Agent `{agent.name}` has limits.{name} {allowed:g}, which a run can only lower. Lower the "
+                "value, or use a token with the scope `admin`.",
             )
 
 

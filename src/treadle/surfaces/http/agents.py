@@ -23,7 +23,7 @@ class StateBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 @get("/v1/agents", **asks("read", "List agents"))
 async def list_agents(request: Asked) -> Page[AgentView]:
-    """Those whose files can be read."""
+    """Agents with an invalid file are left out."""
     served, principal = served_of(request), principal_of(request)
     views: list[AgentView] = []
     for name in served.home.agents():
@@ -33,20 +33,20 @@ async def list_agents(request: Asked) -> Page[AgentView]:
     return Page(tuple(views))
 
 
-@get("/v1/agents/{name:str}", **asks("read", "One agent, with its settings", 404))
+@get("/v1/agents/{name:str}", **asks("read", "Get an agent with its settings", 404))
 async def show(name: FromPath[str], request: Asked) -> AgentView:
-    """With the rules that were added by approving for good."""
+    """Includes the rules in `allowed.yaml`, which reviewers have added."""
     return await _view(seen_agent(name, request), request)
 
 
-@post("/v1/agents", status_code=201, **asks("admin", "Make an agent", 409, 422))
+@post("/v1/agents", status_code=201, **asks("admin", "Create an agent", 409, 422))
 async def create(data: JSONBody[AgentSpec], request: Asked) -> AgentView:
     return await _view(served_of(request).home.put_agent(await _settings(request), new=True), request)
 
 
-@put("/v1/agents/{name:str}", **asks("admin", "Change an agent", 404, 409))
+@put("/v1/agents/{name:str}", **asks("admin", "Replace the settings of an agent", 404, 409))
 async def change(name: FromPath[str], data: JSONBody[AgentSpec], request: Asked) -> AgentView:
-    """Its whole settings; from its next run on."""
+    """The body holds all settings. They apply from the next run on."""
     if data.name != name:
         raise UsageError(
             f"The agent is called `{name}`, and its settings say `{data.name}`: they must be the same."
@@ -54,9 +54,9 @@ async def change(name: FromPath[str], data: JSONBody[AgentSpec], request: Asked)
     return await _view(served_of(request).home.put_agent(await _settings(request), new=False), request)
 
 
-@delete("/v1/agents/{name:str}", **asks("admin", "Remove an agent", 404))
+@delete("/v1/agents/{name:str}", **asks("admin", "Delete an agent", 404))
 async def remove(name: FromPath[str], request: Asked) -> None:
-    """Its settings alone: what it has done stays in the journal."""
+    """Deletes the settings. The journals of its runs are kept."""
     served_of(request).home.delete_agent(name)
 
 
@@ -66,7 +66,7 @@ async def remove(name: FromPath[str], request: Asked) -> None:
     **asks("admin", "Start, pause or stop an agent", 404, 422),
 )
 async def set_state(name: FromPath[str], data: JSONBody[StateBody], request: Asked) -> AgentView:
-    """One that is paused or stopped takes no messages; runs under way go on."""
+    """A paused or stopped agent accepts no messages. Runs in progress continue."""
     agent = seen_agent(name, request)
     await served_of(request).service.set_agent_state(name, data.state)
     return await _view(agent, request)

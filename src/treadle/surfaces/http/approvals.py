@@ -17,16 +17,16 @@ from treadle.surfaces.http.dependencies import Asked, said_by, seen_run, served_
 from treadle.surfaces.http.openapi import asks
 
 
-@get("/v1/approvals", **asks("read", "What waits for a decision", 404))
+@get("/v1/approvals", **asks("read", "List pending approvals", 404))
 async def list_approvals(request: Asked, run_id: FromQuery[str | None] = None) -> Page[ApprovalView]:
-    """The oldest first."""
+    """Oldest first."""
     service, principal = served_of(request).service, principal_of(request)
     of_run = None if run_id is None else (await seen_run(run_id, request)).origin.run_id
     found = await service.approvals(of_run)
     return Page(tuple([approval_view(record) for record in found if _is_seen(record, principal)]))
 
 
-@get("/v1/approvals/{approval_id:str}", **asks("read", "One approval", 404))
+@get("/v1/approvals/{approval_id:str}", **asks("read", "Get an approval", 404))
 async def show(approval_id: FromPath[str], request: Asked) -> ApprovalView:
     return approval_view(await _seen(approval_id, request))
 
@@ -34,7 +34,7 @@ async def show(approval_id: FromPath[str], request: Asked) -> ApprovalView:
 @post(
     "/v1/approvals/{approval_id:str}",
     status_code=200,
-    **asks("approve", "Decide, once", 404, 409, 422),
+    **asks("approve", "Approve or deny a call", 404, 409, 422),
 )
 async def decide(approval_id: FromPath[str], data: JSONBody[DecisionBody], request: Asked) -> Delivered:
     record = await _seen(approval_id, request)

@@ -67,7 +67,7 @@ class Gate:
             raise Refusal(
                 421,
                 "UnknownHost",
-                f"This server is not called `{host[:200]}`. Add the name to server.hosts in config.yaml if it is.",
+                f"Unknown host `{host[:200]}`. Add the name to `server.hosts` in config.yaml to accept it.",
             )
         self._check_origin(headers[b"origin"], host)
         path, state = scope["path"], state_of(scope)
@@ -90,7 +90,7 @@ class Gate:
             raise Refusal(
                 403,
                 "ForeignOrigin",
-                f"Requests from `{origin[:200]}` are not taken; server.origins in config.yaml says which are.",
+                f"Unknown origin `{origin[:200]}`. Add it to `server.origins` in config.yaml to accept it.",
             )
 
 
@@ -126,7 +126,7 @@ async def unless_given_up(app: ASGIApp, scope: Scope, receive: Receive, send: Se
             raise  # something else was, that nobody should have waited for
         try:
             async with asyncio.timeout(LAST_WORD_SECONDS):
-                await refuse(Refusal(503, "Stopping", "This server is about to stop; ask again."), scope, send)
+                await refuse(Refusal(503, "Stopping", "The server is stopping. Retry the request."), scope, send)
         except (RuntimeError, TimeoutError):  # an answer had begun
             raise given_up from None
 
@@ -139,7 +139,7 @@ async def refuse_what_is_not_allowed(request: Request[Any, Any, Any]) -> None:
         return
     principal = principal_of(request)
     if not principal.may(wanted):
-        raise Refusal(403, "Forbidden", f"The token `{principal.name}` has not the scope `{wanted}`.")
+        raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope `{wanted}`.")
     if request.scope["query_string"]:
         _refuse_misspelt(request)
 
@@ -154,7 +154,7 @@ def _refuse_misspelt(request: Request[Any, Any, Any]) -> None:
     for name in request.query_params:
         if name not in known:
             accepted = f"accepted: {', '.join(sorted(known))}" if known else "none is accepted"
-            raise Refusal(400, "UnknownParameter", f"There is no parameter `{name[:100]}` here; {accepted}.")
+            raise Refusal(400, "UnknownParameter", f"Unknown parameter `{name[:100]}`; {accepted}.")
 
 
 def nobody() -> Refusal:
@@ -162,7 +162,7 @@ def nobody() -> Refusal:
     return Refusal(
         401,
         "Unauthorized",
-        "Send `Authorization: Bearer trd_…` with a token that is valid; `treadle tokens create` makes one.",
+        "No valid access token. Send `Authorization: Bearer trd_…`; `treadle tokens create` creates a token.",
     )
 
 

@@ -20,11 +20,11 @@ from treadle.surfaces.http.openapi import asks
 @post(
     "/v1/runs/{run_id:str}/fork",
     status_code=202,
-    **asks("run", "A new run from a step of this one", 402, 404, 409, 422),
+    **asks("run", "Fork a run", 402, 404, 409, 422),
 )
 async def fork(run_id: FromPath[str], request: Asked, data: JSONBody[ForkBody | None] = None) -> Accepted:
-    """It stands where the old run stood just before that step, with all results up to there, in a session of its
-    own. Nothing of the old run is done again."""
+    """The new run starts where the old run was before the step, with all results up to it, in a session of its own.
+    No tool call of the old run is repeated."""
     record, wanted = await _seen_whole(run_id, request), data or ForkBody()
     principal = principal_of(request)
     if wanted.agent is not None:
@@ -71,10 +71,10 @@ async def _as_it_may_be(record: RunRecord, principal: Principal, request: Asked)
     return seen_agent(record.agent, request)
 
 
-@get("/v1/runs/{run_id:str}/replay", **asks("read", "A run through the code of today", 404))
+@get("/v1/runs/{run_id:str}/replay", **asks("read", "Replay a run with the current code", 404))
 async def replay(run_id: FromPath[str], request: Asked) -> Replayed:
-    """The journal is played again with what models and tools brought then, and what would be written today is held
-    against it. The answer has the first event that would be another one, if there is one. Nothing is changed."""
+    """Replays the journal with the recorded replies and results, and returns the first event that the current code
+    writes differently, if any. Nothing is changed."""
     record = await seen_run(run_id, request)
     return await served_of(request).service.replay(record.origin.run_id)
 

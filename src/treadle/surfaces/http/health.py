@@ -34,9 +34,13 @@ async def ready(request: Asked) -> Response[dict[str, str]]:
 
 @get("/metrics", **asks("read", "Prometheus metrics"), media_type=METRICS_TYPE)
 async def metrics(request: Asked) -> bytes:
-    """A token that is limited to agents sees what is counted by agent, of its own."""
+    """A token that is limited to agents sees the figures of those agents only."""
     if principal_of(request).only_owner is not None:  # the numbers are of all users together
-        raise Refusal(404, "NotFound", "There are no metrics for a token that is limited to its own user.")
+        raise Refusal(
+            404,
+            "NotFound",
+            "A token with the visibility `own` has no metrics. Use a token with the visibility `all`.",
+        )
     return served_of(request).watched.render(principal_of(request).agents)
 
 

@@ -69,9 +69,7 @@ class Once:
             known = await self._requests.begin(asked, digest, self._clock.now())
             await self._sweep()
             if known.digest != digest:
-                raise Refusal(
-                    422, "KeyReused", "This Idempotency-Key was sent before with another body; use a new one."
-                )
+                raise Refusal(422, "KeyReused", "This Idempotency-Key was used with another body. Send a new key.")
         except Exception as error:
             await refuse(error, scope, send)
             return
@@ -115,7 +113,9 @@ def _key(scope: Scope) -> str | None:
 
 def _asked(scope: Scope, key: str) -> IdempotentRequest:
     if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
-        raise Refusal(400, "WrongKey", f"An Idempotency-Key has 1 to {LONGEST_KEY} characters that can be seen.")
+        raise Refusal(
+            400, "WrongKey", f"The Idempotency-Key is invalid: send 1 to {LONGEST_KEY} visible characters."
+        )
     principal: Principal = state_of(scope)["principal"]
     return IdempotentRequest(principal.token_id, scope["path"], key)
 

@@ -16,25 +16,29 @@ MOST_BYTES = 2**20
 """Of what is sent to a hook."""
 
 
-@get("/v1/hooks", **asks("admin", "List hooks"))
+@get("/v1/hooks", **asks("admin", "List inbound webhooks"))
 async def list_hooks(request: Asked) -> Page[HookView]:
     return Page(tuple(await served_of(request).automation.hooks.list()))
 
 
-@post("/v1/hooks", status_code=201, **asks("admin", "Make a hook", 404))
+@post("/v1/hooks", status_code=201, **asks("admin", "Create an inbound webhook", 404))
 async def create(data: JSONBody[NewHook], request: Asked) -> NewHookView:
-    """Its secret is shown this once."""
+    """The secret is returned once."""
     return await served_of(request).automation.hooks.add(data, principal_of(request).user)
 
 
-@delete("/v1/hooks/{hook_id:str}", **asks("admin", "Remove a hook", 404))
+@delete("/v1/hooks/{hook_id:str}", **asks("admin", "Delete an inbound webhook", 404))
 async def remove(hook_id: FromPath[str], request: Asked) -> None:
     await served_of(request).automation.hooks.remove(HookId(hook_id))
 
 
-@post("/v1/hooks/{hook_id:str}/rotate", status_code=200, **asks("admin", "Give a hook another secret", 404))
+@post(
+    "/v1/hooks/{hook_id:str}/rotate",
+    status_code=200,
+    **asks("admin", "Replace the secret of an inbound webhook", 404),
+)
 async def rotate(hook_id: FromPath[str], request: Asked) -> NewHookView:
-    """The one before is worth nothing from now on."""
+    """The previous secret is invalid at once."""
     return await served_of(request).automation.hooks.rotate(HookId(hook_id))
 
 
@@ -43,11 +47,11 @@ async def rotate(hook_id: FromPath[str], request: Asked) -> NewHookView:
     status_code=202,
     request_max_body_size=MOST_BYTES,
     security=[],
-    **asks(None, "Send to a hook", 409),
+    **asks(None, "Send a payload to an inbound webhook", 409),
 )
 async def receive(hook_id: FromPath[str], request: Asked) -> Ticket:
-    """Signed as Standard Webhooks has it: `webhook-id`, `webhook-timestamp`, `webhook-signature`. A message is
-    taken once, within five minutes of its time."""
+    """The request is signed as in Standard Webhooks: `webhook-id`, `webhook-timestamp`, `webhook-signature`. Each
+    `webhook-id` is accepted once, within five minutes of its timestamp."""
     headers = request.headers
     signed = Signed(
         headers.get("webhook-id", ""),
@@ -58,7 +62,9 @@ async def receive(hook_id: FromPath[str], request: Asked) -> Ticket:
     ticket = await served_of(request).automation.receiving.receive(HookId(hook_id), signed)
     if ticket is None:
         raise Refusal(
-            401, "NotSigned", "No hook here takes this: sign it with the secret of the hook, and send it now."
+            401,
+            "NotSigned",
+            "The signature is missing, invalid or too old. Sign the request with the secret of the hook.",
         )
     return ticket
 

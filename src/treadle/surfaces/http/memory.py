@@ -44,7 +44,7 @@ class Kept(Struct, frozen=True):
     """Null: it was remembered already."""
 
 
-@get("/v1/memory", **asks("read", "List, or search, what is remembered", 404))
+@get("/v1/memory", **asks("read", "List or search memories", 404))
 async def list_memories(
     request: Asked,
     agent: FromQuery[str | None] = None,
@@ -53,8 +53,8 @@ async def list_memories(
     limit: Limit = 50,
     user: OfUser = None,
 ) -> Page[MemoryLine]:
-    """The newest first; or, with a query and an agent, what that agent would recall, the best first. They are those
-    of the token's user. With the scope admin they are those of all users, or of the one that is named."""
+    """Newest first. With a query and an agent: what that agent recalls, best first. A token sees the memories of
+    its user. A token with the scope `admin` sees those of all users, or of the named one."""
     principal, memory = principal_of(request), served_of(request).memory
     owner = user if principal.may("admin") else _own(user, principal)
     if agent is not None and not principal.sees(agent):
@@ -71,34 +71,32 @@ async def list_memories(
     return Page(tuple(await memory.list(agent, kind, limit, owner)))
 
 
-@post("/v1/memory", status_code=201, **asks("run", "Remember something", 404, 422))
+@post("/v1/memory", status_code=201, **asks("run", "Add a memory", 404, 422))
 async def add(data: JSONBody[NewMemory], request: Asked) -> Kept:
     served = served_of(request)
     if not principal_of(request).sees(data.agent) or data.agent not in served.home.agents():
         raise UnknownAgent(f"No agent is called `{data.agent}`.")
     if data.pinned and not principal_of(request).may("admin"):
-        raise Refusal(
-            403, "Forbidden", "Pinning a memory needs a token with the scope `admin`. Leave `pinned` out."
-        )
+        raise Refusal(403, "Forbidden", "Pinning a memory needs a token with the scope `admin`. Omit `pinned`.")
     owner = _own(data.user, principal_of(request))
     kept = await served.memory.add(data.agent, data.text, data.kind, data.pinned, owner)
     return Kept(None if kept is None else kept.memory_id)
 
 
-@post("/v1/memory/assign", status_code=200, **asks("admin", "Give memories to another user", 404, 422))
+@post("/v1/memory/assign", status_code=200, **asks("admin", "Assign memories to another user", 404, 422))
 async def assign(data: JSONBody[AssignBody], request: Asked) -> Assigned:
-    """Those that fit all that is said. A fact that the user has already with that agent is merged with it."""
+    """Assigns the memories that match all filters. A fact that the user already has is merged."""
     return await served_of(request).memory.assign(data.user, data.memory_ids, data.agent, data.from_user)
 
 
-@post("/v1/memory/{memory_id:str}/pin", status_code=200, **asks("admin", "Let something fade no more", 404))
+@post("/v1/memory/{memory_id:str}/pin", status_code=200, **asks("admin", "Pin or unpin a memory", 404))
 async def pin(memory_id: FromPath[str], data: JSONBody[Pinning], request: Asked) -> Pinning:
-    """Or let it fade again."""
+    """The score of a pinned memory does not decay."""
     await served_of(request).memory.pin(memory_id, data.pinned)
     return data
 
 
-@delete("/v1/memory/{memory_id:str}", **asks("admin", "Forget something", 404))
+@delete("/v1/memory/{memory_id:str}", **asks("admin", "Delete a memory", 404))
 async def forget(memory_id: FromPath[str], request: Asked) -> None:
     await served_of(request).memory.forget([memory_id])
 
@@ -108,7 +106,7 @@ def _own(named: UserId | None, principal: Principal) -> UserId:
     if named in (None, principal.user):
         return principal.user
     if not principal.may("admin"):
-        raise Refusal(403, "Forbidden", f"The token `{principal.name}` has not the scope `admin`: leave out user.")
+        raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope `admin`. Omit `user`.")
     return named
 
 

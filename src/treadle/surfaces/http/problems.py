@@ -89,7 +89,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, UnicodeDecodeError) and _is_raised_by_litestar(error):
         return _problem(400, "InvalidText", "The body is not valid UTF-8. Encode it as UTF-8.")
     logger.exception("a request failed that should not", exc_info=error)
-    return _problem(500, "Internal", "Something failed that should not. The log of the server says what.")
+    return _problem(500, "Internal", "Unexpected error. See the log of the server.")
 
 
 def _is_raised_by_litestar(error: Exception) -> bool:

@@ -62,8 +62,8 @@ MOST_LISTED = 500
 async def submit(
     name: FromPath[str], data: JSONBody[NewRun], request: Asked, wait: Wait = None
 ) -> Response[Accepted | RunDetail]:
-    """Start a run, or send a message to the run that waits in the session. With `wait`, respond when the run has
-    ended (200) or when that time is over (202), with the state of the run and what it waits for."""
+    """Start a run, or send the message to the waiting run of the session. With `wait`, respond when the run has
+    ended (200) or after that many seconds (202), with the state of the run and what it waits for."""
     served, principal = served_of(request), principal_of(request)
     agent = seen_agent(name, request)
     session = None if data.session_id is None else await open_session(data.session_id, request)
@@ -122,7 +122,7 @@ def _attached(attachment: Attachment) -> Image | Text:
             )
 
 
-@get("/v1/runs", **asks("read", "List runs, the newest first"))
+@get("/v1/runs", **asks("read", "List runs, newest first"))
 async def list_runs(
     request: Asked,
     agent: FromQuery[str | None] = None,
@@ -146,7 +146,7 @@ async def list_runs(
     return await _page(request, wanted, limit)
 
 
-@get("/v1/runs/{run_id:str}/children", **asks("read", "Runs under a run", 404))
+@get("/v1/runs/{run_id:str}/children", **asks("read", "List the child runs of a run", 404))
 async def children(
     run_id: FromPath[str],
     request: Asked,
@@ -154,7 +154,7 @@ async def children(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[RunView]:
-    """Those that it has begun, the newest first; those under them are their children."""
+    """Direct child runs, newest first."""
     parent = (await seen_run(run_id, request)).origin.run_id
     before = None if cursor is None else RunId(cursor)
     principal = principal_of(request)
@@ -170,7 +170,7 @@ async def _page(request: Asked, wanted: RunFilter, limit: int) -> Page[RunView]:
     return Page(views, views[-1].run_id if len(found) > limit else None)
 
 
-@get("/v1/runs/{run_id:str}", **asks("read", "One run, and what came of it", 404))
+@get("/v1/runs/{run_id:str}", **asks("read", "Get a run with its outcome", 404))
 async def show(run_id: FromPath[str], request: Asked, wait: Wait = None) -> RunDetail:
     record = await seen_run(run_id, request)
     service = served_of(request).service
@@ -183,7 +183,7 @@ async def show(run_id: FromPath[str], request: Asked, wait: Wait = None) -> RunD
 
 @get(
     "/v1/runs/{run_id:str}/journal",
-    **asks("read", "The durable events of a run, a page at a time", 404),
+    **asks("read", "List the durable events of a run, by page", 404),
 )
 async def journal(
     run_id: FromPath[str],
@@ -198,15 +198,15 @@ async def journal(
     return Page(items, str(last) if last < record.sequence else None)
 
 
-@get("/v1/runs/{run_id:str}/steps", **asks("read", "What a run did, step by step", 404))
+@get("/v1/runs/{run_id:str}/steps", **asks("read", "List the steps of a run", 404))
 async def steps(run_id: FromPath[str], request: Asked) -> RunSteps:
-    """The model, the tokens, the time, the attempts and the calls of each step, and what they add up to."""
+    """Model, tokens, time, attempts and tool calls of each step, and the totals."""
     record, served = await seen_run(run_id, request), served_of(request)
     events = [event async for event in served.service.stored(record.origin.run_id)]
     return records_of(events, None if record.outcome is not None else served.now())
 
 
-@get("/v1/runs/{run_id:str}/questions", **asks("read", "What a run asks", 404))
+@get("/v1/runs/{run_id:str}/questions", **asks("read", "List the open questions of a run", 404))
 async def questions(run_id: FromPath[str], request: Asked) -> Page[Question]:
     record = await seen_run(run_id, request)
     asked = await served_of(request).service.questions(record.origin.run_id)
@@ -216,7 +216,7 @@ async def questions(run_id: FromPath[str], request: Asked) -> Page[Question]:
 @post(
     "/v1/runs/{run_id:str}/messages",
     status_code=202,
-    **asks("run", "Say something to a run under way", 404, 409, 422),
+    **asks("run", "Steer a run in progress", 404, 409, 422),
 )
 async def steer(run_id: FromPath[str], data: JSONBody[Steer], request: Asked) -> Delivered:
     record = await seen_run(run_id, request)
@@ -227,7 +227,7 @@ async def steer(run_id: FromPath[str], data: JSONBody[Steer], request: Asked) ->
 @post(
     "/v1/runs/{run_id:str}/interrupt",
     status_code=202,
-    **asks("run", "Stop what is under way; the run waits", 404, 409, 422),
+    **asks("run", "Interrupt a run", 404, 409, 422),
 )
 async def interrupt(run_id: FromPath[str], request: Asked, data: JSONBody[Reason | None] = None) -> Delivered:
     record = await seen_run(run_id, request)
@@ -238,7 +238,7 @@ async def interrupt(run_id: FromPath[str], request: Asked, data: JSONBody[Reason
 @post(
     "/v1/runs/{run_id:str}/resume",
     status_code=202,
-    **asks("run", "Go on with a run that waits", 404, 409, 422),
+    **asks("run", "Resume a run", 404, 409, 422),
 )
 async def resume(run_id: FromPath[str], request: Asked) -> Delivered:
     record = await seen_run(run_id, request)
@@ -248,7 +248,7 @@ async def resume(run_id: FromPath[str], request: Asked) -> Delivered:
 @post(
     "/v1/runs/{run_id:str}/cancel",
     status_code=202,
-    **asks("run", "End a run for good", 404, 409, 422),
+    **asks("run", "Cancel a run", 404, 409, 422),
 )
 async def cancel(run_id: FromPath[str], request: Asked, data: JSONBody[Reason | None] = None) -> Delivered:
     record = await seen_run(run_id, request)
@@ -259,7 +259,7 @@ async def cancel(run_id: FromPath[str], request: Asked, data: JSONBody[Reason | 
 @post(
     "/v1/runs/{run_id:str}/answers/{call_id:str}",
     status_code=202,
-    **asks("approve", "Answer what an agent has asked", 404, 409, 422),
+    **asks("approve", "Answer a question of an agent", 404, 409, 422),
 )
 async def answer(
     run_id: FromPath[str], call_id: FromPath[str], data: JSONBody[AnswerBody], request: Asked

@@ -29,7 +29,7 @@ Cursor = Annotated[str | None, QueryParameter(description="`next` of the page be
 Limit = Annotated[int, QueryParameter(ge=1, le=500, description="How many.")]
 
 
-@get("/v1/sessions", **asks("read", "List sessions, the latest first"))
+@get("/v1/sessions", **asks("read", "List sessions, latest first"))
 async def list_sessions(request: Asked, cursor: Cursor = None, limit: Limit = 50) -> Page[SessionView]:
     before = None if cursor is None else SessionId(cursor)
     principal = principal_of(request)
@@ -38,7 +38,7 @@ async def list_sessions(request: Asked, cursor: Cursor = None, limit: Limit = 50
     return Page(views, views[-1].session_id if len(found) > limit else None)
 
 
-@get("/v1/sessions/{session_id:str}", **asks("read", "One session", 404))
+@get("/v1/sessions/{session_id:str}", **asks("read", "Get a session", 404))
 async def show(session_id: FromPath[str], request: Asked) -> SessionDetail:
     record = await _seen(session_id, request)
     segments = await served_of(request).service.segments(record.session_id)
@@ -51,24 +51,24 @@ async def show(session_id: FromPath[str], request: Asked) -> SessionDetail:
 @delete(
     "/v1/sessions/{session_id:str}",
     status_code=200,
-    **asks("admin", "Delete a session for good", 404, 409),
+    **asks("admin", "Delete a session permanently", 404, 409),
 )
 async def remove(session_id: FromPath[str], request: Asked) -> Deleted:
-    """Its runs, its events, its results, and the memories that came from it."""
+    """Deletes its runs, events, results and memories."""
     by = said_by("", principal_of(request))
     return await served_of(request).house.delete_session(SessionId(session_id), by)
 
 
-@post("/v1/prune", status_code=200, **asks("admin", "Delete old sessions for good"))
+@post("/v1/prune", status_code=200, **asks("admin", "Delete old sessions permanently"))
 async def prune(data: JSONBody[Prune], request: Asked) -> Pruned:
-    """Those that have ended and in which nothing has happened for so long."""
+    """Deletes sessions without a run in progress in which nothing has happened for the given time."""
     by = said_by("", principal_of(request))
     return await served_of(request).house.prune(data.older_than, data.agent, by)
 
 
-@get("/v1/sessions/{session_id:str}/runs", **asks("read", "Its runs", 404))
+@get("/v1/sessions/{session_id:str}/runs", **asks("read", "List the runs of a session", 404))
 async def runs(session_id: FromPath[str], request: Asked) -> Page[RunView]:
-    """In the order in which they were asked for."""
+    """In the order in which they were submitted."""
     return Page(tuple(map(run_view, await _runs_seen(await _seen(session_id, request), request))))
 
 

@@ -227,12 +227,12 @@ def feed_frame(each: Placed | Event | Missed) -> bytes:
 
 @get(
     "/v1/runs/{run_id:str}/events",
-    **streams("Follow a run", 404),
+    **streams("Stream the events of a run", 404),
 )
 async def run_events(
     run_id: FromPath[str], request: Asked, last_event_id: LastEventId = None, after: AfterSequence = None
 ) -> ASGIApp:
-    """Its events so far and as they come, up to `run_end`."""
+    """The stored events, then new events, up to `run_end`."""
     record = await seen_run(run_id, request)
     known = _position(last_event_id)
     begin = (after or 0) if known is None else known
@@ -245,7 +245,7 @@ async def run_events(
 
 @get(
     "/v1/agents/{name:str}/events",
-    **streams("Follow all runs of an agent", 404),
+    **streams("Stream the events of all runs of an agent", 404),
 )
 async def agent_events(
     name: FromPath[str],
@@ -254,17 +254,17 @@ async def agent_events(
     after: AfterCursor = None,
     live: Live = False,
 ) -> ASGIApp:
-    """Durable events, in the order of commits: those after a cursor, and as they come. With `live`, tokens too."""
+    """Durable events after a cursor, then new ones, in commit order. With `live`, token deltas too."""
     wanted = Wanted((await with_runs(name, request),), principal_of(request).only_owner, live)
     pieces = of_many(_position(last_event_id or after), wanted, served_of(request))
     return EventStream(pieces, bytes, request)
 
 
-@get("/v1/events", **streams("Follow all runs"))
+@get("/v1/events", **streams("Stream the events of all runs"))
 async def all_events(
     request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None, live: Live = False
 ) -> ASGIApp:
-    """Durable events, in the order of commits: those after a cursor, and as they come. With `live`, tokens too."""
+    """Durable events after a cursor, then new ones, in commit order. With `live`, token deltas too."""
     principal = principal_of(request)
     wanted = Wanted(agents_of(principal, None), principal.only_owner, live)
     pieces = of_many(_position(last_event_id or after), wanted, served_of(request))
@@ -281,7 +281,9 @@ def _position(cursor: str | None) -> int | None:
     if not cursor:
         return None
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
-        raise Refusal(400, "WrongCursor", "The cursor is not an id of this stream; leave it out to begin now.")
+        raise Refusal(
+            400, "WrongCursor", "The cursor is not an id of this stream. Omit it to start with new events."
+        )
     return int(cursor)
 
 

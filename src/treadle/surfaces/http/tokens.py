@@ -22,15 +22,15 @@ async def list_tokens(request: Asked) -> Page[TokenView]:
     return Page(tuple(map(token_view, await served_of(request).access.list())))
 
 
-@post("/v1/tokens", status_code=201, **asks("admin", "Make an access token"))
+@post("/v1/tokens", status_code=201, **asks("admin", "Create an access token"))
 async def create(data: JSONBody[TokenBody], request: Asked) -> NewTokenView:
-    """The token is shown this once, and kept nowhere."""
+    """The secret is returned once and not stored."""
     return new_token_view(await served_of(request).access.create(new_token(data)))
 
 
 @delete("/v1/tokens/{token_id:str}", **asks("admin", "Revoke a token", 404))
 async def revoke(token_id: FromPath[str], request: Asked) -> None:
-    """At once and for good; its open streams are cut."""
+    """Takes effect at once. The open streams of the token are closed."""
     await served_of(request).access.revoke(TokenId(token_id))
 
 

@@ -15,7 +15,7 @@ from treadle.surfaces.http.openapi import asks
 Day = Annotated[str | None, QueryParameter(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day in UTC: 2026-03-01.")]
 
 
-@get("/v1/usage", **asks("read", "What was used, by agent, token, model or day"))
+@get("/v1/usage", **asks("read", "Get usage by agent, token, model or day"))
 async def usage(
     request: Asked,
     by: FromQuery[UsageKey] = "agent",
@@ -23,7 +23,7 @@ async def usage(
     since: Day = None,
     until: Day = None,
 ) -> Page[UsageLine]:
-    """A token that is limited to its own user is shown what it has used itself."""
+    """A token with the visibility `own` sees its own usage."""
     principal = principal_of(request)
     token = None if principal.only_owner is None else principal.token_id
     query = UsageQuery(by, agents_of(principal, agent), since, until, token)

@@ -37,7 +37,7 @@ class SecretView(Struct, frozen=True):
 
 @get(
     "/v1/vault",
-    **asks("admin", "The names of the secrets"),
+    **asks("admin", "List the names of the secrets"),
     sync_to_thread=True,
 )
 def list_secrets(request: Asked) -> Page[SecretView]:
@@ -47,11 +47,11 @@ def list_secrets(request: Asked) -> Page[SecretView]:
 
 @put(
     "/v1/vault/{name:str}",
-    **asks("admin", "Keep a secret"),
+    **asks("admin", "Store a secret"),
     sync_to_thread=True,
 )
 def keep(name: FromPath[str], data: JSONBody[NewSecret], request: Asked) -> SecretView:
-    """Also to give it another value. The value is encrypted, and never shown again."""
+    """Creates the secret or replaces its value. The value is encrypted and never returned."""
     refuse_wrong_name(name)
     with closing(_store(request)) as store:
         store.put(name, data.value, [SecretGrant(each.agent, each.tool) for each in data.grants], forced=data.force)
@@ -60,7 +60,7 @@ def keep(name: FromPath[str], data: JSONBody[NewSecret], request: Asked) -> Secr
 
 @delete(
     "/v1/vault/{name:str}",
-    **asks("admin", "Remove a secret", 404),
+    **asks("admin", "Delete a secret", 404),
     sync_to_thread=True,
 )
 def remove(name: FromPath[str], request: Asked) -> None:

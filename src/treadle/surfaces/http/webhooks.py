@@ -21,30 +21,30 @@ async def list_webhooks(request: Asked) -> Page[WebhookView]:
     return Page(tuple(await served_of(request).automation.webhooks.list()))
 
 
-@post("/v1/webhooks", status_code=201, **asks("admin", "Make a webhook"))
+@post("/v1/webhooks", status_code=201, **asks("admin", "Create a webhook"))
 async def create(data: JSONBody[NewWebhook], request: Asked) -> NewWebhookView:
-    """What is committed from now on is sent to it. The secret that signs it is shown this once."""
+    """Events that are committed from now on are sent. The secret that signs them is returned once."""
     return await served_of(request).automation.webhooks.add(data)
 
 
-@delete("/v1/webhooks/{webhook_id:str}", **asks("admin", "Remove a webhook", 404))
+@delete("/v1/webhooks/{webhook_id:str}", **asks("admin", "Delete a webhook", 404))
 async def remove(webhook_id: FromPath[str], request: Asked) -> None:
     await served_of(request).automation.webhooks.remove(WebhookId(webhook_id))
 
 
-@get("/v1/webhooks/{webhook_id:str}/dead", **asks("admin", "Events that were given up", 404))
+@get("/v1/webhooks/{webhook_id:str}/dead", **asks("admin", "List undeliverable events", 404))
 async def dead(webhook_id: FromPath[str], request: Asked) -> Page[DeadLetterView]:
-    """The oldest first."""
+    """Oldest first."""
     return Page(tuple(await served_of(request).automation.webhooks.dead(WebhookId(webhook_id))))
 
 
 @post(
     "/v1/webhooks/{webhook_id:str}/retry",
     status_code=202,
-    **asks("admin", "Try again what was given up", 404),
+    **asks("admin", "Retry undeliverable events", 404),
 )
 async def retry(webhook_id: FromPath[str], request: Asked, event_id: FromQuery[str | None] = None) -> Queued:
-    """One event, or all. A webhook that was disabled goes on."""
+    """Retries one event or all, and enables the webhook again."""
     return Queued(await served_of(request).automation.webhooks.retry(WebhookId(webhook_id), event_id))
 
 

@@ -60,7 +60,7 @@ BEGINS_ANEW = "\n\n[The model failed here, and another attempt answers anew.]\n\
 _encode = msgspec.json.Encoder().encode
 
 
-@post("/v1/chat/completions", status_code=200, **answers("Ask an agent as if it were a model", ChatCompletion))
+@post("/v1/chat/completions", status_code=200, **answers("Create a chat completion with an agent", ChatCompletion))
 async def complete(data: JSONBody[ChatRequest], request: Asked) -> ASGIApp:
     """`model` is the name of an agent. Its tools are its own: it calls them here, and answers when it is done. With
     the header `X-Treadle-Session`, or `metadata.treadle_session`, it goes on in that session, which has what was

@@ -26,9 +26,9 @@ class ModelList(Struct, frozen=True):
     object: Literal["list"] = "list"
 
 
-@get("/v1/models", **speaks("List agents, as models"))
+@get("/v1/models", **speaks("List agents as models"))
 async def list_models(request: Asked) -> ModelList:
-    """Those that whoever asks may see, and whose files can be read."""
+    """The agents that the token may see. Agents with an invalid file are left out."""
     principal, models = principal_of(request), list[Model]()
     for name in served_of(request).home.agents():
         if principal.sees(name):
@@ -37,7 +37,7 @@ async def list_models(request: Asked) -> ModelList:
     return ModelList(tuple(models))
 
 
-@get("/v1/models/{name:str}", **speaks("One agent, as a model"))
+@get("/v1/models/{name:str}", **speaks("Get an agent as a model"))
 async def show(name: FromPath[str], request: Asked) -> Model:
     return _model(name, request)
 

@@ -50,7 +50,7 @@ CANCELLED_SECONDS = 5.0
 """For so long a cancelled run may take to end before it is shown as it is."""
 
 
-@post("/v1/responses", status_code=200, **answers("Ask an agent as if it were a model", ResponseObject))
+@post("/v1/responses", status_code=200, **answers("Create a response with an agent", ResponseObject))
 async def create(data: JSONBody[ResponseRequest], request: Asked) -> ASGIApp:
     """`model` is the name of an agent. Its tools are its own: it calls them here, and answers when it is done.
     `previous_response_id` goes on in the session of that response, and `conversation` in the session of that id;
@@ -78,17 +78,17 @@ async def create(data: JSONBody[ResponseRequest], request: Asked) -> ASGIApp:
     return said(whole, going.headers)
 
 
-@get("/v1/responses/{response:str}", **speaks("A response, as it is now"))
+@get("/v1/responses/{response:str}", **speaks("Get a response"))
 async def show(response: FromPath[str], request: Asked, stream: FromQuery[bool] = False) -> ResponseObject:
-    """Of the run as the journal has it: also of one that was begun elsewhere."""
+    """The response of a run as recorded in the journal."""
     if stream:
         raise Unsupported("stream", "a response that was begun before is shown whole; follow its run instead.")
     return await _now(await _run_of(response, request), request)
 
 
-@post("/v1/responses/{response:str}/cancel", status_code=200, **speaks("End a response for good"))
+@post("/v1/responses/{response:str}/cancel", status_code=200, **speaks("Cancel a response"))
 async def cancel(response: FromPath[str], request: Asked) -> ResponseObject:
-    """One that has ended stays as it is."""
+    """A response that has ended is not changed."""
     record, service = await _run_of(response, request), served_of(request).service
     run_id = record.origin.run_id
     with suppress(InvalidState, TimeoutError):

@@ -195,7 +195,7 @@ async def _unless_left(
             return working.result()
         if leaving.done():
             await going.stop()
-            raise Refusal(408, "ClientGone", "Whoever asked has gone.")
+            raise Refusal(408, "ClientGone", "The client has disconnected.")
         raise TimeoutError
     finally:
         leaving.cancel()

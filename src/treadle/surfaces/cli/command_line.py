@@ -1,0 +1,345 @@
+"""Commands from typed functions: parsing, help and shell completion on top of `argparse`.
+
+A command is a function whose parameters are annotated `Annotated[type, Option(...)]` or `Annotated[type,
+Argument(...)]`; its docstring is its help. A group of commands lives in a module of its own, which is imported when
+the group is used: `treadle --help` imports nothing else. typer and click were left out for their start-up time."""
+
+import argparse
+import inspect
+import os
+import sys
+import textwrap
+import types
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, Union, cast, get_args, get_origin
+
+Suggest = Callable[[str], Iterable[tuple[str, str]]]
+"""Returns values that complete a beginning, each with a short description."""
+Function = TypeVar("Function", bound=Callable[..., object])
+MAX_WIDTH, INDENT = 100, 2
+USAGE_ERROR = 2
+
+
+class Option:
+    """A parameter that is given by name. `--yes/--no` names a switch with three states."""
+
+    def __init__(
+        self,
+        *flags: str,
+        help: str = "",
+        metavar: str | None = None,
+        min: float | None = None,
+        max: float | None = None,
+        suggest: Suggest | None = None,
+    ) -> None:
+        self.flags = flags
+        self.help = help
+        self.metavar = metavar
+        self.min, self.max = min, max
+        self.suggest = suggest
+
+
+class Argument:
+    """A parameter that is given by position."""
+
+    def __init__(
+        self, *, metavar: str, help: str = "", suggest: Suggest | None = None, hidden: bool = False
+    ) -> None:
+        self.metavar = metavar
+        self.help = help
+        self.suggest = suggest
+        self.hidden = hidden
+
+
+class Parameter(NamedTuple):
+    """A parameter of a command, as its function declares it."""
+
+    name: str
+    kind: type
+    """The type of one value."""
+    choices: tuple[str, ...]
+    repeats: bool
+    optional: bool
+    default: Any
+    declared: Option | Argument
+
+    @property
+    def is_switch(self) -> bool:
+        return self.kind is bool
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All flags; for `--yes/--no` both."""
+        assert isinstance(self.declared, Option)
+        given = self.declared.flags or (f"--{self.name.replace('_', '-')}",)
+        return tuple(part for flag in given for part in flag.split("/"))
+
+    @property
+    def label(self) -> str:
+        """How help shows the value."""
+        if self.declared.metavar is not None:
+            return self.declared.metavar
+        return "|".join(self.choices) if self.choices else self.kind.__name__.upper()
+
+
+class Command:
+    """A command of a group, or of `treadle` itself."""
+
+    def __init__(self, path: str, function: Callable[..., object]) -> None:
+        self.path = path
+        self.function = function
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(" ")[2]
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return tuple(_parameter(each) for each in inspect.signature(self.function).parameters.values())
+
+    @property
+    def summary(self) -> str:
+        return " ".join((inspect.getdoc(self.function) or "").partition("\n\n")[0].split())
+
+    @property
+    def _arguments(self) -> list[Parameter]:
+        return [each for each in self.parameters if isinstance(each.declared, Argument)]
+
+    @property
+    def options(self) -> list[Parameter]:
+        return [each for each in self.parameters if isinstance(each.declared, Option)]
+
+    def run(self, words: Sequence[str]) -> None:
+        """Parse the words after the name of the command and call its function."""
+        if any(word in ("-h", "--help") for word in words[: _end_of_options(words)]):
+            print(self.help())
+            return
+        parser = _Parser(self.path)
+        for each in self.parameters:
+            _add(parser, each)
+        self.function(**vars(parser.parse_intermixed_args(list(words))))
+
+    def help(self) -> str:
+        shown = [each for each in self._arguments if not cast("Argument", each.declared).hidden]
+        usage = " ".join([f"treadle {self.path}", "[OPTIONS]", *(each.label for each in shown)])
+        rows = [(_flags_of(each), _explain(each)) for each in self.options]
+        return _page(
+            usage,
+            inspect.getdoc(self.function) or "",
+            ("Arguments", [(each.label, _explain(each)) for each in shown]),
+            ("Options", [*rows, ("--help", "Show this message and exit.")]),
+        )
+
+
+class Group:
+    """Commands that share a name, or none: those of `treadle` itself."""
+
+    def __init__(self, name: str = "", help: str = "") -> None:
+        self.name = name
+        self.text = help
+        self.commands: dict[str, Command] = {}
+
+    def command(self, name: str) -> Callable[[Function], Function]:
+        """Make a command of a function."""
+
+        def add(function: Function) -> Function:
+            self.commands[name] = Command(f"{self.name} {name}".strip(), function)
+            return function
+
+        return add
+
+    def include(self, other: "Group") -> None:
+        """Offer the commands of another group here as well."""
+        for name, command in other.commands.items():
+            self.command(name)(command.function)
+
+    def run(self, words: Sequence[str]) -> None:
+        if not words or words[0] in ("-h", "--help"):
+            print(self.help())
+        elif words[0] in self.commands:
+            self.commands[words[0]].run(words[1:])
+        else:
+            refuse_command(f"{self.name} {words[0]}", words[0], self.commands, f"treadle {self.name} --help")
+
+    def help(self) -> str:
+        rows = [(command.name, _first_sentence(command.summary)) for command in self.commands.values()]
+        return _page(f"treadle {self.name} COMMAND [ARGS]...", self.text, ("Commands", rows))
+
+
+# ── Parsing ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports errors in one line."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(prog=f"treadle {path}", add_help=False, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        refuse(f"{_plain(message)} `{self.prog} --help` shows what it takes.")
+
+
+def refuse(message: str) -> NoReturn:
+    """Report a mistake on the command line and exit."""
+    from treadle.surfaces.cli.terminal import one_line
+
+    print(f"treadle: {one_line(message)}", file=sys.stderr, flush=True)
+    sys.exit(USAGE_ERROR)
+
+
+def refuse_command(path: str, word: str, known: Iterable[str], help_command: str) -> NoReturn:
+    """Report a command that does not exist, with the name that was probably meant."""
+    from treadle.domain.suggestions import closest
+
+    near = closest(word, list(known))
+    meant = f" Did you mean `{near}`?" if near else ""
+    refuse(f"There is no command `treadle {path}`.{meant} `{help_command}` lists the commands.")
+
+
+def _plain(message: str) -> str:
+    """Return a message of argparse as a sentence."""
+    kind, _, rest = message.partition(": ")
+    if kind == "unrecognized arguments":
+        option = next((word for word in rest.split() if word.startswith("-")), None)
+        return f"No such option: {option.partition('=')[0]}." if option else f"Unexpected argument: {rest}."
+    if kind == "the following arguments are required":
+        return f"Missing: {rest}."
+    if kind.startswith("argument "):
+        return f"{kind.removeprefix('argument ').rpartition('/')[2]}: {rest.rstrip('.')}."
+    return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+
+
+def _add(parser: _Parser, each: Parameter) -> None:
+    if isinstance(each.declared, Argument):
+        count = {(True, True): "*", (True, False): "+", (False, True): "?"}.get((each.repeats, each.optional))
+        parser.add_argument(
+            each.name,
+            nargs=count,
+            type=_reader(each),
+            default=each.default,
+            metavar=each.declared.metavar or "VALUE",
+        )
+        return
+    if each.is_switch:
+        on, *off = each.flags if "/" in "".join(each.declared.flags) else (each.flags[-1],)
+        names = [on] if off else list(each.flags)
+        parser.add_argument(*names, dest=each.name, action="store_const", const=True, default=each.default)
+        for flag in off:
+            parser.add_argument(flag, dest=each.name, action="store_const", const=False, default=each.default)
+        return
+    parser.add_argument(
+        *each.flags,
+        dest=each.name,
+        action="append" if each.repeats else "store",
+        type=_reader(each),
+        default=each.default,
+        required=not each.optional,
+        metavar=each.label,
+    )
+
+
+def _reader(each: Parameter) -> Callable[[str], Any]:
+    """Return the function that reads one value and raises `ArgumentTypeError` for a wrong one."""
+    least = each.declared.min if isinstance(each.declared, Option) else None
+    most = each.declared.max if isinstance(each.declared, Option) else None
+
+    def read(text: str) -> Any:
+        if each.choices:
+            if text not in each.choices:
+                raise argparse.ArgumentTypeError(f"`{text}` is not one of {', '.join(each.choices)}")
+            return each.kind(text)
+        try:
+            value = each.kind(text)
+        except ValueError:
+            kinds = {int: "a whole number", float: "a number"}
+            raise argparse.ArgumentTypeError(f"`{text}` is not {kinds.get(each.kind, 'valid')}") from None
+        if (least is not None and value < least) or (most is not None and value > most):
+            bounds = f"at least {least:g}" if most is None else f"between {least:g} and {most:g}"
+            raise argparse.ArgumentTypeError(f"`{text}` is not {bounds}")
+        return value
+
+    return read
+
+
+def _parameter(parameter: inspect.Parameter) -> Parameter:
+    """Read the declaration of a parameter from its annotation."""
+    annotation, declared = get_args(parameter.annotation)
+    assert isinstance(declared, Option | Argument), parameter.name
+    has_default = parameter.default is not inspect.Parameter.empty
+    kind, repeats = _without_none(annotation), False
+    if get_origin(kind) is list:
+        kind, repeats = get_args(kind)[0], True
+    choices: tuple[str, ...] = ()
+    if get_origin(kind) is Literal:
+        kind, choices = str, get_args(kind)
+    elif issubclass(kind, Enum):
+        choices = tuple(str(each.value) for each in kind)
+    default = parameter.default if has_default else None
+    return Parameter(parameter.name, kind, choices, repeats, has_default, default, declared)
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next(each for each in get_args(annotation) if each is not types.NoneType)
+    return annotation
+
+
+def _end_of_options(words: Sequence[str]) -> int:
+    return words.index("--") if "--" in words else len(words)
+
+
+# ── Help ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _page(usage: str, text: str, *sections: tuple[str, list[tuple[str, str]]]) -> str:
+    width = min(_columns(), MAX_WIDTH)
+    paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+    parts = [f"Usage: {usage}", *(textwrap.fill(part, width) for part in paragraphs if part)]
+    parts += [f"{title}:\n{table(rows, width)}" for title, rows in sections if rows]
+    return "\n\n".join(parts)
+
+
+def table(rows: Sequence[tuple[str, str]], width: int | None = None) -> str:
+    """Return two columns, the second wrapped to the width of the terminal."""
+    width = min(_columns(), MAX_WIDTH) if width is None else width
+    left = min(max(len(name) for name, _ in rows), width // 3)
+    margin = " " * (INDENT + left + 2)
+    lines: list[str] = []
+    for name, text in rows:
+        beginning = f"{' ' * INDENT}{name:<{left}}  "
+        if len(name) > left:
+            lines.append(beginning.rstrip())
+            beginning = margin
+        lines.append(textwrap.fill(text, width, initial_indent=beginning, subsequent_indent=margin).rstrip())
+    return "\n".join(lines)
+
+
+def _columns() -> int:
+    try:
+        return max(40, int(os.environ.get("COLUMNS") or os.get_terminal_size().columns))
+    except (OSError, ValueError):
+        return 80
+
+
+def _flags_of(each: Parameter) -> str:
+    declared = cast("Option", each.declared)
+    flags = ", ".join(declared.flags or each.flags)
+    return flags if each.is_switch else f"{flags} {each.label}"
+
+
+def _explain(each: Parameter) -> str:
+    if isinstance(each.declared, Option):
+        if not each.optional:
+            return f"{each.declared.help} Required."
+        if each.default not in (None, False, (), "") and not each.is_switch:
+            default = each.default.value if isinstance(each.default, Enum) else each.default
+            shown = f"{default:g}" if isinstance(default, float) else default
+            return f"{each.declared.help} Default: {shown}."
+    return each.declared.help
+
+
+def _first_sentence(text: str) -> str:
+    end = text.find(". ")
+    return text if end < 0 else text[: end + 1]
