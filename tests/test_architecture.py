@@ -47,13 +47,13 @@ DEMO = Path("surfaces/demo.py")
 """Shows a run on the scripted model, and says so."""
 ADAPTERS = {"models", "tools", "stores", "sandbox", "vault", "memory", "skills", "dispatch", "backup", "telemetry"}
 IMPURE = {
-    "asyncio", "asyncpg", "aiohttp", "apsw", "typer", "time", "os", "random", "logging", "socket", "ssl", "sqlite3",
-    "subprocess", "threading", "pathlib", "secrets", "datetime", "tempfile", "shutil", "signal", "sys", "urllib",
-    "http",
+    "asyncio", "asyncpg", "aiohttp", "apsw", "argparse", "time", "os", "random", "logging", "socket", "ssl",
+    "sqlite3", "subprocess", "threading", "pathlib", "secrets", "datetime", "tempfile", "shutil", "signal", "sys",
+    "urllib", "http",
 }  # fmt: skip
 KNOW_THE_CALENDAR = {Path("domain/envelope.py"), Path("domain/time_format.py"), Path("domain/schedules.py")}
 """They put a moment that they are given into words; none of them asks what time it is."""
-NEEDS_A_NETWORK = {"aiohttp", "typer", "apsw", "asyncpg", "yaml"}
+NEEDS_A_NETWORK = {"aiohttp", "apsw", "asyncpg", "yaml"}
 
 
 def room(path: Path) -> str:

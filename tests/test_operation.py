@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_command
-from typer.testing import CliRunner
 
 from treadle.config.home import ServerSettings
-from treadle.surfaces.cli.app import app
+from treadle.surfaces.cli.app import find_command
 
 DOCS = Path(__file__).parents[1] / "docs"
 UNITS = sorted((DOCS / "systemd").iterdir())
@@ -44,13 +42,9 @@ def started() -> list[list[str]]:
 
 @pytest.mark.parametrize("words", started(), ids=" ".join)
 def test_a_command_that_is_written_down_is_there(words: list[str]) -> None:
-    command: Any = get_command(app)
-    names: list[str] = []
-    while hasattr(command, "commands"):
-        names.append(words[len(names)])
-        command = command.commands[names[-1]]
-    assert CliRunner().invoke(app, [*names, "--help"]).exit_code == 0
-    known = {option for parameter in command.params for option in parameter.opts}
+    command = find_command(words)
+    assert command is not None
+    known = {flag for option in command.options for flag in option.flags}
     assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known
 
 

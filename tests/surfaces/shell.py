@@ -12,17 +12,14 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, NamedTuple
 
-import typer
-
 from tests.patience import HANG_SECONDS
 from tests.surfaces import forked
 from treadle.config.home import Home
-from treadle.surfaces.cli.app import app
+from treadle.surfaces.cli.app import GROUPS, find_command
 
 Process = Popen[bytes] | forked.Forked
 
 COMMAND = Path(sys.executable).with_name("treadle")
-TREADLE = typer.main.get_command(app)
 
 READ_AS_PYTHON_STARTS = re.compile(r"LANG|LC_|PYTHON(?!PATH$)")
 """The variables that come too late for a process that is forked."""
@@ -72,13 +69,9 @@ commands = Commands()
 
 def command_of(arguments: tuple[str, ...]) -> str:
     """The names that these arguments begin with: `treadle runs list`, or `treadle` where they are no command."""
-    found, names = TREADLE, ["treadle"]
-    for word in arguments:
-        if word not in (known := getattr(found, "commands", {})):
-            break
-        found = known[word]
-        names.append(word)
-    return " ".join(names)
+    if find_command(arguments) is None:
+        return "treadle"
+    return " ".join(("treadle", *arguments[: 2 if arguments[0] in GROUPS else 1]))
 
 
 class Shell:

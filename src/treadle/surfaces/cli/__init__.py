@@ -1,8 +1,8 @@
-"""The command `treadle`. Nothing heavy is imported before a command needs it: `treadle --help` is instant."""
+"""The command `treadle`. A command imports what it needs when it runs, so that `treadle --help` is instant."""
 
 
 def main() -> None:
     """The entry point of the installed command."""
-    from treadle.surfaces.cli.app import app
+    from treadle.surfaces.cli.app import main as run_command_line
 
-    app(prog_name="treadle")
+    run_command_line()

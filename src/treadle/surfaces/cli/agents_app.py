@@ -1,19 +1,18 @@
-"""What can be typed after `treadle agents`. Each command imports its work when it is called."""
+"""The commands `treadle agents`."""
 
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-agents_app = typer.Typer(help="Create, edit, list and delete agents.", no_args_is_help=True)
+agents_app = Group("agents")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
 AgentArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name of an agent.", autocompletion=completion.agent_names)
+    str, Argument(metavar="NAME", help="The name of an agent.", suggest=completion.agent_names)
 ]
 
 
@@ -43,12 +42,12 @@ def show_agent(name: AgentArgument, json: Json = False) -> None:
 
 @agents_app.command("create")
 def create_agent(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new agent.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The name of the new agent.")],
     model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="An alias or provider/model-id.")
+        str | None, Option("-m", "--model", metavar="MODEL", help="An alias or provider/model-id.")
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="Copy the settings from this agent file.")
+        Path | None, Option("--from", metavar="FILE", help="Copy the settings from this agent file.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -69,7 +68,7 @@ def edit_agent(name: AgentArgument) -> None:
 @agents_app.command("delete")
 def delete_agent(
     name: AgentArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
     """Delete the file of an agent. Its sessions and memories are kept."""
@@ -83,7 +82,7 @@ def agent_state(
     name: AgentArgument,
     state: Annotated[
         State | None,
-        typer.Argument(metavar="[running|paused|stopped]", help="The new state. Default: print the state."),
+        Argument(metavar="[running|paused|stopped]", help="The new state. Default: print the state."),
     ] = None,
     json: Json = False,
 ) -> None:

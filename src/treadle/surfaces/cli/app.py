@@ -1,328 +1,114 @@
-"""What can be typed: the commands, their arguments and their help. Each imports its work when it is called."""
+"""The commands of `treadle`: which there are, and the module that each is loaded from when it is used."""
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-from treadle import __version__
-from treadle.surfaces.cli import completion
-from treadle.surfaces.cli.agents_app import agents_app
-from treadle.surfaces.cli.forks_app import forks_app
-from treadle.surfaces.cli.inbound_webhooks_app import hooks_app
-from treadle.surfaces.cli.maintenance_app import house_app
-from treadle.surfaces.cli.memory_app import memory_app
-from treadle.surfaces.cli.schedules_app import schedules_app
-from treadle.surfaces.cli.serve_app import serve_app
-from treadle.surfaces.cli.sessions_app import sessions_app
-from treadle.surfaces.cli.skills_app import skills_app
-from treadle.surfaces.cli.tokens_app import tokens_app
-from treadle.surfaces.cli.usage_app import usage_app
-from treadle.surfaces.cli.vault_app import vault_app
-from treadle.surfaces.cli.webhooks_app import webhooks_app
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from treadle.domain.events import Decision
+    from treadle.surfaces.cli.command_line import Command, Group
 
-app = typer.Typer(
-    help="Treadle runs agents: durable, guarded, observable.",
-    no_args_is_help=True,
-    rich_markup_mode=None,  # plain help needs no rich, which takes longer to import than the rest
-    pretty_exceptions_enable=False,
-)
-runs_app = typer.Typer(help="List, inspect, resume, cancel, fork and replay runs.", no_args_is_help=True)
-app.add_typer(runs_app, name="runs")
-runs_app.add_typer(forks_app)
-models_app = typer.Typer(help="List, inspect, download and test models.", no_args_is_help=True)
-app.add_typer(agents_app, name="agents")
-approvals_app = typer.Typer(help="List and decide pending approvals.", no_args_is_help=True)
-app.add_typer(approvals_app, name="approvals")
-app.add_typer(models_app, name="models")
-app.add_typer(vault_app, name="vault")
-app.add_typer(memory_app, name="memory")
-app.add_typer(sessions_app, name="sessions")
-app.add_typer(skills_app, name="skills")
-app.add_typer(tokens_app, name="tokens")
-app.add_typer(schedules_app, name="schedules")
-app.add_typer(hooks_app, name="hooks")
-app.add_typer(webhooks_app, name="webhooks")
-app.add_typer(serve_app)
-app.add_typer(house_app)
-app.add_typer(usage_app)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The id of the run, run_…", autocompletion=completion.run_ids)
-]
-ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="The id of the approval, apr_…")]
-Note = Annotated[str, typer.Option(metavar="TEXT", help="A note for the agent.")]
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="An alias or provider/model-id.")]
-BaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="Use the OpenAI-compatible endpoint at this address, with the key in OPENAI_API_KEY if set.",
+class Entry(NamedTuple):
+    """A command or a group of commands of `treadle`."""
+
+    module: str
+    group: str
+    """The name of the group in that module."""
+    summary: str
+
+
+def _entry(name: str, summary: str, module: str | None = None) -> Entry:
+    return Entry(f"treadle.surfaces.cli.{module or name}_app", f"{name}_app", summary)
+
+
+COMMANDS = {
+    "run": _entry("run", "Run an agent on one message and stream the answer."),
+    "serve": _entry("serve", "Serve the agents of the home over HTTP until Ctrl-C."),
+    "worker": _entry("serve", "Start a worker for a PostgreSQL database."),
+    "doctor": _entry(
+        "maintenance", "Check the configuration, the providers and every guard, and print what is missing."
     ),
-]
+    "usage": _entry("usage", "Show runs, calls, tokens, cost and credits."),
+    "backup": _entry("maintenance", "Write a backup of the home to one file and verify it."),
+    "restore": _entry("maintenance", "Restore a home from a backup, after verifying the whole file."),
+    "migrate": _entry("maintenance", "Copy a database with its whole history to PostgreSQL and verify all rows."),
+    "prune": _entry("maintenance", "Delete old sessions permanently."),
+    "completion": _entry("completion", "Print the script that completes commands in a shell."),
+}
+GROUPS = {
+    "runs": _entry("runs", "List, inspect, resume, fork and cancel runs."),
+    "sessions": _entry("sessions", "List, inspect and delete sessions."),
+    "agents": _entry("agents", "Manage agents."),
+    "approvals": _entry("approvals", "List and decide approvals."),
+    "models": _entry("models", "List, test and download models."),
+    "memory": _entry("memory", "Manage what agents remember."),
+    "skills": _entry("skills", "Inspect and approve skills."),
+    "vault": _entry("vault", "Manage secrets and grant them to agents."),
+    "tokens": _entry("tokens", "Manage access tokens for the HTTP API."),
+    "schedules": _entry("schedules", "Send messages to agents at set times."),
+    "hooks": _entry("hooks", "Receive signed messages for agents (inbound webhooks).", "inbound_webhooks"),
+    "webhooks": _entry("webhooks", "Send events to other services, signed."),
+}
 
-Yes = Annotated[
-    bool | None,
-    typer.Option("--yes/--no", help="Approve or deny every request. Default: ask at the terminal."),
-]
-FurtherYes = Annotated[
-    bool | None,
-    typer.Option("--yes/--no", help="Approve or deny every further request. Default: ask at the terminal."),
-]
+
+def load_group(entry: Entry) -> "Group":
+    """Import the module of a command or group."""
+    group: Group = getattr(import_module(entry.module), entry.group)
+    group.summary = entry.summary
+    return group
 
 
-def _decision(yes: bool | None) -> "Decision | None":
-    return None if yes is None else "approve" if yes else "deny"
+def find_command(words: Sequence[str]) -> "Command | None":
+    """Return the command that words such as `runs list` begin with, or None."""
+    if words and words[0] in COMMANDS:
+        return load_group(COMMANDS[words[0]]).commands[words[0]]
+    if len(words) > 1 and words[0] in GROUPS:
+        return load_group(GROUPS[words[0]]).commands.get(words[1])
+    return None
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def run(words: Sequence[str]) -> None:
+    """Run a command line, without the name of the program."""
+    first = words[0] if words else "--help"
+    if first in ("-h", "--help"):
+        print(_help())
+    elif first == "--version":
+        from treadle import __version__
+
         print(f"treadle {__version__}")
-        raise typer.Exit
+    elif first == "__complete":
+        from treadle.surfaces.cli.completion_app import print_offers
+
+        print_offers(words[1:])
+    elif first in COMMANDS:
+        load_group(COMMANDS[first]).commands[first].run(words[1:])
+    elif first in GROUPS:
+        load_group(GROUPS[first]).run(words[1:])
+    else:
+        _refuse(first)
 
 
-@app.callback()
-def treadle(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    pass
+def _refuse(word: str) -> None:
+    from treadle.surfaces.cli.command_line import refuse, refuse_command
+
+    if word.startswith("-"):
+        refuse(f"No such option: {word}. `treadle --help` lists the options.")
+    refuse_command(word, word, {**COMMANDS, **GROUPS}, "treadle --help")
 
 
-@app.command()
-def run(
-    message: Annotated[
-        str, typer.Argument(metavar="MESSAGE", help="The message. `-` reads it from standard input.")
-    ],
-    agent: Annotated[
-        str,
-        typer.Option(
-            "-a",
-            "--agent",
-            metavar="NAME",
-            help="The agent. Default: `default`.",
-            autocompletion=completion.agent_names,
-        ),
-    ] = "default",
-    model: Annotated[
-        str | None,
-        typer.Option("-m", "--model", metavar="MODEL", help="Use this model: an alias or provider/model-id."),
-    ] = None,
-    base_url: BaseUrl = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SESSION",
-            help="Continue this session. Default: a new session.",
-            autocompletion=completion.session_ids,
-        ),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print every event as JSON, one per line.")] = False,
-    yes: Yes = None,
-) -> None:
-    """Run an agent on one message and stream the answer.
+def _help() -> str:
+    from treadle.surfaces.cli.help_text import page
 
-    Exit code: 0 completed, 1 failed, 2 usage, 3 a limit was reached, 4 an approval or an answer is needed, 130
-    interrupted (Ctrl-C; the run can be resumed)."""
-    from treadle.surfaces.cli import process
-    from treadle.surfaces.cli import run as command
-
-    request = command.Request(message, agent, model, base_url, session, json, _decision(yes))
-    process.perform(partial(command.run, request))
+    return page(
+        "treadle [OPTIONS] COMMAND [ARGS]...",
+        "Treadle runs agents: durable, guarded, observable.",
+        ("Commands", [(name, entry.summary) for name, entry in COMMANDS.items()]),
+        ("Groups of commands", [(name, entry.summary) for name, entry in GROUPS.items()]),
+        ("Options", [("--version", "Print the version and exit."), ("--help", "Print this message and exit.")]),
+    )
 
 
-@runs_app.command("list")
-def list_runs(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 20,
-    json: Json = False,
-) -> None:
-    """List runs, newest first."""
-    from treadle.surfaces.cli import process, runs
-
-    process.perform(partial(runs.list_runs, limit, json))
-
-
-@runs_app.command("show")
-def show_run(run_id: RunArgument, json: Json = False) -> None:
-    """Show the state, outcome, cost and answer of a run."""
-    from treadle.surfaces.cli import process, runs
-
-    process.perform(partial(runs.show_run, run_id, json))
-
-
-@runs_app.command("events")
-def show_events(
-    run_id: RunArgument,
-    after: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Print only events after this sequence number.")
-    ] = 0,
-    follow: Annotated[bool, typer.Option("--follow", help="Follow the run until it ends.")] = False,
-    json: Json = False,
-) -> None:
-    """Print the events of a run."""
-    from treadle.surfaces.cli import process, runs
-
-    process.perform(partial(runs.show_events, run_id, after, follow, json))
-
-
-@runs_app.command("prompt")
-def show_prompt(
-    run_id: RunArgument,
-    step: Annotated[int | None, typer.Option(min=1, metavar="N", help="The step. Default: the latest.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the bytes of the request body.")] = False,
-) -> None:
-    """Print the exact request that the model received at a step."""
-    from treadle.surfaces.cli import process, prompt_view
-
-    process.perform(partial(prompt_view.show_prompt, run_id, step, json))
-
-
-@runs_app.command("steps")
-def show_steps(run_id: RunArgument, json: Json = False) -> None:
-    """Print the steps of a run: model, tokens, time, attempts and tool calls."""
-    from treadle.surfaces.cli import process, steps
-
-    process.perform(partial(steps.show_steps, run_id, json))
-
-
-@runs_app.command("tree")
-def show_tree(run_id: RunArgument, json: Json = False) -> None:
-    """Print a run with all its child runs: state, steps, tokens and cost of each, and the totals."""
-    from treadle.surfaces.cli import process, tree
-
-    process.perform(partial(tree.show_tree, run_id, json))
-
-
-@runs_app.command("resume")
-def resume_run(run_id: RunArgument, base_url: BaseUrl = None, yes: FurtherYes = None, json: Json = False) -> None:
-    """Resume an interrupted run, or follow a run that is in progress, until it ends.
-
-    The exit codes are those of `treadle run`."""
-    from treadle.surfaces.cli import process, runs
-
-    process.perform(partial(runs.resume_run, run_id, runs.Going(json, base_url, _decision(yes))))
-
-
-@runs_app.command("answer")
-def answer_run(
-    run_id: RunArgument,
-    call_id: Annotated[str, typer.Argument(metavar="CALL", help="The id of the question, as the run printed it.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Your answer.")],
-    base_url: BaseUrl = None,
-    yes: FurtherYes = None,
-    json: Json = False,
-) -> None:
-    """Answer the question of an agent and follow its run."""
-    from treadle.surfaces.cli import process, runs
-
-    going = runs.Going(json, base_url, _decision(yes))
-    process.perform(partial(runs.answer_run, run_id, call_id, text, going))
-
-
-@runs_app.command("cancel")
-def cancel_run(run_id: RunArgument, json: Json = False) -> None:
-    """Cancel a run."""
-    from treadle.surfaces.cli import process, runs
-
-    process.perform(partial(runs.cancel_run, run_id, json))
-
-
-@approvals_app.command("list")
-def list_approvals(json: Json = False) -> None:
-    """List pending approvals, oldest first."""
-    from treadle.surfaces.cli import approvals, process
-
-    process.perform(partial(approvals.list_approvals, json))
-
-
-@approvals_app.command("show")
-def show_approval(approval_id: ApprovalArgument, json: Json = False) -> None:
-    """Show an approval with the exact arguments of the call."""
-    from treadle.surfaces.cli import approvals, process
-
-    process.perform(partial(approvals.show_approval, approval_id, json))
-
-
-@approvals_app.command("approve")
-def approve(
-    approval_id: ApprovalArgument,
-    arguments: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Run the call with these arguments instead.")
-    ] = None,
-    session: Annotated[
-        bool, typer.Option("--session", help="Approve such calls for the rest of the session.")
-    ] = False,
-    note: Note = "",
-    base_url: BaseUrl = None,
-    yes: FurtherYes = None,
-    json: Json = False,
-) -> None:
-    """Approve a call and follow its run."""
-    from treadle.operations import Answer
-    from treadle.surfaces.cli import approvals, process
-    from treadle.surfaces.cli.runs import Going
-
-    answer = Answer("approve", arguments, note, "command line", "session" if session else "once")
-    process.perform(partial(approvals.decide, approval_id, answer, Going(json, base_url, _decision(yes))))
-
-
-@approvals_app.command("deny")
-def deny(
-    approval_id: ApprovalArgument,
-    note: Note = "",
-    base_url: BaseUrl = None,
-    yes: FurtherYes = None,
-    json: Json = False,
-) -> None:
-    """Deny a call and follow its run."""
-    from treadle.operations import Answer
-    from treadle.surfaces.cli import approvals, process
-    from treadle.surfaces.cli.runs import Going
-
-    answer = Answer("deny", None, note, "command line")
-    process.perform(partial(approvals.decide, approval_id, answer, Going(json, base_url, _decision(yes))))
-
-
-@models_app.command("list")
-def list_models(
-    probe: Annotated[bool, typer.Option("--probe", help="Also ask hosted providers that have a key.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time limit of each probe.")] = 2.0,
-    json: Json = False,
-) -> None:
-    """List providers and model aliases.
-
-    Providers on this machine are asked for their models; hosted ones only with --probe. No model is called."""
-    from treadle.surfaces.cli import models, process
-
-    process.perform(partial(models.list_models, probe, timeout, json))
-
-
-@models_app.command("show")
-def show_model(model: ModelArgument, json: Json = False) -> None:
-    """Show what an alias stands for, and the context window, prices and features of the model."""
-    from treadle.surfaces.cli import models, process
-
-    process.perform(partial(models.show_model, model, json))
-
-
-@models_app.command("pull")
-def pull_model(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the model, for example smollm2.")],
-) -> None:
-    """Download the weights of a local model. An interrupted download is resumed."""
-    from treadle.surfaces.cli import models, process
-
-    process.perform(partial(models.pull_model, name))
-
-
-@models_app.command("test")
-def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json = False) -> None:
-    """Send a one-word request to a model, and print whether the key works, the latency and the cost."""
-    from treadle.surfaces.cli import models, process
-
-    process.perform(partial(models.try_model, model, base_url, json))
+def main() -> None:
+    """Run the command line of this process."""
+    run(sys.argv[1:])

@@ -6,19 +6,19 @@ the group is used: `treadle --help` imports nothing else. typer and click were l
 
 import argparse
 import inspect
-import os
+import re
 import sys
-import textwrap
 import types
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
+from treadle.surfaces.cli.help_text import page
+
 Suggest = Callable[[str], Iterable[tuple[str, str]]]
 """Returns values that complete a beginning, each with a short description."""
 Function = TypeVar("Function", bound=Callable[..., object])
-MAX_WIDTH, INDENT = 100, 2
 USAGE_ERROR = 2
 
 
@@ -117,15 +117,48 @@ class Command:
             print(self.help())
             return
         parser = _Parser(self.path)
-        for each in self.parameters:
+        for each in self.options:
             _add(parser, each)
-        self.function(**vars(parser.parse_intermixed_args(list(words))))
+        self._check_flags(words, parser)
+        end = _end_of_options(words)
+        values, rest = parser.parse_known_args(list(words[:end]))
+        self.function(**vars(values), **self._read_arguments([*rest, *words[end + 1 :]], parser))
+
+    def _check_flags(self, words: Sequence[str], parser: "_Parser") -> None:
+        """Report an unknown option before anything that is missing."""
+        known = {flag: each.is_switch for each in self.options for flag in each.flags}
+        is_value = False
+        for word in words[: _end_of_options(words)]:
+            flag = word.partition("=")[0]
+            if (
+                not is_value
+                and re.fullmatch(r"--?[a-zA-Z][\w-]*", flag)
+                and flag[:2] not in known
+                and flag not in known
+            ):
+                parser.error(f"unrecognized arguments: {flag}")
+            is_value = not is_value and not known.get(word, True)
+
+    def _read_arguments(self, words: list[str], parser: "_Parser") -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for each in self._arguments:
+            taken, words = (words, []) if each.repeats else (words[:1], words[1:])
+            if not taken and not each.optional:
+                parser.error(f"the following arguments are required: {each.label}")
+            try:
+                read = [_reader(each)(word) for word in taken]
+            except argparse.ArgumentTypeError as error:
+                parser.error(f"argument {each.label}: {error}")
+            values[each.name] = each.default if not read else read if each.repeats else read[0]
+        if words:
+            parser.error(f"unrecognized arguments: {words[0]}")
+        return values
 
     def help(self) -> str:
         shown = [each for each in self._arguments if not cast("Argument", each.declared).hidden]
         usage = " ".join([f"treadle {self.path}", "[OPTIONS]", *(each.label for each in shown)])
         rows = [(_flags_of(each), _explain(each)) for each in self.options]
-        return _page(
+        return page(
             usage,
             inspect.getdoc(self.function) or "",
             ("Arguments", [(each.label, _explain(each)) for each in shown]),
@@ -136,9 +169,10 @@ class Command:
 class Group:
     """Commands that share a name, or none: those of `treadle` itself."""
 
-    def __init__(self, name: str = "", help: str = "") -> None:
+    def __init__(self, name: str = "") -> None:
         self.name = name
-        self.text = help
+        self.summary = ""
+        """What `treadle --help` says about it; set when the group is loaded."""
         self.commands: dict[str, Command] = {}
 
     def command(self, name: str) -> Callable[[Function], Function]:
@@ -165,7 +199,7 @@ class Group:
 
     def help(self) -> str:
         rows = [(command.name, _first_sentence(command.summary)) for command in self.commands.values()]
-        return _page(f"treadle {self.name} COMMAND [ARGS]...", self.text, ("Commands", rows))
+        return page(f"treadle {self.name} COMMAND [ARGS]...", self.summary, ("Commands", rows))
 
 
 # ── Parsing ────────────────────────────────────────────────────────────────────────────────────────
@@ -202,8 +236,7 @@ def _plain(message: str) -> str:
     """Return a message of argparse as a sentence."""
     kind, _, rest = message.partition(": ")
     if kind == "unrecognized arguments":
-        option = next((word for word in rest.split() if word.startswith("-")), None)
-        return f"No such option: {option.partition('=')[0]}." if option else f"Unexpected argument: {rest}."
+        return f"No such option: {rest}." if rest.startswith("-") else f"Unexpected argument: `{rest}`."
     if kind == "the following arguments are required":
         return f"Missing: {rest}."
     if kind.startswith("argument "):
@@ -212,16 +245,7 @@ def _plain(message: str) -> str:
 
 
 def _add(parser: _Parser, each: Parameter) -> None:
-    if isinstance(each.declared, Argument):
-        count = {(True, True): "*", (True, False): "+", (False, True): "?"}.get((each.repeats, each.optional))
-        parser.add_argument(
-            each.name,
-            nargs=count,
-            type=_reader(each),
-            default=each.default,
-            metavar=each.declared.metavar or "VALUE",
-        )
-        return
+    assert isinstance(each.declared, Option)
     if each.is_switch:
         on, *off = each.flags if "/" in "".join(each.declared.flags) else (each.flags[-1],)
         names = [on] if off else list(each.flags)
@@ -293,36 +317,6 @@ def _end_of_options(words: Sequence[str]) -> int:
 # ── Help ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _page(usage: str, text: str, *sections: tuple[str, list[tuple[str, str]]]) -> str:
-    width = min(_columns(), MAX_WIDTH)
-    paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
-    parts = [f"Usage: {usage}", *(textwrap.fill(part, width) for part in paragraphs if part)]
-    parts += [f"{title}:\n{table(rows, width)}" for title, rows in sections if rows]
-    return "\n\n".join(parts)
-
-
-def table(rows: Sequence[tuple[str, str]], width: int | None = None) -> str:
-    """Return two columns, the second wrapped to the width of the terminal."""
-    width = min(_columns(), MAX_WIDTH) if width is None else width
-    left = min(max(len(name) for name, _ in rows), width // 3)
-    margin = " " * (INDENT + left + 2)
-    lines: list[str] = []
-    for name, text in rows:
-        beginning = f"{' ' * INDENT}{name:<{left}}  "
-        if len(name) > left:
-            lines.append(beginning.rstrip())
-            beginning = margin
-        lines.append(textwrap.fill(text, width, initial_indent=beginning, subsequent_indent=margin).rstrip())
-    return "\n".join(lines)
-
-
-def _columns() -> int:
-    try:
-        return max(40, int(os.environ.get("COLUMNS") or os.get_terminal_size().columns))
-    except (OSError, ValueError):
-        return 80
-
-
 def _flags_of(each: Parameter) -> str:
     declared = cast("Option", each.declared)
     flags = ", ".join(declared.flags or each.flags)
@@ -333,7 +327,7 @@ def _explain(each: Parameter) -> str:
     if isinstance(each.declared, Option):
         if not each.optional:
             return f"{each.declared.help} Required."
-        if each.default not in (None, False, (), "") and not each.is_switch:
+        if each.default not in (None, False, (), "") and "Default:" not in each.declared.help:
             default = each.default.value if isinstance(each.default, Enum) else each.default
             shown = f"{default:g}" if isinstance(default, float) else default
             return f"{each.declared.help} Default: {shown}."

@@ -3,38 +3,31 @@
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-forks_app = typer.Typer()
+forks_app = Group("runs")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The id of the run, run_…", autocompletion=completion.run_ids)
-]
-Model = Annotated[str | None, typer.Option("-m", "--model", metavar="MODEL", help="Use another model.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
+RunArgument = Annotated[str, Argument(metavar="RUN", help="The id of the run, run_…", suggest=completion.run_ids)]
+Model = Annotated[str | None, Option("-m", "--model", metavar="MODEL", help="Use another model.")]
 Agent = Annotated[
     str | None,
-    typer.Option("-a", "--agent", metavar="NAME", help="Use another agent.", autocompletion=completion.agent_names),
+    Option("-a", "--agent", metavar="NAME", help="Use another agent.", suggest=completion.agent_names),
 ]
 Message = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="TEXT",
         help="A message. At step 1 it replaces the original message; at later steps it follows the results. `-` "
         "reads it from standard input.",
     ),
 ]
-Step = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Start before this step. Default: the last step.")
-]
-BaseUrl = Annotated[
-    str | None, typer.Option(metavar="URL", help="Use the OpenAI-compatible endpoint at this address.")
-]
+Step = Annotated[int | None, Option(min=1, metavar="N", help="Start before this step. Default: the last step.")]
+BaseUrl = Annotated[str | None, Option(metavar="URL", help="Use the OpenAI-compatible endpoint at this address.")]
 Yes = Annotated[
     bool | None,
-    typer.Option("--yes/--no", help="Approve or deny every request. Default: ask at the terminal."),
+    Option("--yes/--no", help="Approve or deny every request. Default: ask at the terminal."),
 ]
 
 
@@ -47,7 +40,7 @@ def fork_run(
     agent: Agent = None,
     base_url: BaseUrl = None,
     yes: Yes = None,
-    json: Annotated[bool, typer.Option("--json", help="Print every event as JSON, one per line.")] = False,
+    json: Annotated[bool, Option("--json", help="Print every event as JSON, one per line.")] = False,
 ) -> None:
     """Start a new run from a step of an old run, with all results up to that step, and follow it until it ends.
 
@@ -71,10 +64,8 @@ def replay_run(run_id: RunArgument, json: Json = False) -> None:
 
 @forks_app.command("diff")
 def diff_runs(
-    a: Annotated[str, typer.Argument(metavar="A", help="The id of a run.", autocompletion=completion.run_ids)],
-    b: Annotated[
-        str, typer.Argument(metavar="B", help="The id of another run.", autocompletion=completion.run_ids)
-    ],
+    a: Annotated[str, Argument(metavar="A", help="The id of a run.", suggest=completion.run_ids)],
+    b: Annotated[str, Argument(metavar="B", help="The id of another run.", suggest=completion.run_ids)],
     json: Json = False,
 ) -> None:
     """Compare two runs: their agents, the first step that differs, and their usage."""

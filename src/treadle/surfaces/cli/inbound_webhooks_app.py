@@ -1,16 +1,15 @@
-"""What can be typed after `treadle hooks`. Each command imports its work when it is called."""
+"""The commands `treadle hooks`."""
 
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-hooks_app = typer.Typer(help="Manage inbound webhooks: signed requests that start runs.", no_args_is_help=True)
+hooks_app = Group("hooks")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-HookArgument = Annotated[str, typer.Argument(metavar="HOOK", help="The id of the inbound webhook, hok_…")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
+HookArgument = Annotated[str, Argument(metavar="HOOK", help="The id of the inbound webhook, hok_…")]
 
 
 @hooks_app.command("list")
@@ -23,18 +22,18 @@ def list_hooks(json: Json = False) -> None:
 
 @hooks_app.command("add")
 def add_hook(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the sender.")],
+    name: Annotated[str, Argument(metavar="NAME", help="A name for the sender.")],
     agent: Annotated[
         str,
-        typer.Option("-a", "--agent", metavar="NAME", help="The agent.", autocompletion=completion.agent_names),
+        Option("-a", "--agent", metavar="NAME", help="The agent.", suggest=completion.agent_names),
     ] = "default",
     message: Annotated[
         str,
-        typer.Option(metavar="TEXT", help="The message, with placeholders such as {{payload.issue.title}}."),
+        Option(metavar="TEXT", help="The message, with placeholders such as {{payload.issue.title}}."),
     ] = "{{payload}}",
     session: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="TEXT",
             help="The session, for example issue-{{payload.issue.number}}. Default: a new session per run.",
         ),

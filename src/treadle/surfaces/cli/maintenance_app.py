@@ -4,19 +4,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-house_app = typer.Typer()
+maintenance_app = Group()
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
 
 
-@house_app.command("backup")
+@maintenance_app.command("backup")
 def back_up(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    file: Annotated[Path, Argument(metavar="FILE", help="The file to write.")],
+    force: Annotated[bool, Option("--force", help="Overwrite an existing file.")] = False,
     json: Json = False,
 ) -> None:
     """Write a backup of the home to one file and verify it. Other processes continue.
@@ -27,10 +26,10 @@ def back_up(
     process.perform(partial(backup.back_up_home, file, force, json))
 
 
-@house_app.command("restore")
+@maintenance_app.command("restore")
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `treadle backup` has written.")],
-    force: Annotated[bool, typer.Option("--force", help="Move existing files aside. Nothing is deleted.")] = False,
+    file: Annotated[Path, Argument(metavar="FILE", help="A file that `treadle backup` has written.")],
+    force: Annotated[bool, Option("--force", help="Move existing files aside. Nothing is deleted.")] = False,
     json: Json = False,
 ) -> None:
     """Restore a home from a backup, after verifying the whole file."""
@@ -39,14 +38,12 @@ def restore(
     process.perform(partial(backup.restore_home, file, force, json))
 
 
-@house_app.command("migrate")
+@maintenance_app.command("migrate")
 def migrate(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="sqlite:///PATH. No other process may have it open.")
-    ],
+    source: Annotated[str, Argument(metavar="SOURCE", help="sqlite:///PATH. No other process may have it open.")],
     target: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="TARGET",
             help="postgresql://USER@HOST:PORT/DATABASE. It must be empty. The password can be in PGPASSWORD.",
         ),
@@ -62,25 +59,25 @@ def migrate(
     process.perform(partial(command.migrate, source, target, json))
 
 
-@house_app.command("prune")
+@maintenance_app.command("prune")
 def prune(
-    older_than: Annotated[str, typer.Option(metavar="TIME", help="Minimum age, for example 90d or 12h.")],
+    older_than: Annotated[str, Option(metavar="TIME", help="Minimum age, for example 90d or 12h.")],
     agent: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "-a",
             "--agent",
             metavar="NAME",
             help="Only this agent. Default: all agents.",
-            autocompletion=completion.agent_names,
+            suggest=completion.agent_names,
         ),
     ] = None,
     archive: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the events to a new file first: X.jsonl or X.jsonl.gz."),
+        Option(metavar="FILE", help="Write the events to a new file first: X.jsonl or X.jsonl.gz."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be deleted.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be deleted.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
     """Delete old sessions permanently. Sessions with a run in progress are kept."""
@@ -90,12 +87,10 @@ def prune(
     process.perform(partial(command.prune, older_than, agent, archive, dry_run, yes, json))
 
 
-@house_app.command("doctor")
+@maintenance_app.command("doctor")
 def diagnose(
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Open no connections; print settings instead.")
-    ] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time limit of each probe.")] = 2.0,
+    offline: Annotated[bool, Option("--offline", help="Open no connections; print settings instead.")] = False,
+    timeout: Annotated[float, Option(min=0.1, metavar="SECONDS", help="Time limit of each probe.")] = 2.0,
     json: Json = False,
 ) -> None:
     """Check the configuration, the providers and every guard, and print what is missing.

@@ -1,22 +1,22 @@
-"""What can be typed after `treadle memory`. Each command imports its work when it is called."""
+"""The commands `treadle memory`."""
 
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-memory_app = typer.Typer(help="List, search, add and delete memories.", no_args_is_help=True)
+memory_app = Group("memory")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-OneAgent = Annotated[str, typer.Option("-a", "--agent", metavar="NAME", help="The agent. Default: `default`.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
+OneAgent = Annotated[str, Option("-a", "--agent", metavar="NAME", help="The agent. Default: `default`.")]
 AnyAgent = Annotated[
-    str | None, typer.Option("-a", "--agent", metavar="NAME", help="Only this agent. Default: all agents.")
+    str | None, Option("-a", "--agent", metavar="NAME", help="Only this agent. Default: all agents.")
 ]
-OneUser = Annotated[str, typer.Option("--user", metavar="NAME", help="The user. Default: the local user.")]
-AnyUser = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Only this user. Default: all users.")]
-Ids = Annotated[list[str], typer.Argument(metavar="MEMORY…", help="The ids of memories, mem_…")]
+OneUser = Annotated[str, Option("--user", metavar="NAME", help="The user. Default: the local user.")]
+AnyUser = Annotated[str | None, Option("--user", metavar="NAME", help="Only this user. Default: all users.")]
+Ids = Annotated[list[str], Argument(metavar="MEMORY…", help="The ids of memories, mem_…")]
 
 
 class Kind(StrEnum):
@@ -29,8 +29,8 @@ class Kind(StrEnum):
 @memory_app.command("list")
 def list_memories(
     agent: AnyAgent = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only this kind.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 50,
+    kind: Annotated[Kind | None, Option(help="Only this kind.")] = None,
+    limit: Annotated[int, Option(min=1, help="Maximum number of rows.")] = 50,
     user: AnyUser = None,
     json: Json = False,
 ) -> None:
@@ -42,9 +42,9 @@ def list_memories(
 
 @memory_app.command("search")
 def search_memories(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to search for.")],
+    text: Annotated[str, Argument(metavar="TEXT", help="The text to search for.")],
     agent: OneAgent = "default",
-    limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of memories.")] = 5,
+    limit: Annotated[int, Option(min=1, max=50, help="Maximum number of memories.")] = 5,
     user: OneUser = "local",
     json: Json = False,
 ) -> None:
@@ -57,10 +57,10 @@ def search_memories(
 
 @memory_app.command("add")
 def add_memory(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text. `-` reads it from standard input.")],
+    text: Annotated[str, Argument(metavar="TEXT", help="The text. `-` reads it from standard input.")],
     agent: OneAgent = "default",
-    kind: Annotated[Kind, typer.Option(help="A fact, or a journal note.")] = Kind.long_term,
-    pinned: Annotated[bool, typer.Option("--pinned", help="Pin the memory.")] = False,
+    kind: Annotated[Kind, Option(help="A fact, or a journal note.")] = Kind.long_term,
+    pinned: Annotated[bool, Option("--pinned", help="Pin the memory.")] = False,
     user: OneUser = "local",
     json: Json = False,
 ) -> None:
@@ -96,13 +96,11 @@ def forget_memories(memories: Ids, json: Json = False) -> None:
 
 @memory_app.command("assign")
 def assign_memories(
-    user: Annotated[str, typer.Argument(metavar="USER", help="The new owner. `local` is the local user.")],
-    memories: Annotated[
-        list[str] | None, typer.Argument(metavar="[MEMORY…]", help="The ids of memories, mem_…")
-    ] = None,
+    user: Annotated[str, Argument(metavar="USER", help="The new owner. `local` is the local user.")],
+    memories: Annotated[list[str] | None, Argument(metavar="[MEMORY…]", help="The ids of memories, mem_…")] = None,
     agent: AnyAgent = None,
     from_user: Annotated[
-        str | None, typer.Option("--from-user", metavar="NAME", help="Only this user. Default: all users.")
+        str | None, Option("--from-user", metavar="NAME", help="Only this user. Default: all users.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -123,13 +121,11 @@ def export_memories(agent: AnyAgent = None, user: AnyUser = None) -> None:
 
 @memory_app.command("import")
 def import_memories(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An exported file. `-` reads standard input.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="An exported file. `-` reads standard input.")],
     agent: Annotated[
-        str | None, typer.Option("-a", "--agent", metavar="NAME", help="Assign all memories to this agent.")
+        str | None, Option("-a", "--agent", metavar="NAME", help="Assign all memories to this agent.")
     ] = None,
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="NAME", help="Assign all memories to this user.")
-    ] = None,
+    user: Annotated[str | None, Option("--user", metavar="NAME", help="Assign all memories to this user.")] = None,
     json: Json = False,
 ) -> None:
     """Import memories from a file, one JSON object per line. If one is invalid, none is imported. Memories that an

@@ -1,16 +1,15 @@
-"""What can be typed after `treadle schedules`. Each command imports its work when it is called."""
+"""The commands `treadle schedules`."""
 
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-schedules_app = typer.Typer(help="Manage schedules.", no_args_is_help=True)
+schedules_app = Group("schedules")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-ScheduleArgument = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of the schedule.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
+ScheduleArgument = Annotated[str, Argument(metavar="SCHEDULE", help="The id of the schedule.")]
 
 
 @schedules_app.command("list")
@@ -25,22 +24,22 @@ def list_schedules(json: Json = False) -> None:
 def add_schedule(
     every: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="EVERY", help='Seconds, a duration such as 15m, or a cron expression such as "0 9 * * 1-5".'
         ),
     ],
-    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="The message.")],
+    message: Annotated[str, Argument(metavar="MESSAGE", help="The message.")],
     agent: Annotated[
         str,
-        typer.Option("-a", "--agent", metavar="NAME", help="The agent.", autocompletion=completion.agent_names),
+        Option("-a", "--agent", metavar="NAME", help="The agent.", suggest=completion.agent_names),
     ] = "default",
-    zone: Annotated[str, typer.Option(metavar="ZONE", help="The time zone of a cron expression.")] = "UTC",
+    zone: Annotated[str, Option(metavar="ZONE", help="The time zone of a cron expression.")] = "UTC",
     session: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="SESSION",
             help="Continue this session. Default: each run starts its own session.",
-            autocompletion=completion.session_ids,
+            suggest=completion.session_ids,
         ),
     ] = None,
     json: Json = False,
@@ -80,7 +79,7 @@ def resume_schedule(schedule_id: ScheduleArgument, json: Json = False) -> None:
 
 @schedules_app.command("next")
 def show_next(
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="Maximum number of rows.")] = 10,
+    count: Annotated[int, Option("-n", "--count", min=1, max=1000, help="Maximum number of rows.")] = 10,
     json: Json = False,
 ) -> None:
     """Show the next ticks of all schedules that are not paused."""

@@ -1,12 +1,12 @@
-"""What can be typed after `treadle serve` and `treadle worker`. Each imports its work when it is called."""
+"""The commands `treadle serve` and `treadle worker`. Each imports its work when it is called."""
 
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
-import typer
+from treadle.surfaces.cli.command_line import Group, Option
 
-serve_app = typer.Typer()
+serve_app = Group()
 
 
 class Format(StrEnum):
@@ -19,20 +19,20 @@ class Format(StrEnum):
 @serve_app.command("serve")
 def serve(
     host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="The address to listen on. Default: 127.0.0.1.")
+        str | None, Option(metavar="HOST", help="The address to listen on. Default: 127.0.0.1.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="The port. 0: any free port.")
+        int | None, Option(min=0, max=65535, metavar="PORT", help="The port. 0: any free port.")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Maximum runs that execute at a time. Default: no limit."),
+        Option(min=0, metavar="N", help="Maximum runs that execute at a time. Default: no limit."),
     ] = None,
     no_workers: Annotated[
-        bool, typer.Option("--no-workers", help="Execute no runs. On PostgreSQL `treadle worker` executes them.")
+        bool, Option("--no-workers", help="Execute no runs. On PostgreSQL `treadle worker` executes them.")
     ] = False,
-    log_format: Annotated[Format, typer.Option(help="Format of the log on standard error.")] = Format.text,
-    json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
+    log_format: Annotated[Format, Option(help="Format of the log on standard error.")] = Format.text,
+    json: Annotated[bool, Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
     """Serve the agents of the home over HTTP until Ctrl-C. Other commands connect to the server.
 
@@ -48,23 +48,19 @@ def serve(
 
 @serve_app.command("worker")
 def worker(
-    concurrency: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Maximum runs that execute at a time.")
-    ] = 100,
-    host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="The address for --port. Default: 127.0.0.1.")
-    ] = None,
+    concurrency: Annotated[int, Option(min=1, metavar="N", help="Maximum runs that execute at a time.")] = 100,
+    host: Annotated[str | None, Option(metavar="HOST", help="The address for --port. Default: 127.0.0.1.")] = None,
     port: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=0,
             max=65535,
             metavar="PORT",
             help="Serve /healthz, /readyz and /metrics on this port. 0: any free port. Default: no port.",
         ),
     ] = None,
-    log_format: Annotated[Format, typer.Option(help="Format of the log on standard error.")] = Format.text,
-    json: Annotated[bool, typer.Option("--json", help="Print the database and the concurrency as JSON.")] = False,
+    log_format: Annotated[Format, Option(help="Format of the log on standard error.")] = Format.text,
+    json: Annotated[bool, Option("--json", help="Print the database and the concurrency as JSON.")] = False,
 ) -> None:
     """Start a worker for a PostgreSQL database. It runs until Ctrl-C.
 

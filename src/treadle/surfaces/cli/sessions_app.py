@@ -1,24 +1,23 @@
-"""What can be typed after `treadle sessions`. Each command imports its work when it is called."""
+"""The commands `treadle sessions`."""
 
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-sessions_app = typer.Typer(help="Look at sessions and what models are shown of them.", no_args_is_help=True)
+sessions_app = Group("sessions")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
 SessionArgument = Annotated[
     str,
-    typer.Argument(metavar="SESSION", help="The id of the session, ses_…", autocompletion=completion.session_ids),
+    Argument(metavar="SESSION", help="The id of the session, ses_…", suggest=completion.session_ids),
 ]
 
 
 @sessions_app.command("list")
 def list_sessions(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 20, json: Json = False
+    limit: Annotated[int, Option(min=1, help="Maximum number of rows.")] = 20, json: Json = False
 ) -> None:
     """List sessions with their segments, latest first."""
     from treadle.surfaces.cli import process, sessions
@@ -40,7 +39,7 @@ def show_session(
 @sessions_app.command("delete")
 def delete_session(
     session_id: SessionArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
     """Delete a session permanently, with its runs, events, results and memories."""

@@ -1,24 +1,24 @@
-"""What can be typed after `treadle skills`. Each command imports its work when it is called."""
+"""The commands `treadle skills`."""
 
 from functools import partial
 from typing import Annotated
 
-import typer
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-skills_app = typer.Typer(help="List, approve and remove skills.", no_args_is_help=True)
+skills_app = Group("skills")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the skill.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
+Name = Annotated[str, Argument(metavar="NAME", help="The name of the skill.")]
 InWorkspace = Annotated[
     str | None,
-    typer.Option("--workspace", metavar="PATH", help="A skill in the folder .agents/skills of this workspace."),
+    Option("--workspace", metavar="PATH", help="A skill in the folder .agents/skills of this workspace."),
 ]
 
 
 @skills_app.command("list")
 def list_skills(
     workspace: Annotated[
-        str, typer.Option("--workspace", metavar="PATH", help="The workspace. Default: the current folder.")
+        str, Option("--workspace", metavar="PATH", help="The workspace. Default: the current folder.")
     ] = ".",
     json: Json = False,
 ) -> None:
@@ -40,12 +40,10 @@ def show_skill(name: Name, workspace: InWorkspace = None, json: Json = False) ->
 def approve_skill(
     name: Name,
     workspace: InWorkspace = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not show the skill and do not ask for confirmation.")
-    ] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not show the skill and do not ask for confirmation.")] = False,
     sha256: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--sha256",
             metavar="HASH",
             help="Approve only if the skill has this hash, as `show` prints it (at least 12 digits).",
@@ -63,7 +61,7 @@ def approve_skill(
 def remove_skill(
     name: Name,
     workspace: InWorkspace = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Also delete its folder, if it is in the home.")] = False,
+    delete: Annotated[bool, Option("--delete", help="Also delete its folder, if it is in the home.")] = False,
     json: Json = False,
 ) -> None:
     """Revoke the approval of a skill."""

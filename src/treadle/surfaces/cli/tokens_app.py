@@ -1,16 +1,15 @@
-"""What can be typed after `treadle tokens`. Each command imports its work when it is called."""
+"""The commands `treadle tokens`."""
 
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-tokens_app = typer.Typer(help="Manage access tokens for the HTTP API.", no_args_is_help=True)
+tokens_app = Group("tokens")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
 
 
 class ScopeName(StrEnum):
@@ -39,32 +38,30 @@ def list_tokens(json: Json = False) -> None:
 
 @tokens_app.command("create")
 def create_token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the token.")],
+    name: Annotated[str, Argument(metavar="NAME", help="A name for the token.")],
     scope: Annotated[
         list[ScopeName] | None,
-        typer.Option("--scope", help="A scope: read, run, approve or admin. Repeatable. Default: read and run."),
+        Option("--scope", help="A scope: read, run, approve or admin. Repeatable. Default: read and run."),
     ] = None,
     agent: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "-a",
             "--agent",
             metavar="NAME",
             help="Limit the token to this agent. Repeatable. Default: all agents.",
-            autocompletion=completion.agent_names,
+            suggest=completion.agent_names,
         ),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Lifetime, for example 90d or 12h. Default: no expiry.")
+        str | None, Option(metavar="TIME", help="Lifetime, for example 90d or 12h. Default: no expiry.")
     ] = None,
-    tokens_per_hour: Annotated[int | None, typer.Option(metavar="N", help="Quota: model tokens per hour.")] = None,
-    tool_calls_per_minute: Annotated[
-        int | None, typer.Option(metavar="N", help="Quota: tool calls per minute.")
-    ] = None,
-    credit: Annotated[float | None, typer.Option("--credits", metavar="N", help="Quota: credits in total.")] = None,
+    tokens_per_hour: Annotated[int | None, Option(metavar="N", help="Quota: model tokens per hour.")] = None,
+    tool_calls_per_minute: Annotated[int | None, Option(metavar="N", help="Quota: tool calls per minute.")] = None,
+    credit: Annotated[float | None, Option("--credits", metavar="N", help="Quota: credits in total.")] = None,
     user: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="The owner of what the token creates: a name, `local` for the local user, or the id of another "
             "token. Default: a user of its own.",
@@ -72,7 +69,7 @@ def create_token(
     ] = None,
     visibility: Annotated[
         VisibilityName | None,
-        typer.Option(
+        Option(
             help="Whether the token sees the sessions, runs and memories of its own user or of all users. "
             "Default: own if the only scope is run, else all."
         ),
@@ -98,7 +95,7 @@ def create_token(
 
 @tokens_app.command("revoke")
 def revoke_token(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The id of the token, tok_…, or its name.")],
+    token: Annotated[str, Argument(metavar="TOKEN", help="The id of the token, tok_…, or its name.")],
     json: Json = False,
 ) -> None:
     """Revoke a token. Its open streams are closed."""

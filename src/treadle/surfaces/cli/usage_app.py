@@ -1,12 +1,12 @@
-"""What can be typed after `treadle usage`. It imports its work when it is called."""
+"""The commands `treadle usage`."""
 
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
-import typer
+from treadle.surfaces.cli.command_line import Group, Option
 
-usage_app = typer.Typer()
+usage_app = Group()
 
 
 class By(StrEnum):
@@ -21,13 +21,13 @@ class By(StrEnum):
 @usage_app.command("usage")
 def show_usage(
     agent: Annotated[
-        list[str] | None, typer.Option("-a", "--agent", metavar="NAME", help="Only this agent. Repeatable.")
+        list[str] | None, Option("-a", "--agent", metavar="NAME", help="Only this agent. Repeatable.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="DAY", help="From this day on, for example 2026-03-01 (UTC).")
+        str | None, Option(metavar="DAY", help="From this day on, for example 2026-03-01 (UTC).")
     ] = None,
-    by: Annotated[By, typer.Option(help="Group by agent, model, day or token.")] = By.agent,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")] = False,
+    by: Annotated[By, Option(help="Group by agent, model, day or token.")] = By.agent,
+    json: Annotated[bool, Option("--json", help="Print JSON, one value per line.")] = False,
 ) -> None:
     """Show runs, calls, tokens, cost and credits."""
     from treadle.surfaces.cli import process, usage

@@ -1,30 +1,28 @@
-"""What can be typed after `treadle vault`. Each command imports its work when it is called."""
+"""The commands `treadle vault`."""
 
 from functools import partial
 from typing import Annotated
 
-import typer
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-vault_app = typer.Typer(help="Store secrets and grant them to agents.", no_args_is_help=True)
+vault_app = Group("vault")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the secret, for example GITHUB_TOKEN.")]
-Agents = Annotated[
-    list[str] | None, typer.Option("--agent", metavar="AGENT", help="An agent or a glob. Repeatable.")
-]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
+Name = Annotated[str, Argument(metavar="NAME", help="The name of the secret, for example GITHUB_TOKEN.")]
+Agents = Annotated[list[str] | None, Option("--agent", metavar="AGENT", help="An agent or a glob. Repeatable.")]
 Tools = Annotated[
     list[str] | None,
-    typer.Option("--tool", metavar="TOOL", help="A tool or a glob. Repeatable. Default: every tool."),
+    Option("--tool", metavar="TOOL", help="A tool or a glob. Repeatable. Default: every tool."),
 ]
 
 
 @vault_app.command("set")
 def set_secret(
     name: Name,
-    value: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="")] = None,
+    value: Annotated[list[str] | None, Argument(hidden=True, metavar="")] = None,
     agent: Agents = None,
     tool: Tools = None,
-    force: Annotated[bool, typer.Option("--force", help="Accept a value of fewer than 8 characters.")] = False,
+    force: Annotated[bool, Option("--force", help="Accept a value of fewer than 8 characters.")] = False,
     json: Json = False,
 ) -> None:
     """Store a secret. The value is read from a prompt or from standard input."""

@@ -1,18 +1,15 @@
-"""What can be typed after `treadle webhooks`. Each command imports its work when it is called."""
+"""The commands `treadle webhooks`."""
 
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 
-webhooks_app = typer.Typer(
-    help="Manage webhooks: events that are sent to other services, signed.", no_args_is_help=True
-)
+webhooks_app = Group("webhooks")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value per line.")]
-WebhookArgument = Annotated[str, typer.Argument(metavar="WEBHOOK", help="The id of the webhook, whk_…")]
+Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
+WebhookArgument = Annotated[str, Argument(metavar="WEBHOOK", help="The id of the webhook, whk_…")]
 
 
 @webhooks_app.command("list")
@@ -25,10 +22,10 @@ def list_webhooks(json: Json = False) -> None:
 
 @webhooks_app.command("add")
 def add_webhook(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The address, https://…")],
+    url: Annotated[str, Argument(metavar="URL", help="The address, https://…")],
     event: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "-e",
             "--event",
             metavar="TYPE",
@@ -37,17 +34,17 @@ def add_webhook(
     ] = None,
     agent: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "-a",
             "--agent",
             metavar="NAME",
             help="Only this agent. Repeatable.",
-            autocompletion=completion.agent_names,
+            suggest=completion.agent_names,
         ),
     ] = None,
     attempts: Annotated[
         int | None,
-        typer.Option(min=1, max=100, metavar="N", help="Maximum attempts per event. Default: attempts for 3 days."),
+        Option(min=1, max=100, metavar="N", help="Maximum attempts per event. Default: attempts for 3 days."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -79,9 +76,7 @@ def list_dead(webhook_id: WebhookArgument, json: Json = False) -> None:
 @webhooks_app.command("retry")
 def retry_dead(
     webhook_id: WebhookArgument,
-    event: Annotated[
-        str | None, typer.Option(metavar="EVENT", help="Only this event, evt_…. Default: all.")
-    ] = None,
+    event: Annotated[str | None, Option(metavar="EVENT", help="Only this event, evt_…. Default: all.")] = None,
     json: Json = False,
 ) -> None:
     """Retry undeliverable events and enable the webhook again."""
