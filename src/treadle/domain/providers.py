@@ -11,14 +11,12 @@ ApiMode = Literal["anthropic_messages", "chat_completions", "responses"]
 
 
 class Timeouts(Struct, frozen=True, omit_defaults=True):
-    """Time limits of a model call, in seconds. Null turns a limit off."""
+    """Time limits of a model call, in seconds. None turns a limit off."""
 
     first_byte: float | None = 120.0
     """From sending the request to the first byte of the reply."""
     between_bytes: float | None = 60.0
-    """Between two parts of the reply."""
     whole_call: float | None = 600.0
-    """From sending the request to the end of the reply."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -31,8 +29,11 @@ class TimeoutSettings(Struct, frozen=True, omit_defaults=True):
     """The limits of an endpoint that the operator sets. The others keep their defaults; null turns a limit off."""
 
     first_byte: float | UnsetType | None = UNSET
+    """Seconds from sending the request to the first byte of the reply. Default: 120; none for local endpoints."""
     between_bytes: float | UnsetType | None = UNSET
+    """Seconds between two parts of the reply. Default: 60; 600 for local endpoints."""
     whole_call: float | UnsetType | None = UNSET
+    """Seconds from sending the request to the end of the reply. Default: 600; none for local endpoints."""
 
     def __post_init__(self) -> None:
         self.over(Timeouts())  # raises if one is wrong
@@ -71,8 +72,7 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = {}
     """HTTP headers that are sent with every request."""
     timeouts: TimeoutSettings | None = None
-    """Time limits. Those that are not set keep their defaults: the ones below, or for endpoints on this machine or
-    in its network only `between_bytes`, 600 s."""
+    """Time limits of a model call. Those that are not set keep their defaults."""
     local: bool = False
     """The models run on this machine: calls cost nothing, and the server is asked for its context windows."""
 
