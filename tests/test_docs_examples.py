@@ -33,7 +33,7 @@ def reply(request: Request) -> Behaviour:
         return calls("add", f'{{"a": {found[1]}, "b": {found[2]}}}')
     if "bash" in names and (found := re.search(r"Run `([^`]+)`", text)):
         return calls("bash", f'{{"command": "{found[1]}"}}')
-    if "response_format" in body:
+    if "JSON" in str(body["messages"][0]["content"]):
         return says('{"title": "Looms", "tags": ["craft"]}')
     return says("Threads cross in the light.")
 
@@ -43,10 +43,14 @@ def calls(tool: str, arguments: str) -> Behaviour:
 
 
 async def run(command: list[str], tmp_path: Path, url: str) -> tuple[int, str, str]:
+    """Run a command with a home that has a default model, and return its exit code and its output."""
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("defaults: {model: ollama/qwen3}\n")
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
-        "TREADLE_HOME": str(tmp_path / "home"),
+        "TREADLE_HOME": str(home),
         "OLLAMA_HOST": url.removesuffix("/v1"),
     }
     process = await asyncio.create_subprocess_exec(
