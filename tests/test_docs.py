@@ -94,7 +94,7 @@ def check_command(words: list[str]) -> None:
     rest = list(words)
     while hasattr(command, "commands") and rest and rest[0] in command.commands:
         command = command.commands[rest.pop(0)]
-    if rest[:1] == ["--version"]:
+    if rest[:1] in (["--version"], ["--install-completion"]):
         return
     assert not hasattr(command, "commands"), words
     known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
