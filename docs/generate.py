@@ -75,10 +75,10 @@ Durations are seconds, or text such as `90s`, `10m`, `12h` or `7d`. An unknown k
 
 def settings_page() -> str:
     from treadle.domain.agents import AgentSpec
-    from treadle.home import HomeConfig
+    from treadle.config.home import HomeConfig
 
     return (
-        _head("Settings", "`treadle.domain` and `treadle.home`")
+        _head("Settings", "`treadle.domain` and `treadle.config`")
         + SETTINGS_HEAD
         + "\n## `config.yaml`\n\nThe file `config.yaml` in the home. Every key is optional.\n"
         + _settings_table(HomeConfig)
@@ -313,7 +313,7 @@ data or pages), `write` (files or data), or `external` (anything else, for examp
 
 
 def tools_page() -> str:
-    from treadle.tool_names import known_tools
+    from treadle.bootstrap.tool_names import known_tools
 
     page = [_head("Built-in tools", "`treadle.tools`"), TOOLS_HEAD, "\n| tool | effect | |\n|---|---|---|\n"]
     for name, spec in sorted(known_tools().items()):

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from tests.documentation import DOCS, PAGES, ROOT, WRITTEN, blocks, commands, name_of
 from treadle.domain.agents import AgentSpec
-from treadle.home import Home
+from treadle.config.home import Home
 from treadle.surfaces.cli.app import app
 
 README_LINES = 200
@@ -53,6 +53,16 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors of the headings of a page, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_named_source_files_exist(page: Path) -> None:
+    """Every path such as `core/decide.py` or `tests/crash` in code quotes is a file or folder of the repository."""
+    named = re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9]*(?:\.(?:py|sql|md|yaml))?)`", page.read_text())
+    tops = {path.name for path in (ROOT / "src" / "treadle").iterdir()} | {"src", "tests", "bench", "docs"}
+    ours = [path for path in named if path.split("/")[0] in tops]
+    roots = (ROOT, ROOT / "src" / "treadle")
+    assert [path for path in ours if not any((root / path).exists() for root in roots)] == []
 
 
 def test_index_lists_every_page() -> None:
