@@ -74,8 +74,8 @@ Durations are seconds, or text such as `90s`, `10m`, `12h` or `7d`. An unknown k
 
 
 def settings_page() -> str:
-    from treadle.domain.agents import AgentSpec
     from treadle.config.home import HomeConfig
+    from treadle.domain.agents import AgentSpec
 
     return (
         _head("Settings", "`treadle.domain` and `treadle.config`")

@@ -10,8 +10,8 @@ import pytest
 from typer.main import get_command
 
 from tests.documentation import DOCS, PAGES, ROOT, WRITTEN, blocks, commands, name_of
-from treadle.domain.agents import AgentSpec
 from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
 from treadle.surfaces.cli.app import app
 
 README_LINES = 200

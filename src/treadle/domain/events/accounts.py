@@ -7,8 +7,8 @@ from treadle.domain.quotas import QuotaKind
 
 @durable("budget_reserved")
 class BudgetReserved(EventData, frozen=True):
-    """The most that the model call may use which comes next, set aside in these accounts until it has ended. One
-    whose end is never on record has used all of it."""
+    """The maximum that the next model call may use, reserved in these accounts until it ends. A call whose end is
+    not recorded counts in full."""
 
     step: int
     attempt: int
@@ -21,7 +21,7 @@ class BudgetReserved(EventData, frozen=True):
 
 @durable("budget_exhausted")
 class BudgetExhausted(EventData, frozen=True):
-    """The run may not cost what its next model call may cost. Dollars."""
+    """The next model call may cost more than the run has left. Amounts are dollars."""
 
     account: str
     ceiling: float
@@ -31,7 +31,7 @@ class BudgetExhausted(EventData, frozen=True):
 
 @durable("quota_warning")
 class QuotaWarning(EventData, frozen=True):
-    """Most of a quota is used. It is said once in a window, and once of what has none."""
+    """Most of a quota is used. The event is written once per window."""
 
     account: str
     kind: QuotaKind

@@ -6,7 +6,7 @@ from treadle.domain.ids import Instant
 
 @durable("heartbeat_fired")
 class HeartbeatFired(EventData, frozen=True):
-    """The run was started by a schedule, or by the heartbeat of its agent."""
+    """A schedule, or the heartbeat of the agent, started the run."""
 
     schedule_id: str
     due_at: Instant
@@ -17,7 +17,7 @@ class HeartbeatFired(EventData, frozen=True):
 
 @durable("schedule_skipped")
 class ScheduleSkipped(EventData, frozen=True):
-    """A tick came while this run, which the schedule had started before, was not at its end: it starts no other."""
+    """A tick came while this run of the schedule was in progress. No other run was started for it."""
 
     schedule_id: str
     due_at: Instant
@@ -25,7 +25,7 @@ class ScheduleSkipped(EventData, frozen=True):
 
 @durable("webhook_received")
 class WebhookReceived(EventData, frozen=True):
-    """The run was started by what somebody has sent to a hook."""
+    """A request to an inbound webhook started the run."""
 
     hook_id: str
     webhook_id: str
@@ -36,7 +36,7 @@ class WebhookReceived(EventData, frozen=True):
 
 @live("webhook_delivered", stream="system")
 class WebhookDelivered(EventData, frozen=True):
-    """An event was sent to a webhook, and taken."""
+    """An event was delivered to a webhook."""
 
     webhook_id: str
     event_id: str
@@ -45,7 +45,7 @@ class WebhookDelivered(EventData, frozen=True):
 
 @live("webhook_failed", stream="system")
 class WebhookFailed(EventData, frozen=True):
-    """An event could not be sent to a webhook."""
+    """An event could not be delivered to a webhook."""
 
     webhook_id: str
     event_id: str

@@ -10,7 +10,7 @@ from treadle.domain.runs import Metrics, Outcome, OutcomeKind, Status
 
 @durable("agent_spawn")
 class AgentSpawn(EventData, frozen=True):
-    """A child was begun, in the same commit. Its output will be the result of the call."""
+    """A child run was started in the same commit. Its answer will be the result of the call."""
 
     call_id: str
     """For one that judges the run, a name that no call has."""
@@ -31,7 +31,7 @@ class AgentSpawn(EventData, frozen=True):
 
 @durable("agent_end")
 class AgentEnd(EventData, frozen=True):
-    """A child has ended: delivered to its parent in the commit of that end."""
+    """A child run has ended. Delivered to its parent in the commit of that end."""
 
     call_id: str
     run_id: RunId
@@ -52,8 +52,8 @@ WaitForPeople = Literal["approval", "answer", "interrupted"]
 
 @durable("agent_waiting")
 class AgentWaiting(EventData, frozen=True):
-    """A run somewhere under this one waits for a person. The root hears of it, whose people answer, and all
-    between: the time that they give the child that it is under stands still."""
+    """A run below this one waits for a person. Delivered to the root, whose users answer, and to all runs between,
+    whose time limits for the child stop."""
 
     run_id: RunId
     agent: str
@@ -65,8 +65,8 @@ class AgentWaiting(EventData, frozen=True):
 
 @durable("agent_answered")
 class AgentAnswered(EventData, frozen=True):
-    """A run waits for people no more: somebody has answered, or it is about to end. On record with the run itself,
-    and told in the same commit to all that were told of the wait."""
+    """A run no longer waits for a person: it was answered, or is about to end. Recorded in the run itself, and
+    delivered in the same commit to all runs that were told of the wait."""
 
     run_id: RunId
     agent: str
@@ -79,7 +79,7 @@ Telling = Literal["cancel", "interrupt", "resume"]
 
 @durable("agent_told")
 class AgentTold(EventData, frozen=True):
-    """Children were asked to stop, to wait or to go on, in the same commit."""
+    """Child runs were told to stop, to wait or to continue, in the same commit."""
 
     call_ids: tuple[str, ...]
     what: Telling
@@ -88,7 +88,7 @@ class AgentTold(EventData, frozen=True):
 
 @durable("quality_scored")
 class QualityScored(EventData, frozen=True):
-    """What a run has produced was judged; or was not, and why."""
+    """The answer of the run was scored; or it was not, and why."""
 
     checker: str
     run_id: RunId | None = None
@@ -103,7 +103,7 @@ class QualityScored(EventData, frozen=True):
 
 @durable("error_analyzed")
 class ErrorAnalyzed(EventData, frozen=True):
-    """What went wrong with a run that failed; or why nobody could tell."""
+    """The diagnosis of a failed run; or why there is none."""
 
     analyzer: str
     run_id: RunId | None = None

@@ -15,7 +15,7 @@ CompactTrigger = Literal["threshold", "overflow", "command"]
 
 @durable("context_trimmed")
 class ContextTrimmed(EventData, frozen=True):
-    """The conversation was made shorter without a model: old messages left out, or results cut."""
+    """The conversation was shortened without a model: old messages were left out, or results were truncated."""
 
     stage: TrimStage
     freed: int
@@ -32,7 +32,7 @@ class ContextTrimmed(EventData, frozen=True):
 
 @durable("compaction_started")
 class CompactionStarted(EventData, frozen=True):
-    """The intent to have a summary written, committed before a model is asked for it."""
+    """The intent to request a summary, committed before the model is called."""
 
     stage: CompactStage
     trigger: CompactTrigger
@@ -50,7 +50,7 @@ class CompactionStarted(EventData, frozen=True):
 
 @durable("compaction_failed")
 class CompactionFailed(EventData, frozen=True):
-    """No summary was to be had. The conversation is as it was."""
+    """The summary failed. The conversation is unchanged."""
 
     stage: CompactStage
     trigger: CompactTrigger
@@ -89,7 +89,7 @@ SegmentReason = Literal["compaction", "reset", "undo"]
 
 @durable("segment_opened")
 class SegmentOpened(EventData, frozen=True):
-    """The session goes on with another conversation than before; `parent` is what it was."""
+    """The session continues with another conversation. `parent` is the previous segment."""
 
     segment_id: SegmentId
     parent: SegmentId
@@ -100,7 +100,7 @@ class SegmentOpened(EventData, frozen=True):
 
 @durable("command_obeyed")
 class CommandObeyed(EventData, frozen=True):
-    """A session was asked to do something with itself, and has, or cannot."""
+    """A session command was executed or rejected."""
 
     said: str
     """For whoever asked."""
@@ -109,7 +109,7 @@ class CommandObeyed(EventData, frozen=True):
 
 @durable("compaction_undone")
 class CompactionUndone(EventData, frozen=True):
-    """What a compaction or a reset took out of the conversation is back."""
+    """Messages that a compaction or a reset removed are restored."""
 
     undone: SegmentId
     first: int
@@ -121,7 +121,7 @@ class CompactionUndone(EventData, frozen=True):
 
 @durable("message_pinned")
 class MessagePinned(EventData, frozen=True):
-    """A message that no compaction takes away: in the place of one of the conversation, or a new one."""
+    """A message that compactions keep: a message of the conversation, or a new one."""
 
     message: Message
     index: int | None = None

@@ -11,7 +11,7 @@ SteerMode = Literal["queue", "interrupt"]
 
 @durable("message_steered")
 class MessageSteered(EventData, frozen=True):
-    """A message for a run under way: at its next step, or at once."""
+    """A message for a run in progress, delivered at its next step or at once."""
 
     message: Message
     mode: SteerMode
@@ -19,18 +19,20 @@ class MessageSteered(EventData, frozen=True):
 
 @durable("run_interrupted")
 class RunInterrupted(EventData, frozen=True):
-    """Stop what is under way and wait until asked to go on."""
+    """A request to stop what is in progress and wait."""
 
     reason: str
 
 
 @durable("resume_requested")
 class ResumeRequested(EventData, frozen=True):
-    """Go on with a run that waits."""
+    """A request to resume a waiting run."""
 
 
 @durable("cancel_requested")
 class CancelRequested(EventData, frozen=True):
+    """A request to end the run."""
+
     reason: str
 
 

@@ -62,8 +62,8 @@ class Measured(Struct, frozen=True, omit_defaults=True):
 
 @durable("run_forked")
 class RunForked(EventData, frozen=True):
-    """The run stands where another one stood just before it asked the model. The conversation is in `run_queued`;
-    here is what else the steps before have left behind. None of them is done again."""
+    """The run starts where another run was before it called the model. The conversation is in `run_queued`; this
+    event holds the other results of the earlier steps, none of which is repeated."""
 
     run_id: RunId
     step: int

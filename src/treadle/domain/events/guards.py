@@ -7,7 +7,7 @@ from treadle.domain.events.definitions import EventData, durable
 
 @durable("loop_warning")
 class LoopWarning(EventData, frozen=True):
-    """A call repeats itself. `note` is for the model."""
+    """The model repeats a call. `note` is for the model."""
 
     tool: str
     key: str
@@ -20,6 +20,8 @@ StuckKind = Literal["failing_tool", "no_new_information"]
 
 @durable("stuck_detected")
 class StuckDetected(EventData, frozen=True):
+    """The run makes no progress."""
+
     kind: StuckKind
     count: int
     tool: str | None = None
@@ -31,8 +33,7 @@ REPORT_STAGES: Final[tuple[RecoveryStage, ...]] = ("report", "report_again")
 
 @durable("recovery_action")
 class RecoveryAction(EventData, frozen=True):
-    """One stage of the recovery of a stuck run: a note, a tool refused for a turn, then a report without tools.
-
+    """A stage of the recovery of a stuck run: a note, then a tool rejected for a turn, then a report without tools.
     A model that calls a tool instead of reporting is asked for the report once more."""
 
     stage: RecoveryStage
@@ -46,7 +47,7 @@ class RecoveryAction(EventData, frozen=True):
 
 @durable("empty_turn")
 class EmptyTurn(EventData, frozen=True):
-    """The model said nothing and called nothing."""
+    """The reply had no text and no tool calls."""
 
     count: int
     note: str
@@ -62,7 +63,7 @@ class Continuation(EventData, frozen=True):
 
 @durable("output_rejected")
 class OutputRejected(EventData, frozen=True):
-    """The answer does not fit the schema that was asked for."""
+    """The answer does not match the requested schema."""
 
     count: int
     error: str
@@ -71,7 +72,7 @@ class OutputRejected(EventData, frozen=True):
 
 @durable("call_written")
 class CallWritten(EventData, frozen=True):
-    """The reply holds a tool call written as text, which cannot be run. `note` is for the model."""
+    """The reply contains a tool call written as text, which is not run. `note` is for the model."""
 
     count: int
     received: str
@@ -81,7 +82,7 @@ class CallWritten(EventData, frozen=True):
 
 @durable("budget_hint")
 class BudgetHint(EventData, frozen=True):
-    """The agent asked to be told when a limit comes near."""
+    """The model is told that a limit is near, because the agent has `budget_hints`."""
 
     percent: int
     note: str
@@ -91,7 +92,7 @@ class BudgetHint(EventData, frozen=True):
 
 @durable("phantom_action")
 class PhantomAction(EventData, frozen=True):
-    """The answer claims something that no call of the run has done."""
+    """The answer claims an action that no call of the run has done."""
 
     count: int
     claim: str

@@ -21,7 +21,7 @@ RecalledBy = Literal["vectors", "text", "both"]
 
 @durable("memory_recalled")
 class MemoryRecalled(EventData, frozen=True):
-    """Memories that fit what was said. They stand beside the message that they were recalled for."""
+    """Memories that fit a message. They are added to that message."""
 
     reminders: tuple[Reminder, ...]
     section: str
@@ -32,7 +32,7 @@ class MemoryRecalled(EventData, frozen=True):
 
 @durable("memory_saved")
 class MemorySaved(EventData, frozen=True):
-    """Something to be remembered after this session."""
+    """A memory was saved."""
 
     memory_id: MemoryId
     text: str
@@ -45,7 +45,7 @@ class MemorySaved(EventData, frozen=True):
 
 @durable("memory_flushed")
 class MemoryFlushed(EventData, frozen=True):
-    """What a compaction is about to take out of the conversation was offered to memory."""
+    """Facts from messages that a compaction is about to remove were offered to memory."""
 
     memories: tuple[MemoryId, ...]
     """Those that were saved of it; each has its `memory_saved`."""
@@ -53,7 +53,7 @@ class MemoryFlushed(EventData, frozen=True):
 
 @durable("journal_written")
 class JournalWritten(EventData, frozen=True):
-    """A dated note that the agent keeps for itself."""
+    """The agent wrote a dated note for itself."""
 
     memory_id: MemoryId
     text: str
@@ -61,7 +61,7 @@ class JournalWritten(EventData, frozen=True):
 
 @durable("memory_degraded")
 class MemoryDegraded(EventData, frozen=True):
-    """Memories were looked for by their words alone: the embedder did not answer."""
+    """Memories were searched by words only, because the embedder did not answer."""
 
     embedder: str
     reason: str

@@ -12,12 +12,14 @@ StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "interrupt
 
 @durable("step_start")
 class StepStart(EventData, frozen=True):
+    """A step begins."""
+
     step: int
 
 
 @durable("step_end")
 class StepEnd(EventData, frozen=True):
-    """One turn of the model and the calls it asked for are done."""
+    """A step has ended: one model call with its tool calls."""
 
     step: int
     attempts: int
@@ -29,7 +31,7 @@ class StepEnd(EventData, frozen=True):
 
 @durable("llm_request")
 class LlmRequest(EventData, frozen=True):
-    """A request is about to be sent. Its exact content is the projection of the journal up to here."""
+    """The intent to send a request. Its exact content is the projection of the journal up to this event."""
 
     step: int
     attempt: int
@@ -52,7 +54,7 @@ class LlmRequest(EventData, frozen=True):
 
 @durable("llm_response")
 class LlmResponse(EventData, frozen=True):
-    """The whole reply."""
+    """The complete reply."""
 
     step: int
     attempt: int
@@ -79,7 +81,7 @@ ModelErrorKind = Literal[
 
 @durable("llm_error")
 class LlmError(EventData, frozen=True):
-    """A request failed. What it said until then is not part of the conversation."""
+    """A request failed. Text that it had streamed is not part of the conversation."""
 
     step: int
     attempt: int
@@ -129,7 +131,7 @@ class LlmRetry(EventData, frozen=True):
 
 @durable("llm_fallback")
 class LlmFallback(EventData, frozen=True):
-    """Another model takes the run over, for good."""
+    """Another model takes over for the rest of the run."""
 
     step: int
     provider: str
@@ -141,7 +143,7 @@ class LlmFallback(EventData, frozen=True):
 
 @durable("breaker_opened", stream="system")
 class BreakerOpened(EventData, frozen=True):
-    """The model failed too often; it is left alone for a while, by all runs of this process."""
+    """The model failed too often. No run of this process calls it for a while."""
 
     provider: str
     model: str
@@ -157,7 +159,7 @@ class BreakerClosed(EventData, frozen=True):
 
 @live("attempt_reset")
 class AttemptReset(EventData, frozen=True):
-    """Text shown for this attempt is void; another attempt begins from nothing."""
+    """Text shown for this attempt is void. Another attempt starts from the beginning."""
 
     request: int
     attempt: int
@@ -175,6 +177,8 @@ class Token(EventData, frozen=True):
 
 @live("thinking")
 class ThinkingDelta(EventData, frozen=True):
+    """Reasoning as it is written."""
+
     request: int
     attempt: int
     offset: int
@@ -183,7 +187,7 @@ class ThinkingDelta(EventData, frozen=True):
 
 @live("tool_call_delta")
 class ToolCallDelta(EventData, frozen=True):
-    """A call as it is written: a fragment of its arguments."""
+    """A tool call as it is written: a fragment of its arguments."""
 
     request: int
     attempt: int

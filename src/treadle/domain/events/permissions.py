@@ -8,7 +8,7 @@ from treadle.domain.ids import ApprovalId, Instant
 
 @durable("approval_requested")
 class ApprovalRequested(EventData, frozen=True):
-    """The call waits for a person. The approval is for exactly these arguments."""
+    """The call waits for a reviewer. The approval is for exactly these arguments."""
 
     approval_id: ApprovalId
     call_id: str
@@ -27,7 +27,7 @@ Remember = Literal["once", "session"]
 
 @durable("approval_decided")
 class ApprovalDecided(EventData, frozen=True):
-    """Somebody has answered. There is one answer to an approval."""
+    """A reviewer has decided. A decision is final."""
 
     approval_id: ApprovalId
     decision: Decision
@@ -40,7 +40,7 @@ class ApprovalDecided(EventData, frozen=True):
 
 @durable("approval_expired")
 class ApprovalExpired(EventData, frozen=True):
-    """Nobody answered in time."""
+    """No reviewer decided in time."""
 
     approval_id: ApprovalId
     call_id: str
@@ -48,7 +48,7 @@ class ApprovalExpired(EventData, frozen=True):
 
 @durable("clarify_requested")
 class ClarifyRequested(EventData, frozen=True):
-    """The agent asks a person something."""
+    """The agent asks the user a question."""
 
     call_id: str
     question: str
@@ -58,7 +58,7 @@ class ClarifyRequested(EventData, frozen=True):
 
 @durable("clarify_answered")
 class ClarifyAnswered(EventData, frozen=True):
-    """A person has answered. There is one answer to a question."""
+    """The user has answered the question. An answer is final."""
 
     call_id: str
     text: str
@@ -67,7 +67,7 @@ class ClarifyAnswered(EventData, frozen=True):
 
 @durable("secret_used")
 class SecretUsed(EventData, frozen=True):
-    """A tool was handed the value of a secret."""
+    """A tool was given the value of a secret."""
 
     name: str
     tool: str
@@ -76,7 +76,7 @@ class SecretUsed(EventData, frozen=True):
 
 @durable("secret_denied")
 class SecretDenied(EventData, frozen=True):
-    """A secret was asked for that does not exist, or is not granted to this agent for this tool."""
+    """A secret was requested that does not exist or is not granted to this agent for this tool."""
 
     name: str
     tool: str
@@ -86,7 +86,7 @@ class SecretDenied(EventData, frozen=True):
 
 @durable("redacted")
 class Redacted(EventData, frozen=True):
-    """Secrets were taken out of a text before anybody saw it."""
+    """Secrets were removed from a text before it was stored or published."""
 
     names: tuple[str, ...]
     where: Literal["user_message", "model_reply", "tool_result", "tool_arguments", "error"]

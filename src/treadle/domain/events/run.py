@@ -19,7 +19,7 @@ from treadle.domain.users import LOCAL_USER, UserId
 
 @durable("run_queued")
 class RunQueued(EventData, frozen=True):
-    """A run was asked for. It holds the agent as it was then, overrides applied."""
+    """A run was submitted. It holds the settings of the agent, with the overrides of the run."""
 
     agent: AgentSpec
     resumed_from: RunId | None = None
@@ -50,12 +50,14 @@ class RunQueued(EventData, frozen=True):
 
 @durable("user_message")
 class UserMessage(EventData, frozen=True):
+    """A user message that the run answers."""
+
     message: Message
 
 
 @durable("run_start")
 class RunStart(EventData, frozen=True):
-    """The first worker took the run up and found everything it needs."""
+    """The first worker claimed the run and found everything that it needs."""
 
     tools: tuple[ToolSpec, ...]
     sections: tuple[str, ...] = ()
@@ -72,7 +74,7 @@ class RunStart(EventData, frozen=True):
 
 @durable("model_resolved")
 class ModelResolved(EventData, frozen=True):
-    """Which model answers, and why that one."""
+    """Which model answers, and why."""
 
     provider: str
     model: str
@@ -93,7 +95,7 @@ WaitReason = Literal[
 
 @durable("run_waiting")
 class RunWaiting(EventData, frozen=True):
-    """Nothing is held in memory until it is woken: by a delivery, or at `wake_at`."""
+    """The run waits for a delivery or until `wake_at`. No process holds it."""
 
     reason: WaitReason
     detail: str
@@ -114,14 +116,14 @@ class RunRecovered(EventData, frozen=True):
 
 @durable("run_quarantined")
 class RunQuarantined(EventData, frozen=True):
-    """The run was resumed several times and each time its worker died. It is not resumed again."""
+    """The worker of the run died several times without progress. The run is not resumed again."""
 
     recoveries: int
 
 
 @live("run_fenced", stream="system")
 class RunFenced(EventData, frozen=True):
-    """A worker found that another owns its run. What it wrote was refused; its tools were stopped."""
+    """A worker found that another worker owns its run. Its write was rejected and its tools were stopped."""
 
     epoch: int
 

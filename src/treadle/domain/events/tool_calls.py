@@ -7,7 +7,7 @@ from treadle.domain.events.definitions import EventData, durable, live
 
 @durable("tool_call_start")
 class ToolCallStart(EventData, frozen=True):
-    """The intent, committed before the tool runs."""
+    """The intent to run a tool call, committed before the tool runs."""
 
     call_id: str
     name: str
@@ -18,6 +18,8 @@ class ToolCallStart(EventData, frozen=True):
 
 @live("tool_call_progress")
 class ToolCallProgress(EventData, frozen=True):
+    """Progress of a tool call."""
+
     start: int
     """The sequence of its `tool_call_start`."""
     call_id: str
@@ -27,6 +29,8 @@ class ToolCallProgress(EventData, frozen=True):
 
 @durable("tool_call_end")
 class ToolCallEnd(EventData, frozen=True):
+    """A tool call has ended."""
+
     call_id: str
     name: str
     content: str
@@ -51,7 +55,7 @@ CallErrorKind = Literal[
 
 @durable("tool_call_error")
 class ToolCallError(EventData, frozen=True):
-    """The call has no good result; `content` is what the model is told."""
+    """A tool call failed. `content` is what the model is told."""
 
     call_id: str
     name: str
@@ -67,7 +71,7 @@ GuardName = Literal["loop", "stuck"]
 
 @durable("tool_call_blocked")
 class ToolCallBlocked(EventData, frozen=True):
-    """A guard refused the call; `content` is what the model is told."""
+    """A guard rejected the call. `content` is what the model is told."""
 
     call_id: str
     name: str
@@ -77,7 +81,7 @@ class ToolCallBlocked(EventData, frozen=True):
 
 @durable("result_truncated")
 class ResultTruncated(EventData, frozen=True):
-    """A result was too long for what is left of the context. All of it is kept and can be recalled."""
+    """A result was too long for the free context. The whole text is kept and can be recalled."""
 
     call_id: str
     length: int
@@ -87,7 +91,7 @@ class ResultTruncated(EventData, frozen=True):
 
 @durable("hook_blocked")
 class HookBlocked(EventData, frozen=True):
-    """A hook refused the call; `content` is what the model is told."""
+    """A hook rejected the call. `content` is what the model is told."""
 
     call_id: str
     name: str
@@ -97,7 +101,7 @@ class HookBlocked(EventData, frozen=True):
 
 @durable("process_killed")
 class ProcessKilled(EventData, frozen=True):
-    """A command was stopped with everything that it had started."""
+    """A command was killed with all processes that it had started."""
 
     call_id: str
     command: str
@@ -107,7 +111,7 @@ class ProcessKilled(EventData, frozen=True):
 
 @durable("sandbox_denied")
 class SandboxDenied(EventData, frozen=True):
-    """A command was not run: the agent asks for a sandbox, and this machine cannot make one."""
+    """A command was not run: the agent requires a sandbox, and this machine has none."""
 
     call_id: str
     reason: str
