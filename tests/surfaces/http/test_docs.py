@@ -11,9 +11,10 @@ import pytest
 from tests.documentation import DOCS, blocks
 from tests.fake_endpoint import says
 from tests.surfaces.http.compatible import Talking, in_time, talking
+from treadle.domain.access import Scope
 
 
-async def run(talk: Talking, command: list[str], *scopes: str) -> tuple[int | None, str]:
+async def run(talk: Talking, command: list[str], *scopes: Scope) -> tuple[int | None, str]:
     token = await talk.server.mint(*scopes)
     process = await asyncio.create_subprocess_exec(
         *command,
