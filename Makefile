@@ -1,12 +1,11 @@
-# Everything a newcomer needs: `make demo` and `make test`. Each sets up what it needs the first time
-# and works without a network after that.
+# `make demo` and `make test` create the environment the first time and work without a network after that.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 UV     := uv==0.13.7
 CORES  := $(shell nproc 2>/dev/null || echo 2)
-# Whoever forbids Python to keep what it has compiled has it compile all of it again for every process.
+# With PYTHONDONTWRITEBYTECODE, every process would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test suite lint bench simulate peers phoenix clean
