@@ -108,7 +108,8 @@ def _setting_type(kind: Any) -> str:
     """Return the type of a setting in the words of YAML."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(_setting_type, arguments)))
+        kinds = [_setting_type(each) for each in arguments if each is not msgspec.UnsetType]
+        return " or ".join(dict.fromkeys(kinds))
     if origin is typing.Literal:
         return " or ".join(f"`{each}`" for each in arguments)
     if origin is tuple:
@@ -133,7 +134,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.required:
         return "required"
     value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default  # pyright: ignore
-    if isinstance(value, Struct):
+    if isinstance(value, Struct | msgspec.UnsetType):
         return ""
     return f"`{msgspec.json.encode(value).decode()}`"
 
