@@ -133,7 +133,7 @@ def test_agent_example_shows_every_setting_with_its_default(tmp_path: Path) -> N
     assert all(re.search(rf"^{field}:", block.text, re.MULTILINE) for field in AgentSpec.__struct_fields__)
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_pages_are_in_plain_words(page: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
     assert [found[0] for found in AVOIDED.finditer(prose)] == []

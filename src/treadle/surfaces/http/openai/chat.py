@@ -62,10 +62,10 @@ _encode = msgspec.json.Encoder().encode
 
 @post("/v1/chat/completions", status_code=200, **answers("Create a chat completion with an agent", ChatCompletion))
 async def complete(data: JSONBody[ChatRequest], request: Asked) -> ASGIApp:
-    """`model` is the name of an agent. Its tools are its own: it calls them here, and answers when it is done. With
-    the header `X-Treadle-Session`, or `metadata.treadle_session`, it goes on in that session, which has what was
-    said before: only the latest message is taken from the request. When the client leaves, the run is cancelled,
-    unless the header `X-Treadle-On-Disconnect` says `keep`. `store` has no meaning: the journal keeps every run."""
+    """`model` is the name of an agent, which executes its own tools. The header `X-Treadle-Session`, or
+    `metadata.treadle_session`, continues a session; only the latest message of the request is used then. A client
+    that disconnects cancels the run, unless the header `X-Treadle-On-Disconnect` is `keep`. `store` has no effect:
+    the journal keeps every run."""
     _refuse_unsupported(data)
     if data.stream:
         refuse_if_full(request)

@@ -52,10 +52,9 @@ CANCELLED_SECONDS = 5.0
 
 @post("/v1/responses", status_code=200, **answers("Create a response with an agent", ResponseObject))
 async def create(data: JSONBody[ResponseRequest], request: Asked) -> ASGIApp:
-    """`model` is the name of an agent. Its tools are its own: it calls them here, and answers when it is done.
-    `previous_response_id` goes on in the session of that response, and `conversation` in the session of that id;
-    only what is new is sent then. With `background` the answer comes at once, and the run goes on. `store` has no
-    meaning: the journal keeps every run."""
+    """`model` is the name of an agent, which executes its own tools. `previous_response_id` continues the session
+    of that response, and `conversation` the session with that id; only new input is sent then. With `background`
+    the server responds at once and the run continues. `store` has no effect: the journal keeps every run."""
     _refuse_unsupported(data)
     if data.stream:
         refuse_if_full(request)
