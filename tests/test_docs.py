@@ -95,7 +95,7 @@ def test_commands_and_options_exist(page: Path) -> None:
     for block in (*blocks(page, "console"), *blocks(page, "bash")):
         shown = commands(block.text) if block.language == "console" else block.text.splitlines()
         for line in shown:
-            if found := re.match(r"(?:\w+=\S+ )*treadle (.*)", line):
+            if found := re.match(r"(?:\w+=\S+ )*(?:\.venv/bin/)?treadle (.*)", line):
                 check_command(shlex.split(found[1], comments=True))
 
 
