@@ -9,13 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.documentation import WRITTEN, Block, blocks, name_of
+from tests.documentation import ROOT, WRITTEN, Block, blocks, name_of
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, Request, delta, fragment, says
 from tests.patience import HANG_SECONDS
 
 NEED_A_SERVER = ("openai.md", "http-api.md")
 """Pages whose programs talk to `treadle serve`: see tests/surfaces/http/test_docs.py."""
-PROGRAMS = [block for page in WRITTEN if page.name not in NEED_A_SERVER for block in blocks(page, "python")]
+README = ROOT / "README.md"
+PROGRAMS = [
+    block
+    for page in WRITTEN
+    if page != README and page.name not in NEED_A_SERVER
+    for block in blocks(page, "python")
+]
 SCRIPTED = [page for page in WRITTEN if page.name not in NEED_A_SERVER and blocks(page, "bash")]
 
 
@@ -92,9 +98,9 @@ def test_scripts_run(page: Path, tmp_path: Path) -> None:
 
 def test_the_readme_program_prints_the_sum(tmp_path: Path) -> None:
     async def perform() -> None:
-        [program] = [block.text for block in PROGRAMS if block.page.name == "README.md"]
+        [program] = blocks(README, "python")
         async with FakeEndpoint(policy=reply) as server:
-            code, out, err = await run([sys.executable, "-c", program], tmp_path, server.url)
+            code, out, err = await run([sys.executable, "-c", program.text], tmp_path, server.url)
             assert (code, err) == (0, "")
             first, *types = out.splitlines()
             assert first == "It is 5."
