@@ -8,7 +8,6 @@ import re
 import types
 import typing
 from collections.abc import Iterator
-from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -143,14 +142,14 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def commands_page() -> str:
+    from treadle.surfaces.cli.app import all_commands
+
     page = [_head("Commands", "the command line itself"), COMMANDS_HEAD]
-    for names, command in commands():
-        help_text = inspect.cleandoc(command.help or "")
-        page.append(f"\n## `{' '.join(names)}`\n\n{help_text}\n\n```\n{_usage(names, command)}\n```\n")
-        options = [each for each in command.params if getattr(each, "help", None) and not each.hidden]
-        if options:
+    for command in all_commands():
+        page.append(f"\n## `treadle {command.path}`\n\n{command.description}\n\n```\n{command.usage}\n```\n")
+        if rows := [*command.argument_rows, *command.option_rows]:
             page.append("\n| | |\n|---|---|\n")
-            page += (f"| `{_parameter(each)}` | {_cell(each.help)} |\n" for each in options)
+            page += (f"| `{_cell(name)}` | {_cell(text)} |\n" for name, text in rows)
     return "".join(page)
 
 
@@ -158,48 +157,6 @@ COMMANDS_HEAD = """
 How to use them is described in [command line](../command-line.md), with the exit codes. `treadle COMMAND --help`
 prints the same text.
 """
-
-
-def commands() -> Iterator[tuple[list[str], Any]]:
-    """Yield every command with its names: `["treadle", "runs", "list"]`."""
-    from typer.main import get_command
-
-    from treadle.surfaces.cli.app import app
-
-    yield from _leaves(["treadle"], get_command(app))
-
-
-def _leaves(names: list[str], command: Any) -> Iterator[tuple[list[str], Any]]:
-    inner = getattr(command, "commands", None)
-    if inner is None:
-        yield names, command
-        return
-    for name, each in inner.items():
-        yield from _leaves([*names, name], each)
-
-
-def _usage(names: list[str], command: Any) -> str:
-    arguments = [each for each in command.params if each.param_type_name == "argument" and not each.hidden]
-    words = [_argument(each) for each in arguments]
-    return " ".join([*names, *(["[OPTIONS]"] if len(arguments) < len(command.params) else []), *words])
-
-
-def _argument(parameter: Any) -> str:
-    name = (parameter.metavar or parameter.name.upper()) + ("..." if parameter.nargs == -1 else "")
-    return name if parameter.required else f"[{name}]"
-
-
-def _parameter(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        return parameter.metavar or parameter.name.upper()
-    names = ", ".join(parameter.opts)
-    if parameter.secondary_opts:
-        names += "/" + ", ".join(parameter.secondary_opts)
-    if parameter.is_flag:
-        return names
-    kind = parameter.type_descriptor.annotation
-    choices = "\\|".join(str(each.value) for each in kind) if issubclass(kind, Enum) else kind.__name__.upper()
-    return f"{names} {parameter.metavar or choices}"
 
 
 # ── Routes ──

@@ -2,15 +2,14 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 
 from tests.surfaces.shell import COMMAND
-from treadle.surfaces.cli.app import COMMANDS, GROUPS, find_command, load_group, run
-from treadle.surfaces.cli.command_line import Argument, Command, Group, Option
+from treadle.surfaces.cli.app import COMMANDS, all_commands, find_command, load_group, run
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.completion_app import offers
 
 given: dict[str, Any] = {}
@@ -99,13 +98,6 @@ def test_help_shows_every_parameter_within_the_width(
     for part in ("NAME", "-n, --count INT", "Default: 3.", "--kind big|small", "--yes/--no", "--json"):
         assert part in text
     assert max(map(len, text.splitlines())) <= 60
-
-
-def all_commands() -> Iterator[Command]:
-    for name, entry in COMMANDS.items():
-        yield load_group(entry).commands[name]
-    for entry in GROUPS.values():
-        yield from load_group(entry).commands.values()
 
 
 def test_every_command_has_help_for_itself_and_for_each_parameter(capsys: pytest.CaptureFixture[str]) -> None:

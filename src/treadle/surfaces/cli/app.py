@@ -1,7 +1,7 @@
 """The commands of `treadle`: which there are, and the module that each is loaded from when it is used."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,6 +66,14 @@ def find_command(words: Sequence[str]) -> "Command | None":
     if len(words) > 1 and words[0] in GROUPS:
         return load_group(GROUPS[words[0]]).commands.get(words[1])
     return None
+
+
+def all_commands() -> Iterator["Command"]:
+    """Yield every command, with all modules loaded."""
+    for name, entry in COMMANDS.items():
+        yield load_group(entry).commands[name]
+    for entry in GROUPS.values():
+        yield from load_group(entry).commands.values()
 
 
 def run(words: Sequence[str]) -> None:

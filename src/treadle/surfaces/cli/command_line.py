@@ -154,16 +154,29 @@ class Command:
             parser.error(f"unrecognized arguments: {words[0]}")
         return values
 
-    def help(self) -> str:
+    @property
+    def description(self) -> str:
+        return inspect.getdoc(self.function) or ""
+
+    @property
+    def usage(self) -> str:
+        labels = [label for label, _ in self.argument_rows]
+        return " ".join([f"treadle {self.path}", *(["[OPTIONS]"] if self.options else []), *labels])
+
+    @property
+    def argument_rows(self) -> list[tuple[str, str]]:
+        """The arguments and their descriptions."""
         shown = [each for each in self._arguments if not cast("Argument", each.declared).hidden]
-        usage = " ".join([f"treadle {self.path}", "[OPTIONS]", *(each.label for each in shown)])
-        rows = [(_flags_of(each), _explain(each)) for each in self.options]
-        return page(
-            usage,
-            inspect.getdoc(self.function) or "",
-            ("Arguments", [(each.label, _explain(each)) for each in shown]),
-            ("Options", [*rows, ("--help", "Show this message and exit.")]),
-        )
+        return [(each.label, _explain(each)) for each in shown]
+
+    @property
+    def option_rows(self) -> list[tuple[str, str]]:
+        """The options and their descriptions."""
+        return [(_flags_of(each), _explain(each)) for each in self.options]
+
+    def help(self) -> str:
+        options = [*self.option_rows, ("--help", "Print this message and exit.")]
+        return page(self.usage, self.description, ("Arguments", self.argument_rows), ("Options", options))
 
 
 class Group:
