@@ -12,7 +12,7 @@ from treadle.core.state import RunState
 from treadle.domain.events import LlmRequest
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Metrics
-from treadle.engine.run_history import replayed
+from treadle.engine.run_history import load_run_history
 from treadle.operations import LocalService
 
 MODES = get_args(ApiMode)
@@ -35,7 +35,7 @@ async def project(service: LocalService) -> bytes:
 
 
 async def _lines(run_id: Any, journal: Any) -> AsyncIterator[dict[str, Any]]:
-    state, events = await replayed(run_id, journal)
+    state, events = await load_run_history(run_id, journal)
     for event in events:
         fold(state, event.data, event.sequence, event.timestamp)
         if isinstance(event.data, LlmRequest):

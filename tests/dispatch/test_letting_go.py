@@ -13,7 +13,7 @@ from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
 from treadle.engine.deps import EngineDeps
 from treadle.engine.event_hub import EventHub
-from treadle.engine.owned_run import OwnedRun, own
+from treadle.engine.owned_run import OwnedRun, claim_run
 from treadle.models.registry import ModelRegistry
 from treadle.ports.journal import Advance, Advanced, Claim, Release
 from treadle.testing.conformance.store import END, OPENING, Store, StoreProcess, one_process, step
@@ -62,7 +62,7 @@ async def owned(process: StoreProcess) -> AsyncGenerator[OwnedRun, None]:
         lambda: 0.5,
         "worker",
     )
-    async with own(await process.submit(), deps) as log:
+    async with claim_run(await process.submit(), deps) as log:
         yield log
 
 

@@ -270,11 +270,11 @@ def test_thinking_alone_is_not_an_answer(tmp_path: Path) -> None:
 
 def test_the_last_check_does_not_depend_on_the_adapter() -> None:
     from treadle.domain.runs import Usage
-    from treadle.engine.guarded_model import _runnable  # pyright: ignore[reportPrivateUsage]
+    from treadle.engine.guarded_model import _drop_unsafe_calls  # pyright: ignore[reportPrivateUsage]
 
     use = ToolUse("c", "strike", json.dumps({"at": "a"}))
     for stop in ("max_tokens", "refusal", "interrupted"):
-        end = _runnable(Completed((use,), stop, Usage()))
+        end = _drop_unsafe_calls(Completed((use,), stop, Usage()))
         assert isinstance(end, Completed)
         assert (end.parts, end.dropped_calls) == ((), ("strike",))
-    assert not isinstance(_runnable(Completed((use,), "other", Usage())), Completed)
+    assert not isinstance(_drop_unsafe_calls(Completed((use,), "other", Usage())), Completed)

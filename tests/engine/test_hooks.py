@@ -9,7 +9,7 @@ import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, virtually
 from tests.observed import all_told
 from treadle.domain.events import HookBlocked, ToolCallStart
-from treadle.engine.tool_hooks import HOOK_SECONDS
+from treadle.engine.tool_hooks import HOOK_TIMEOUT_SECONDS
 from treadle.ports.hooks import Block, HookedCall, Rewrite
 from treadle.ports.tool import Observation
 from treadle.testing.models import ScriptedModel, ask, call, say
@@ -113,7 +113,7 @@ def test_a_hook_that_does_not_answer_blocks() -> None:
 
     class Slow(treadle.Hook):
         async def before(self, call: HookedCall) -> None:
-            await asyncio.sleep(2 * HOOK_SECONDS)
+            await asyncio.sleep(2 * HOOK_TIMEOUT_SECONDS)
 
     async def story() -> None:
         async with in_virtual_time(model) as engine:

@@ -12,7 +12,7 @@ from treadle.domain.events import EventData, RunEnd, StepStart, Token
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics
 from treadle.engine.event_hub import EventHub
-from treadle.engine.subscription import LONGEST_PAUSE, MEMORY_SECONDS, WORK_SECONDS, Pace, Subscription
+from treadle.engine.subscription import LOAD_SAMPLE_SECONDS, MAX_PAUSE_SECONDS, WINDOW_SECONDS, Pace, Subscription
 from treadle.testing.time import CountingIds, FakeClock
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
@@ -38,7 +38,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def pause(self: Pace, now: float) -> float:
         del self, now
-        return LONGEST_PAUSE
+        return MAX_PAUSE_SECONDS
 
     monkeypatch.setattr(Pace, "pause", pause)
 
@@ -114,7 +114,7 @@ class Loop:
 
 def test_a_process_that_has_caught_up_shows_everything_at_once_again() -> None:
     loop = Loop()
-    assert loop.goes_on(2, 0.05, 0.9) == LONGEST_PAUSE
+    assert loop.goes_on(2, 0.05, 0.9) == MAX_PAUSE_SECONDS
     assert loop.goes_on(2, 0.0, 0.7) == 0.0
 
 
@@ -145,24 +145,24 @@ def test_many_readers_that_are_woken_together_now_and_then_make_no_process_busy(
 def test_what_was_long_ago_keeps_nothing_back() -> None:
     loop = Loop()
     loop.goes_on(2, 0.05, 1.0)
-    loop.worked += MEMORY_SECONDS
-    assert loop.pace.pause(loop.now + MEMORY_SECONDS / 2) == LONGEST_PAUSE
-    assert loop.pace.pause(loop.now + MEMORY_SECONDS) == 0.0
-    loop.pace.tell(loop.now, loop.now + MEMORY_SECONDS)
-    assert loop.pace.pause(loop.now + MEMORY_SECONDS) == 0.0, "and it is forgotten for good"
+    loop.worked += WINDOW_SECONDS
+    assert loop.pace.pause(loop.now + WINDOW_SECONDS / 2) == MAX_PAUSE_SECONDS
+    assert loop.pace.pause(loop.now + WINDOW_SECONDS) == 0.0
+    loop.pace.tell(loop.now, loop.now + WINDOW_SECONDS)
+    assert loop.pace.pause(loop.now + WINDOW_SECONDS) == 0.0, "and it is forgotten for good"
 
 
 def test_what_counts_is_how_long_the_loop_itself_has_worked() -> None:
     """The CPU time of this thread is real. The time of day passes as it would on a machine without other work."""
     begin, worked = time.monotonic(), time.thread_time()
     pace, now = Pace(), begin
-    while now - begin < MEMORY_SECONDS:
+    while now - begin < WINDOW_SECONDS:
         sum(range(1000))
         now = begin + time.thread_time() - worked
         pace.tell(now - 0.05, now)
     assert pace.pause(now) > 0.0
     for _ in range(8):
-        now += WORK_SECONDS / 4
+        now += LOAD_SAMPLE_SECONDS / 4
         pace.tell(now - 0.05, now)
         pace.pause(now)
     assert pace.pause(now) == 0.0

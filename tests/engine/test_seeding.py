@@ -12,7 +12,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.messages import Message, Text, user
-from treadle.engine.model_resolution import ASKED_BESIDE
+from treadle.engine.model_resolution import CLIENT_INSTRUCTIONS_HEADING
 from treadle.operations import LocalService, Submission, Ticket
 from treadle.operations.submissions import MESSAGE_LIMIT
 from treadle.ports.model import ModelRequest
@@ -45,7 +45,7 @@ def test_a_session_begins_with_what_was_said_before(tmp_path: Path) -> None:
         assert texts(first) == SAID
         assert [message.role for message in first.conversation.messages] == ["user", "assistant", "user"]
         assert first.preamble.system.startswith("You are brave.")
-        assert first.preamble.system.endswith(f"{ASKED_BESIDE}\nRhyme.")
+        assert first.preamble.system.endswith(f"{CLIENT_INSTRUCTIONS_HEADING}\nRhyme.")
         assert texts(second) == [*SAID, "Ada.", "Sure?"]
         assert "Rhyme." not in second.preamble.system, "which was told for one run"
 

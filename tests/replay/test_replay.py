@@ -392,7 +392,7 @@ def test_code_that_breaks_is_a_divergence_and_not_a_crash(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(tool_results, "room_for_a_result", broken)
     assert replay(record, tools).is_same, "which no result of it needs"
-    monkeypatch.setattr("treadle.engine.tool_execution.finish", broken)
+    monkeypatch.setattr("treadle.engine.tool_execution.finish_call", broken)
     found = replay(record, tools).divergence
     assert found is not None
     assert found.sequence == first_of(record, e.ToolCallEnd).sequence

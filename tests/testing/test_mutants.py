@@ -293,7 +293,7 @@ def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def ends_are_told_twice(patch: pytest.MonkeyPatch) -> None:
-    told = engine_loop.told_of_the_end
+    told = engine_loop.notify_of_end
 
     def stutter(*args: Any) -> tuple[ChildMessage, ...]:
         return tuple(

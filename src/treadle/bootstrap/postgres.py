@@ -8,7 +8,7 @@ from treadle.bootstrap.stores import MonitoredDispatcher, Stores, WorkerShare
 from treadle.dispatch.local import LocalDispatcher
 from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.ids import Instant, RunId
-from treadle.engine.cluster_sync import Elsewhere
+from treadle.engine.cluster_sync import ClusterSync
 from treadle.engine.event_hub import EventHub
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import DatabaseFacts
@@ -52,7 +52,7 @@ async def open_postgres(url: str, hub: EventHub, clock: Clock) -> Stores:
         writer = PostgresWriter(database, hub.lost)
         journal = PostgresJournal(database, writer, hub, clock)
         opened.push_async_callback(journal.close)
-        others = Elsewhere(hub, journal, PostgresLine(database, writer.name))
+        others = ClusterSync(hub, journal, PostgresLine(database, writer.name))
         opened.push_async_callback(others.close)
         await others.start()
         return _stores(database, journal, clock, opened.pop_all().aclose)

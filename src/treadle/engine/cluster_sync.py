@@ -22,25 +22,25 @@ from treadle.ports.notifications import Changed, Line
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 5.0
+POLL_INTERVAL_SECONDS = 5.0
 """How often it is looked how far the runs have come that somebody here follows, and said which these are."""
-FORGOTTEN_SECONDS = 3 * LOOK_SECONDS
+INTEREST_SECONDS = 3 * POLL_INTERVAL_SECONDS
 """For so long a run counts as listened to after it was said that it is."""
-ASK_SECONDS = 0.25
+REQUEST_INTERVAL_SECONDS = 0.25
 """Between two requests for the same text, at least."""
-MOST_WATCHED = 2000
+MAX_WATCHED_RUNS = 2000
 """Runs whose live events are asked for at once. Of further ones only what is durable is seen."""
-PAGE = 200
+PAGE_EVENTS = 200
 """Events that are read at once. Readers who are further behind read the rest themselves."""
-MOST_WAITING = 1000
+MAX_BUFFERED_EVENTS = 1000
 """Live events of a run that wait for the journal to be read."""
-OVER = (LlmResponse, LlmError, RunRecovered, RunEnd)
+ENDS_OF_A_REPLY = (LlmResponse, LlmError, RunRecovered, RunEnd)
 """After these nothing more is said in answer to a request before them."""
 
 _decode = msgspec.json.Decoder(RelayMessage).decode
 
 
-class Followed:
+class FollowedRun:
     """A run that somebody here follows, as far as it was heard of from elsewhere."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Followed:
         self.speech: LiveReceiver | None = None
 
 
-class Elsewhere:
+class ClusterSync:
     """Implements `ports.line.Hearer` and `engine.hub.Others`."""
 
     def __init__(self, hub: EventHub, journal: Journal, line: Line) -> None:
@@ -62,7 +62,7 @@ class Elsewhere:
         self._journal = journal
         self._line = line
         self._voice = LiveSender(line)
-        self._followed: dict[RunId, Followed] = {}
+        self._followed: dict[RunId, FollowedRun] = {}
         self._listened_to: dict[RunId, float] = {}
         """The runs that others listen to, and until when that holds."""
         self._lacks: dict[RunId, float] = {}
@@ -131,7 +131,7 @@ class Elsewhere:
             events = [from_json(bytes(raw)) for raw in said.live]
         except msgspec.MsgspecError:
             return  # of a later version
-        self._listened_to |= dict.fromkeys(said.listens, self._loop.time() + FORGOTTEN_SECONDS)
+        self._listened_to |= dict.fromkeys(said.listens, self._loop.time() + INTEREST_SECONDS)
         for run_id in said.lacks:
             if (whole := self._hub.said_here(run_id)) is not None:
                 self._voice.say(whole)
@@ -142,14 +142,14 @@ class Elsewhere:
     # ── Following ──
 
     def _read_up_to(self, run_id: RunId, sequence: int) -> None:
-        followed = self._followed.setdefault(run_id, Followed())
+        followed = self._followed.setdefault(run_id, FollowedRun())
         followed.heard_of = max(followed.heard_of, sequence)
         if followed.reading is None and followed.heard_of > followed.known:
             followed.reading = asyncio.create_task(self._read(run_id, followed), name=f"treadle-read-{run_id}")
             self._tasks.add(followed.reading)
             followed.reading.add_done_callback(self._tasks.discard)
 
-    async def _read(self, run_id: RunId, followed: Followed) -> None:
+    async def _read(self, run_id: RunId, followed: FollowedRun) -> None:
         """Read what is not known yet, show it, and then what was said live meanwhile."""
         later = list[Event]()
         try:
@@ -167,18 +167,22 @@ class Elsewhere:
                 if event.sequence <= followed.known:
                     self._overhear(event)
 
-    async def _read_page(self, run_id: RunId, followed: Followed) -> None:
+    async def _read_page(self, run_id: RunId, followed: FollowedRun) -> None:
         wanted, behind = followed.heard_of, self._hub.behind(run_id)
         after = min(followed.known or wanted - 1, wanted - 1 if behind is None else behind)
-        after = max(after, wanted - PAGE)
-        events, known = await self._journal.read(run_id, after, PAGE), followed.known
+        after = max(after, wanted - PAGE_EVENTS)
+        events, known = await self._journal.read(run_id, after, PAGE_EVENTS), followed.known
         skipped = after if 0 < followed.known < after else 0
         followed.known = max(followed.known, events[-1].sequence if events else 0)
         if followed.known < followed.heard_of == wanted:
             followed.heard_of = followed.known  # it is not there, whoever has said so
         if events:
             speech = followed.speech = followed.speech or LiveReceiver(events[0].origin)
-            speech.end(max((event.sequence for event in events if isinstance(event.data, OVER)), default=skipped))
+            speech.end(
+                max(
+                    (event.sequence for event in events if isinstance(event.data, ENDS_OF_A_REPLY)), default=skipped
+                )
+            )
             if speech.is_over and run_id not in self._hub.owned():
                 self._hub.speaking(run_id, None)
         self._hub.heard(events, known)
@@ -189,7 +193,7 @@ class Elsewhere:
         self._read_up_to(run_id, event.sequence)
         followed = self._followed[run_id]
         if followed.reading is not None:
-            if len(followed.later) < MOST_WAITING:
+            if len(followed.later) < MAX_BUFFERED_EVENTS:
                 followed.later.append(event)
             return
         speech = followed.speech = followed.speech or LiveReceiver(event.origin)
@@ -209,7 +213,7 @@ class Elsewhere:
     def _ask_for(self, run_id: RunId) -> None:
         """Have what is being said there repeated, unless that was asked for just now; and again at every look."""
         now = self._loop.time()
-        if now - self._lacks.get(run_id, -ASK_SECONDS) >= ASK_SECONDS:
+        if now - self._lacks.get(run_id, -REQUEST_INTERVAL_SECONDS) >= REQUEST_INTERVAL_SECONDS:
             self._lacks[run_id] = now
             self._voice.listen((run_id,), (run_id,))
             self._voice.hurry()
@@ -232,7 +236,7 @@ class Elsewhere:
             except Exception:
                 logger.exception("it could not be looked what happens elsewhere; it is tried again")
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_INTERVAL_SECONDS):
                     await self._look.wait()
             except TimeoutError:
                 pass
@@ -247,7 +251,7 @@ class Elsewhere:
         watched, owned = self._hub.watched(), self._hub.owned()
         read = self._hub.read_here()
         self._lacks = {run_id: since for run_id, since in self._lacks.items() if run_id in read}
-        self._voice.listen(tuple(islice(read.difference(owned), MOST_WATCHED)), self._lacks)
+        self._voice.listen(tuple(islice(read.difference(owned), MAX_WATCHED_RUNS)), self._lacks)
         if watched or owned:
             for place in await self._line.places([*watched.union(owned)]):
                 self._find(place)

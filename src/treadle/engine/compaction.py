@@ -33,17 +33,17 @@ from treadle.domain.messages import Message, user
 from treadle.domain.observations import text_of, was_cut
 from treadle.domain.runs import Usage
 from treadle.engine.deps import EngineDeps
-from treadle.engine.guarded_model import reply_of
-from treadle.engine.memory import flushed
+from treadle.engine.guarded_model import request_reply
+from treadle.engine.memory import save_before_compaction
 from treadle.engine.owned_run import OwnedRun
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
 from treadle.ports.vault import Redactor
 
-ATTEMPTS = 2
+ATTEMPTS_PER_PIECE = 2
 """How often a writer is asked for one piece, where asking again may help."""
 
 
-async def trim(step: TruncateResults, log: OwnedRun, deps: EngineDeps) -> None:
+async def truncate_results(step: TruncateResults, log: OwnedRun, deps: EngineDeps) -> None:
     """Keep what is about to be cut, then cut it."""
     for result in step.results:
         if not was_cut(result.content):  # else the whole of it is kept already
@@ -53,16 +53,16 @@ async def trim(step: TruncateResults, log: OwnedRun, deps: EngineDeps) -> None:
 
 async def compact(step: Compact, model: Resolved, log: OwnedRun, deps: EngineDeps) -> None:
     """Have a summary written: by the model that the agent names for it, else by its own."""
-    for writer in _writers(model, log.state, deps):
-        writing = Writing(step, writer, log.state, deps.vault.redactor)
+    for writer in _find_writers(model, log.state, deps):
+        writing = SummaryWriter(step, writer, log.state, deps.vault.redactor)
         intent = writing.started()
         if not await log.intend(*intent.events, reserve=intent.reserve):
             return  # something was delivered, or it is not to be paid for: decide again
         began = deps.clock.monotonic()
-        done = await log.unless(_unwanted, writing.write(), until=log.state.deadline)
+        done = await log.unless(_must_stop, writing.write(), until=log.state.deadline)
         elapsed_ms = round((deps.clock.monotonic() - began) * 1000)
         if (summary := writing.worth_it()) is not None:
-            remembered = await flushed(summary.remember, log, deps)
+            remembered = await save_before_compaction(summary.remember, log, deps)
             opened = SegmentId(deps.ids("seg"))
             log.record(*remembered, *writing.succeeded(summary, elapsed_ms, opened))
             return
@@ -72,11 +72,11 @@ async def compact(step: Compact, model: Resolved, log: OwnedRun, deps: EngineDep
         log.record(writing.failed(elapsed_ms))
 
 
-def _unwanted(state: RunState) -> bool:
+def _must_stop(state: RunState) -> bool:
     return state.cancelled is not None or state.interrupted is not None or state.steered == "interrupt"
 
 
-def _writers(model: Resolved, state: RunState, deps: EngineDeps) -> Iterator[Resolved]:
+def _find_writers(model: Resolved, state: RunState, deps: EngineDeps) -> Iterator[Resolved]:
     wanted = state.agent.compaction.model
     if wanted is not None:
         try:
@@ -90,7 +90,7 @@ def _writers(model: Resolved, state: RunState, deps: EngineDeps) -> Iterator[Res
     yield model
 
 
-class Writing:
+class SummaryWriter:
     """One summary on its way, by one model."""
 
     def __init__(self, step: Compact, writer: Resolved, state: RunState, redactor: Redactor) -> None:
@@ -158,10 +158,10 @@ class Writing:
             self._writer.profile,
         )
         self._asking = prompt
-        for _ in range(ATTEMPTS):
+        for _ in range(ATTEMPTS_PER_PIECE):
             self._calls += 1
-            end = await reply_of(self._writer.client, request, lambda delta: None, self._redactor)
-            self._usage = _sum(self._usage, end.usage)
+            end = await request_reply(self._writer.client, request, lambda delta: None, self._redactor)
+            self._usage = _add_usage(self._usage, end.usage)
             match end:
                 case Completed(parts):
                     found = read_summary(Message("assistant", parts).text, self._most)
@@ -218,7 +218,7 @@ class Writing:
     def interrupted(self, elapsed_ms: int) -> CompactionFailed:
         """What was asked for and is not wanted any more may be charged for: nobody told us."""
         asked = Usage(tokens_in(self._preamble.system) + tokens_in(self._asking), estimated=True)
-        self._usage = _sum(self._usage, asked)
+        self._usage = _add_usage(self._usage, asked)
         self.reason = "It was interrupted."
         return self.failed(elapsed_ms)
 
@@ -226,7 +226,7 @@ class Writing:
         return 0.0 if self._usage == Usage() else self._writer.profile.cost(self._usage)
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
+def _add_usage(one: Usage, other: Usage) -> Usage:
     return Usage(
         one.input_tokens + other.input_tokens,
         one.output_tokens + other.output_tokens,

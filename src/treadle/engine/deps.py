@@ -11,12 +11,12 @@ from treadle.domain.agents import AgentSpec
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation, NoIsolation
 from treadle.engine.null_ports import (
+    NoAgentContext,
     NoAgents,
     NoApprovals,
     NoMemories,
     NoResults,
     NoSessions,
-    NoSurroundings,
     NoVault,
 )
 from treadle.engine.transcript_cache import TranscriptCache
@@ -63,7 +63,7 @@ class EngineDeps:
     approvals: Approvals = field(default_factory=NoApprovals)
     results: Results = field(default_factory=NoResults)
     memories: Memories = field(default_factory=NoMemories)
-    surroundings: AgentContext = field(default_factory=NoSurroundings)
+    surroundings: AgentContext = field(default_factory=NoAgentContext)
     sessions: Sessions = field(default_factory=NoSessions)
     agents: Agents = field(default_factory=NoAgents)
     workspace: Callable[[AgentSpec], Path] = lambda agent: Path(agent.workspace or ".")

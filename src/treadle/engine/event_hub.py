@@ -13,18 +13,18 @@ from treadle.domain.envelope import Draft, Event, Origin, draft
 from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.ids import Instant, RunId
-from treadle.engine.subscription import BACKLOG, Pace, Subscription
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS, Pace, Subscription
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
 
-End = tuple[Origin, RunEnd]
+EndedRun = tuple[Origin, RunEnd]
 Observer = Callable[[Origin, int, Sequence[Draft]], None]
 """Sees all that is committed, in the order of commits: whose, the sequence of the first, and the events. It must
 not block, and what it raises is its own loss."""
 
 
-class Speech(Protocol):
+class LiveText(Protocol):
     """Text that is being written now."""
 
     origin: Origin
@@ -55,7 +55,7 @@ class Listener(Protocol):
         ...
 
 
-class Others(Protocol):
+class OtherProcesses(Protocol):
     """Other processes that work on the same database. Never blocks."""
 
     def listen_to(self, run_id: RunId) -> bool:
@@ -83,7 +83,7 @@ class EventHub:
         self._ids = ids
         self.on_wake = on_wake
         self._readers: dict[RunId, list[Listener]] = {}
-        self._ends: dict[RunId, list[asyncio.Future[End]]] = {}
+        self._ends: dict[RunId, list[asyncio.Future[EndedRun]]] = {}
         self._error: StoreError | None = None
         self._pace = Pace()
         self._unfinished: set[RunId] = set()
@@ -91,7 +91,7 @@ class EventHub:
         self._owners: dict[RunId, Callable[[], None]] = {}
         self._placed: dict[RunId, int] = {}
         """How far this process has come with the runs that it owns."""
-        self._speech: dict[RunId, Speech] = {}
+        self._speech: dict[RunId, LiveText] = {}
         self.observers: list[Observer] = []
         self.forgetting: list[Callable[[RunId], None]] = []
         """Told of runs that another process goes on with: what it commits they do not hear of."""
@@ -100,7 +100,7 @@ class EventHub:
         self._waiting: set[asyncio.Event] = set()
         self.changes = 0
         """How often something was committed, as far as is known here."""
-        self.others: Others | None = None
+        self.others: OtherProcesses | None = None
         """None: no other process can work on this database."""
 
     # ── What the journal tells ──
@@ -242,7 +242,7 @@ class EventHub:
         if self.others is not None and self.others.listen_to(run_id):
             self.others.show(event)
 
-    def speaking(self, run_id: RunId, speech: Speech | None) -> None:
+    def speaking(self, run_id: RunId, speech: LiveText | None) -> None:
         """Remember the text in flight, so that a reader who comes late can be given it."""
         if speech is None:
             self._speech.pop(run_id, None)
@@ -269,7 +269,7 @@ class EventHub:
 
     # ── What readers ask ──
 
-    def subscribe(self, run_id: RunId, backlog: int = BACKLOG, patience: float = 0.0) -> Subscription:
+    def subscribe(self, run_id: RunId, backlog: int = MAX_BACKLOG_EVENTS, patience: float = 0.0) -> Subscription:
         """With patience, in seconds, live events are gathered for so long; durable ones wait only
         where the process is behind."""
         self.refuse_if_lost()
@@ -305,14 +305,14 @@ class EventHub:
         if self._error is not None:
             raise self._error
 
-    def end_of(self, run_id: RunId) -> "asyncio.Future[End]":
+    def end_of(self, run_id: RunId) -> "asyncio.Future[EndedRun]":
         """Done when the end of the run is committed; never, if that was before this call."""
         self.refuse_if_lost()
-        waiter: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[EndedRun] = asyncio.get_running_loop().create_future()
         self._ends.setdefault(run_id, []).append(waiter)
         return waiter
 
-    def forget_end(self, run_id: RunId, waiter: "asyncio.Future[End]") -> None:
+    def forget_end(self, run_id: RunId, waiter: "asyncio.Future[EndedRun]") -> None:
         waiters = self._ends.get(run_id, [])
         if waiter in waiters:
             waiters.remove(waiter)
@@ -333,6 +333,6 @@ class EventHub:
         return Event(made.event_id, made.timestamp, origin, sequence, made.type, data, made.raw)
 
 
-def reset(after: int) -> StreamReset:
+def make_stream_reset(after: int) -> StreamReset:
     """What a reader that was cut off is told."""
     return StreamReset(after, f"The reader fell too far behind; subscribe again after {after}.")

@@ -11,35 +11,35 @@ from treadle.ports.model import Completed, Failed, Model, ModelRequest, Show
 from treadle.ports.vault import Redactor
 
 logger = logging.getLogger(__name__)
-ENDS = (Completed, Failed)
-WORDS = (Text, Thinking)
-RUNS_CALLS = ("tool_use", "end_turn")
+REPLY_ENDS = (Completed, Failed)
+TEXT_PARTS = (Text, Thinking)
+STOPS_THAT_RUN_CALLS = ("tool_use", "end_turn")
 """The ends of a reply after which its calls run."""
 
 
-async def reply_of(client: Model, request: ModelRequest, show: Show, redactor: Redactor) -> Completed | Failed:
+async def request_reply(client: Model, request: ModelRequest, show: Show, redactor: Redactor) -> Completed | Failed:
     """The reply, in characters that can be kept and sent. Cancelling whoever asks still cancels."""
     try:
         end = await client.reply(request, show)
-        if not isinstance(end, ENDS):  # pyright: ignore[reportUnnecessaryIsInstance] -- adapters may be unchecked
+        if not isinstance(end, REPLY_ENDS):  # pyright: ignore[reportUnnecessaryIsInstance] -- adapters may be unchecked
             raise TypeError(f"it returned {end!r}, not Completed or Failed")
     except (Exception, asyncio.CancelledError) as fault:
         task = asyncio.current_task()
         if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # somebody's wish, and not the adapter's own doing
-        return _failed(fault, request, redactor)
+        return _make_failure(fault, request, redactor)
     if isinstance(end, Completed):
         for part in end.parts:
             if not _is_plain(part):
-                return _runnable(msgspec.structs.replace(end, parts=tuple(map(_made_sendable, end.parts))))
-        return _runnable(end)
+                return _drop_unsafe_calls(msgspec.structs.replace(end, parts=tuple(map(_make_sendable, end.parts))))
+        return _drop_unsafe_calls(end)
     return end
 
 
-def _runnable(end: Completed) -> Completed | Failed:
+def _drop_unsafe_calls(end: Completed) -> Completed | Failed:
     """Return the reply without calls that must not run: those of one that was cut or filtered. A reply with calls
     that ended for an unknown reason is a failure. This is the last check, whatever adapter the reply came from."""
-    if end.stop in RUNS_CALLS:
+    if end.stop in STOPS_THAT_RUN_CALLS:
         return end
     calls = tuple([part.name for part in end.parts if isinstance(part, ToolUse)])
     if not calls:
@@ -51,7 +51,7 @@ def _runnable(end: Completed) -> Completed | Failed:
     return msgspec.structs.replace(end, parts=kept, dropped_calls=(*end.dropped_calls, *calls))
 
 
-def _failed(fault: BaseException, request: ModelRequest, redactor: Redactor) -> Failed:
+def _make_failure(fault: BaseException, request: ModelRequest, redactor: Redactor) -> Failed:
     message = f"The model adapter failed: {type(fault).__name__}: {sendable(str(fault))}."
     if redactor.is_idle:
         logger.error("the model adapter for %s failed", request.model, exc_info=fault)
@@ -62,12 +62,12 @@ def _failed(fault: BaseException, request: ModelRequest, redactor: Redactor) -> 
 
 def _is_plain(part: Part) -> bool:
     """Whether nothing need be looked at: nearly always, and nearly free."""
-    if isinstance(part, WORDS):
+    if isinstance(part, TEXT_PARTS):
         return part.text.isascii()
     return not isinstance(part, ToolUse) or (part.arguments.isascii() and part.name.isascii())
 
 
-def _made_sendable(part: Part) -> Part:
+def _make_sendable(part: Part) -> Part:
     match part:
         case Text(text):
             return Text(sendable(text))

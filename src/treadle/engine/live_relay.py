@@ -13,7 +13,7 @@ from treadle.ports.notifications import Line
 
 GATHER_SECONDS = 0.03
 """For so long live events wait for more."""
-MOST_BYTES = 2**20
+MAX_PENDING_BYTES = 2**20
 """Of text that waits to be sent. Where there is more, the line is down or slow, and all of it is dropped."""
 
 
@@ -46,11 +46,11 @@ class LiveSender:
     def say(self, event: Event) -> None:
         """A live event of a run that is worked on here."""
         self._size += len(event.raw)
-        if self._size > MOST_BYTES:
+        if self._size > MAX_PENDING_BYTES:
             self._live.clear()  # whoever listens finds that something is missing, and asks for it
             self._size = 0
         gathered = self._live.setdefault(event.run_id, [])
-        joined = _joined(gathered[-1], event) if gathered else None
+        joined = _join_pieces(gathered[-1], event) if gathered else None
         if joined is None:
             gathered.append(event)
         else:
@@ -92,7 +92,7 @@ class LiveSender:
             self._sending = None
 
     def _gathered(self) -> RelayMessage:
-        live = [Raw(to_json(_written(event))) for events in self._live.values() for event in events]
+        live = [Raw(to_json(_with_bytes(event))) for events in self._live.values() for event in events]
         message = RelayMessage(tuple(self._listens), tuple(self._lacks), tuple(live))
         self._live, self._size = {}, 0
         self._listens.clear()
@@ -100,7 +100,7 @@ class LiveSender:
         return message
 
 
-def _joined(before: Event, event: Event) -> Event | None:
+def _join_pieces(before: Event, event: Event) -> Event | None:
     """Two pieces of the same text as one, where the second follows the first."""
     first, second = before.data, event.data
     if (
@@ -116,7 +116,7 @@ def _joined(before: Event, event: Event) -> Event | None:
     return None
 
 
-def _written(event: Event) -> Event:
+def _with_bytes(event: Event) -> Event:
     """With its bytes, which one that was joined has not."""
     return event if event.raw else msgspec.structs.replace(event, raw=_encode(event.data))
 

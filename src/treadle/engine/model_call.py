@@ -33,9 +33,9 @@ from treadle.domain.messages import Part, Text, ToolUse
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
 from treadle.engine.deps import EngineDeps
-from treadle.engine.guarded_model import reply_of
+from treadle.engine.guarded_model import request_reply
 from treadle.engine.owned_run import OwnedRun
-from treadle.engine.redaction import REASONING, TEXT, Hidden
+from treadle.engine.redaction import REASONING_STREAM, TEXT_STREAM, ReplyRedaction
 from treadle.ports.model import (
     CallDelta,
     Completed,
@@ -47,12 +47,12 @@ from treadle.ports.model import (
     TextDelta,
 )
 
-NOTHING = Usage()
-TELLING = ("unreachable", "timeout", "overloaded", "server", "malformed")
+NO_USAGE = Usage()
+MODEL_FAULTS = ("unreachable", "timeout", "overloaded", "server", "malformed")
 """Failures that say that the model itself is in trouble, and not the request, the key or the account."""
 
 
-def asked(
+def make_intent(
     state: RunState, profile: Profile, notes: tuple[EventData, ...], tools_offered: bool, now: Instant
 ) -> Intent:
     """The intent to call the model: a new step, or another attempt at the one that is open. What the guards had to
@@ -90,13 +90,13 @@ async def call_model(model: Resolved, tools_offered: bool, log: OwnedRun, deps: 
     attempt = Attempt(log, deps, model, project(log.state, tools_offered, model.profile))
     deps.hub.speaking(log.origin.run_id, attempt)
     try:
-        await log.unless(_reply_unwanted, attempt.read(), until=log.state.deadline)
+        await log.unless(_must_stop, attempt.read(), until=log.state.deadline)
     finally:
         deps.hub.speaking(log.origin.run_id, None)
     log.record(*attempt.on_record())
 
 
-def _reply_unwanted(state: RunState) -> bool:
+def _must_stop(state: RunState) -> bool:
     return state.cancelled is not None or state.interrupted is not None or state.steered == "interrupt"
 
 
@@ -120,13 +120,15 @@ class Attempt:
         self._end: Completed | Failed | None = None
         self._over = False
         redactor = deps.vault.redactor
-        self._hidden = None if redactor.is_idle else Hidden(redactor)
+        self._hidden = None if redactor.is_idle else ReplyRedaction(redactor)
 
     async def read(self) -> None:
         if self._number > 1:
             self._show(AttemptReset(self._sequence, self._number))
         try:
-            self._end = await reply_of(self._model.client, self._request, self._heard, self._deps.vault.redactor)
+            self._end = await request_reply(
+                self._model.client, self._request, self._heard, self._deps.vault.redactor
+            )
         finally:
             self._over = True
 
@@ -135,11 +137,13 @@ class Attempt:
         redactor = self._deps.vault.redactor
         if self._end is None or (self._hidden is None and redactor.is_idle):
             return self._end
-        before, self._hidden = self._hidden, Hidden(redactor)
+        before, self._hidden = self._hidden, ReplyRedaction(redactor)
         return self._without_secrets(self._end, before or self._hidden, self._hidden)
 
-    def _without_secrets(self, end: Completed | Failed, streamed: Hidden, hidden: Hidden) -> Completed | Failed:
-        if rest := streamed.rest(TEXT):
+    def _without_secrets(
+        self, end: Completed | Failed, streamed: ReplyRedaction, hidden: ReplyRedaction
+    ) -> Completed | Failed:
+        if rest := streamed.rest(TEXT_STREAM):
             self._say(rest)
         if isinstance(end, Failed):
             return msgspec.structs.replace(end, message=hidden.text(end.message))
@@ -157,10 +161,10 @@ class Attempt:
                 unique = unique_call_ids(parts, self._log.state.knows_call, prefix=f"call_{step}")
                 response = self._response(unique, stop, usage, raw_stop, dropped)
                 if self._hidden is not None:
-                    response = _without_raw_arguments(response, self._hidden)
+                    response = _redact_arguments(response, self._hidden)
                 return (*self._redacted("model_reply"), response, *self._breaker(failed=False))
             case Failed() as failed:
-                breaker = self._breaker(failed=True) if failed.kind in TELLING else ()
+                breaker = self._breaker(failed=True) if failed.kind in MODEL_FAULTS else ()
                 return (*self._redacted("error"), *self._failed(failed), *breaker)
             case None:  # it was cut short, by a wish or by the deadline
                 kept = (Text("".join(self._text)),) if self._text else ()
@@ -203,7 +207,7 @@ class Attempt:
             failed.status,
             self._elapsed_ms(),
             failed.usage,
-            0.0 if failed.usage == NOTHING else self._model.profile.cost(failed.usage),
+            0.0 if failed.usage == NO_USAGE else self._model.profile.cost(failed.usage),
             failed.compact or guessed,
             failed.repair,
             failed.next_key,
@@ -231,7 +235,7 @@ class Attempt:
         if self._over:
             return  # an adapter that does not know when to stop
         if self._hidden is not None:
-            delta = _hide(delta, self._hidden)
+            delta = _redact_delta(delta, self._hidden)
         match delta:
             case TextDelta(text):
                 self._say(text)
@@ -269,7 +273,7 @@ class Attempt:
         return Usage(input_estimate(self._log.state), heard // CHARACTERS_PER_TOKEN, estimated=True)
 
 
-def _without_raw_arguments(response: LlmResponse, hidden: Hidden) -> LlmResponse:
+def _redact_arguments(response: LlmResponse, hidden: ReplyRedaction) -> LlmResponse:
     """The reply, with the secrets taken out of the arguments of its calls, and on record which calls had any."""
     parts: list[Part] = []
     held: list[tuple[str, str]] = []
@@ -283,11 +287,11 @@ def _without_raw_arguments(response: LlmResponse, hidden: Hidden) -> LlmResponse
     return msgspec.structs.replace(response, parts=tuple(parts), secrets=tuple(held)) if held else response
 
 
-def _hide(delta: Delta, hidden: Hidden) -> Delta:
+def _redact_delta(delta: Delta, hidden: ReplyRedaction) -> Delta:
     match delta:
         case TextDelta(text):
-            return TextDelta(hidden.piece(TEXT, text))
+            return TextDelta(hidden.piece(TEXT_STREAM, text))
         case ReasoningDelta(text):
-            return ReasoningDelta(hidden.piece(REASONING, text))
+            return ReasoningDelta(hidden.piece(REASONING_STREAM, text))
         case CallDelta(index, name, arguments):
             return CallDelta(index, name, hidden.piece(index, arguments))

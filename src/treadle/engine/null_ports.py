@@ -18,7 +18,7 @@ from treadle.ports.skills import Skill
 from treadle.ports.vault import Redaction, SecretRefused, TextStream
 
 
-class _AsItIs:
+class _PassThrough:
     """Implements `ports.vault.TextStream`."""
 
     def feed(self, piece: str) -> str:
@@ -28,7 +28,7 @@ class _AsItIs:
         return ""
 
 
-class NothingToHide:
+class NoRedaction:
     """Implements `ports.vault.Redactor`."""
 
     is_idle = True
@@ -37,13 +37,13 @@ class NothingToHide:
         return Redaction(text)
 
     def stream(self) -> TextStream:
-        return _AsItIs()
+        return _PassThrough()
 
 
 class NoVault:
     """Implements `ports.vault.Vault`."""
 
-    redactor = NothingToHide()
+    redactor = NoRedaction()
 
     def names(self, agent: str) -> Collection[str]:
         return ()
@@ -103,7 +103,7 @@ class NoMemories:
         return ()
 
 
-class NoSurroundings:
+class NoAgentContext:
     """Implements `ports.surroundings.Surroundings`."""
 
     def rules(self) -> str:

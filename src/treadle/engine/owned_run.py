@@ -20,17 +20,17 @@ from treadle.domain.events import EventData, RunFenced
 from treadle.domain.ids import Instant, RunId
 from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
-from treadle.engine.redaction import CLEAN, hide_in
+from treadle.engine.redaction import NEVER_SECRET, redact_event
 from treadle.engine.transcript_cache import CachedTranscript
 from treadle.ports.accounts import Reserve, Short
 from treadle.ports.journal import ANY, Advance, Claim, NewRun, Release, Tell
 
 logger = logging.getLogger(__name__)
 
-PAUSE_AFTER_A_FAULT = 60.0
+RETRY_AFTER_FAULT_SECONDS = 60.0
 """Seconds before a run is looked at again whose journal could not be folded."""
 
-Wish = Callable[[RunState], bool]
+StopCondition = Callable[[RunState], bool]
 """Whether what others have asked for means that the work under way must stop."""
 
 
@@ -69,7 +69,7 @@ class OwnedRun:
         self._folded = 0
         """How many deliveries were folded: what a decision was made with."""
         self._committing = asyncio.Lock()
-        self._under_way: tuple[Wish, Interruption] | None = None
+        self._under_way: tuple[StopCondition, Interruption] | None = None
         self._delivered = False
         self._listening: asyncio.Task[None] | None = None
         deps.hub.on_delivery(claim.origin.run_id, self.on_delivery)
@@ -93,9 +93,9 @@ class OwnedRun:
 
     def _without_secrets(self, events: Sequence[EventData]) -> Sequence[EventData]:
         for data in events:
-            if type(data) not in CLEAN:
+            if type(data) not in NEVER_SECRET:
                 redactor = self._deps.vault.redactor
-                return events if redactor.is_idle else [hide_in(each, redactor) for each in events]
+                return events if redactor.is_idle else [redact_event(each, redactor) for each in events]
         return events
 
     async def intend(
@@ -114,7 +114,7 @@ class OwnedRun:
         """Commit what was recorded, now. A caller that is cancelled meanwhile changes nothing about it."""
         if self._facts:
             committing = asyncio.ensure_future(self._commit(()))
-            committing.add_done_callback(_heard)
+            committing.add_done_callback(_consume_error)
             await asyncio.shield(committing)
 
     async def release(self, release: Release, *intents: EventData, tell: Sequence[ChildMessage] = ()) -> bool:
@@ -137,7 +137,9 @@ class OwnedRun:
     def live(self, data: EventData, sequence: int) -> None:
         self._deps.hub.live(self.origin, sequence, data)
 
-    async def unless(self, wish: Wish, work: Coroutine[Any, Any, None], until: Instant | None = None) -> bool:
+    async def unless(
+        self, wish: StopCondition, work: Coroutine[Any, Any, None], until: Instant | None = None
+    ) -> bool:
         """Do the work, unless a delivery makes the wish come true or the time comes first; whether it was done.
 
         Work that was not done has been cancelled, and has ended, when this returns. The work runs in the caller's
@@ -256,7 +258,7 @@ class OwnedRun:
                 await self._deps.journal.advance(Advance(self.origin.run_id, self.epoch, ANY, facts, (), release))
 
 
-def _heard(task: "asyncio.Task[bool]") -> None:
+def _consume_error(task: "asyncio.Task[bool]") -> None:
     """Take note of an error that nobody waits for any more: the next commit meets it too."""
     if not task.cancelled():
         task.exception()
@@ -275,7 +277,7 @@ async def _claim(run_id: RunId, deps: EngineDeps) -> Claim:
         raise
 
 
-async def _said_before(claim: Claim, deps: EngineDeps) -> CachedTranscript | None:
+async def _load_transcript(claim: Claim, deps: EngineDeps) -> CachedTranscript | None:
     """The conversation that the run goes on with: as the run before left it here, or from the journal."""
     last, origin = claim.session.last, claim.origin
     if last is None:
@@ -285,15 +287,15 @@ async def _said_before(claim: Claim, deps: EngineDeps) -> CachedTranscript | Non
 
 
 @asynccontextmanager
-async def own(run_id: RunId, deps: EngineDeps) -> AsyncGenerator[OwnedRun, None]:
+async def claim_run(run_id: RunId, deps: EngineDeps) -> AsyncGenerator[OwnedRun, None]:
     """Hold a run, fenced by its epoch. Raises NotClaimable when it is not to be had.
 
     A worker that finds itself fenced leaves quietly: the run is in other hands."""
     claim = await _claim(run_id, deps)
     try:
-        log = OwnedRun(claim, deps, await _said_before(claim, deps))
+        log = OwnedRun(claim, deps, await _load_transcript(claim, deps))
     except BaseException as fault:  # a journal that cannot be folded is left for a version that can
-        pause = PAUSE_AFTER_A_FAULT if isinstance(fault, Exception) else 0.0
+        pause = RETRY_AFTER_FAULT_SECONDS if isinstance(fault, Exception) else 0.0
         later = Release(wake_at=deps.clock.now() + pause)
         with suppress(Fenced):
             await deps.journal.advance(Advance(run_id, claim.epoch, ANY, release=later))

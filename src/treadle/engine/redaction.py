@@ -9,41 +9,41 @@ from treadle.domain.events import EventData
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.ports.vault import Redactor, TextStream
 
-TEXT, REASONING = -1, -2
+TEXT_STREAM, REASONING_STREAM = -1, -2
 """The streams of one reply: its text, its reasoning, and each call's arguments by its index."""
 
 
 _encode = msgspec.json.Encoder().encode
 
 
-CLEAN: Final[frozenset[type[EventData]]] = frozenset((
+NEVER_SECRET: Final[frozenset[type[EventData]]] = frozenset((
     e.ModelResolved, e.StepStart, e.StepEnd, e.LlmRequest, e.LlmRetry, e.ToolCallStart, e.ToolCallEnd,
     e.ResultTruncated, e.SecretUsed, e.Redacted, e.BreakerOpened, e.BreakerClosed, e.BudgetReserved,
 ))  # fmt: skip
 """Events whose texts are our own, or have been looked at when they were made."""
 
 
-def hide_in(data: EventData, redactor: Redactor) -> EventData:
+def redact_event(data: EventData, redactor: Redactor) -> EventData:
     """The event without secrets, whoever put them into it: the last look before it is kept."""
-    if type(data) in CLEAN or redactor.is_idle or not redactor.redact(_encode(data).decode()).names:
+    if type(data) in NEVER_SECRET or redactor.is_idle or not redactor.redact(_encode(data).decode()).names:
         return data
-    return msgspec.convert(hidden(msgspec.to_builtins(data), redactor), type(data))
+    return msgspec.convert(redact_value(msgspec.to_builtins(data), redactor), type(data))
 
 
-def hidden(value: Any, redactor: Redactor) -> Any:
+def redact_value(value: Any, redactor: Redactor) -> Any:
     """A plain value, and all in it, without secrets."""
     match value:
         case str():
             return redactor.redact(value).text
         case list() | tuple():
-            return [hidden(item, redactor) for item in cast("list[Any]", value)]
+            return [redact_value(item, redactor) for item in cast("list[Any]", value)]
         case dict():
-            return {key: hidden(item, redactor) for key, item in cast("dict[str, Any]", value).items()}
+            return {key: redact_value(item, redactor) for key, item in cast("dict[str, Any]", value).items()}
         case _:
             return value
 
 
-class Hidden:
+class ReplyRedaction:
     """One reply, with the secrets taken out."""
 
     def __init__(self, redactor: Redactor) -> None:
@@ -68,7 +68,7 @@ class Hidden:
         return redaction.text
 
     def parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return tuple([kept for part in _joined(parts) if (kept := self._part(part)) is not None])
+        return tuple([kept for part in _join_texts(parts) if (kept := self._part(part)) is not None])
 
     def arguments(self, text: str) -> tuple[str, tuple[str, ...]]:
         """The arguments of a call without secrets, however they were escaped; and the names of those there were."""
@@ -101,7 +101,7 @@ class Hidden:
                 return part
 
 
-def _joined(parts: tuple[Part, ...]) -> list[Part]:
+def _join_texts(parts: tuple[Part, ...]) -> list[Part]:
     """Texts that follow each other as one: a secret may be cut between them."""
     joined: list[Part] = []
     for part in parts:

@@ -6,7 +6,7 @@ from treadle.domain.ids import RunId
 from treadle.ports.journal import Journal
 
 
-async def replayed(run_id: RunId, journal: Journal) -> tuple[RunState, list[Event]]:
+async def load_run_history(run_id: RunId, journal: Journal) -> tuple[RunState, list[Event]]:
     """The state that a run began with, and its events, to be folded as far as is wanted."""
     events: list[Event] = []
     while page := await journal.read(run_id, events[-1].sequence if events else 0):

@@ -21,37 +21,37 @@ from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
-from treadle.engine.run_history import replayed
+from treadle.engine.run_history import load_run_history
 from treadle.ports.sessions import SegmentRecord
 
-EXCERPT = 60
-LONGEST_PIN = 8000
-LISTED = 10
+EXCERPT_CHARACTERS = 60
+MAX_PIN_CHARACTERS = 8000
+MAX_LISTED_MEMORIES = 10
 """Memories that are shown."""
 
 
-async def obey(step: RunSessionCommand, log: OwnedRun, deps: EngineDeps) -> None:
+async def run_session_command(step: RunSessionCommand, log: OwnedRun, deps: EngineDeps) -> None:
     match step.command:
         case ResetSession():
             said = CommandObeyed("The conversation begins anew. /undo takes it back.")
-            log.record(_opened("reset", 0, log, deps), said)
+            log.record(_open_segment("reset", 0, log, deps), said)
         case PinMessage(text):
-            log.record(*_pinned(text, log.state.transcript.messages))
+            log.record(*_pin(text, log.state.transcript.messages))
         case UndoSession():
-            log.record(*await _undone(log, deps))
+            log.record(*await _undo(log, deps))
         case AskMemory(text):
-            log.record(CommandObeyed(await _memory(text, log, deps)))
+            log.record(CommandObeyed(await _describe_memory(text, log, deps)))
         case AskUsage():
-            log.record(CommandObeyed(await _usage(log, deps)))
+            log.record(CommandObeyed(await _describe_usage(log, deps)))
 
 
-def _opened(reason: SegmentReason, messages: int, log: OwnedRun, deps: EngineDeps) -> SegmentOpened:
+def _open_segment(reason: SegmentReason, messages: int, log: OwnedRun, deps: EngineDeps) -> SegmentOpened:
     return SegmentOpened(SegmentId(deps.ids("seg")), log.state.segment.segment_id, reason, messages)
 
 
-def _pinned(text: str, messages: Sequence[Message]) -> tuple[EventData, ...]:
-    if len(text) > LONGEST_PIN:
-        told = f"What is pinned stays in every request: at most {LONGEST_PIN} characters, and this has {len(text)}."
+def _pin(text: str, messages: Sequence[Message]) -> tuple[EventData, ...]:
+    if len(text) > MAX_PIN_CHARACTERS:
+        told = f"What is pinned stays in every request: at most {MAX_PIN_CHARACTERS} characters, and this has {len(text)}."
         return (CommandObeyed(told, done=False),)
     if text:
         return MessagePinned(user(text)), CommandObeyed(f"Pinned: {_excerpt(text)}")
@@ -61,14 +61,14 @@ def _pinned(text: str, messages: Sequence[Message]) -> tuple[EventData, ...]:
         if said and message.mark == "pinned":
             return (CommandObeyed(f"It is pinned already: {_excerpt(said)}"),)
         if said:
-            return _pinned_message(index, message, said)
+            return _pin_message(index, message, said)
     return (CommandObeyed("There is no message to pin yet. /pin TEXT keeps a text.", done=False),)
 
 
-def _pinned_message(index: int, message: Message, said: str) -> tuple[EventData, ...]:
+def _pin_message(index: int, message: Message, said: str) -> tuple[EventData, ...]:
     """Keep what the user said, with their pictures, and not what the engine has put beside it."""
-    if len(said) > LONGEST_PIN:
-        told = f"Your last message has {len(said)} characters; at most {LONGEST_PIN} can be pinned. Try /pin TEXT."
+    if len(said) > MAX_PIN_CHARACTERS:
+        told = f"Your last message has {len(said)} characters; at most {MAX_PIN_CHARACTERS} can be pinned. Try /pin TEXT."
         return (CommandObeyed(told, done=False),)
     pictures = tuple([part for part in message.parts if isinstance(part, Image)])
     kept = Message("user", (Text(said), *pictures))
@@ -77,15 +77,15 @@ def _pinned_message(index: int, message: Message, said: str) -> tuple[EventData,
 
 def _excerpt(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
+    return line if len(line) <= EXCERPT_CHARACTERS else f"{line[: EXCERPT_CHARACTERS - 1]}…"
 
 
-async def _undone(log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
+async def _undo(log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
     """Bring back what the latest compaction or reset took away that is not undone yet."""
-    latest = _to_undo(await deps.sessions.segments(log.origin.session_id))
+    latest = _find_undoable(await deps.sessions.segments(log.origin.session_id))
     if latest is None:
         return (CommandObeyed("There is nothing to undo: nothing was compacted or reset.", done=False),)
-    found = await _before(latest, deps)
+    found = await _load_before(latest, deps)
     now = log.state.transcript.messages
     if found is None:
         return (CommandObeyed("What was before it is not on record any more.", done=False),)
@@ -101,10 +101,10 @@ async def _undone(log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
     count = len(now) - (undone.last - undone.first) + len(undone.messages)
     what = "reset" if compacted is None else "compaction"
     said = f"The latest {what} is undone: {len(undone.messages)} messages are back."
-    return undone, _opened("undo", count, log, deps), CommandObeyed(said)
+    return undone, _open_segment("undo", count, log, deps), CommandObeyed(said)
 
 
-def _to_undo(segments: Sequence[SegmentRecord]) -> SegmentRecord | None:
+def _find_undoable(segments: Sequence[SegmentRecord]) -> SegmentRecord | None:
     """The latest that has not been undone: each undoing takes back the latest before it."""
     standing: list[SegmentRecord] = []
     for segment in segments:
@@ -115,11 +115,11 @@ def _to_undo(segments: Sequence[SegmentRecord]) -> SegmentRecord | None:
     return standing[-1] if standing else None
 
 
-async def _before(
+async def _load_before(
     segment: SegmentRecord, deps: EngineDeps
 ) -> tuple[Sequence[Message], ContextCompacted | None] | None:
     """The conversation just before a segment was opened, from the journal; and the compaction that opened it."""
-    state, events = await replayed(segment.run_id, deps.journal)
+    state, events = await load_run_history(segment.run_id, deps.journal)
     for index, event in enumerate(events):
         if isinstance(event.data, SegmentOpened) and event.data.segment_id == segment.segment_id:
             found = events[index - 1].data
@@ -129,20 +129,20 @@ async def _before(
     return None
 
 
-async def _memory(text: str, log: OwnedRun, deps: EngineDeps) -> str:
+async def _describe_memory(text: str, log: OwnedRun, deps: EngineDeps) -> str:
     """What the agent remembers, a line each."""
     scope = log.state.memories
     if text:
-        recall = await deps.memories.recall(scope, text, LISTED, log.state.agent.memory.embedder)
+        recall = await deps.memories.recall(scope, text, MAX_LISTED_MEMORIES, log.state.agent.memory.embedder)
         memories = [found.memory for found in recall.found]
     else:
-        memories = list(await deps.memories.latest(scope, LISTED))
+        memories = list(await deps.memories.latest(scope, MAX_LISTED_MEMORIES))
     if not memories:
         return f"Nothing that fits `{text}` is remembered." if text else "Nothing is remembered yet."
     return "\n".join(line(memory) for memory in memories)
 
 
-async def _usage(log: OwnedRun, deps: EngineDeps) -> str:
+async def _describe_usage(log: OwnedRun, deps: EngineDeps) -> str:
     """What the session has used, and how full its context is."""
     session, state = log.origin.session_id, log.state
     used = [end.metrics for end in await deps.sessions.ends(session)]

@@ -41,19 +41,19 @@ from treadle.domain.lineage import Lineage, Order, Role
 from treadle.domain.messages import Message, sendable, user
 from treadle.domain.runs import Outcome
 from treadle.engine.deps import EngineDeps
-from treadle.engine.model_resolution import inherits
+from treadle.engine.model_resolution import may_use_tool
 from treadle.engine.owned_run import ChildMessage, NewChild, OwnedRun
 from treadle.engine.tool_preparation import ReadyCall
-from treadle.engine.tool_results import finish
+from treadle.engine.tool_results import finish_call
 
 NOTHING_BEGUN = "Nothing was begun"
-JUDGING_SECONDS = 120.0
+EVALUATION_SECONDS = 120.0
 """For whoever judges how a run ends."""
-TURN_SECONDS = 30.0
+QUEUE_SECONDS = 30.0
 """Beyond that: it may have had to wait for its turn."""
 
 
-class Work(Struct, frozen=True):
+class ToolWork(Struct, frozen=True):
     """What is about to be done of what was asked for."""
 
     here: list[ReadyCall]
@@ -77,12 +77,12 @@ class _Child(Struct, frozen=True):
     """Seconds that it has by itself, once it has begun; None: as many as its agent."""
 
 
-async def divided(cleared: list[ReadyCall], log: OwnedRun, deps: EngineDeps) -> Work:
+async def delegate_calls(cleared: list[ReadyCall], log: OwnedRun, deps: EngineDeps) -> ToolWork:
     """What is done here, and what is left to runs under this one."""
     here = [item for item in cleared if item.tool.spec.delegates is None]
     starts = tuple([item.start for item in here])
     if len(here) == len(cleared):
-        return Work(here, starts)
+        return ToolWork(here, starts)
     events: list[EventData] = []
     runs: list[NewChild] = []
     for item in cleared:
@@ -95,7 +95,7 @@ async def divided(cleared: list[ReadyCall], log: OwnedRun, deps: EngineDeps) -> 
             else:
                 events.append(event)
                 runs.append(run)
-    return Work(here, (*starts, *events), tuple(runs))
+    return ToolWork(here, (*starts, *events), tuple(runs))
 
 
 async def _begin_child(item: ReadyCall, log: OwnedRun, deps: EngineDeps) -> tuple[AgentSpawn, NewChild]:
@@ -104,21 +104,21 @@ async def _begin_child(item: ReadyCall, log: OwnedRun, deps: EngineDeps) -> tupl
     assert role is not None, f"`{item.call.name}` delegates"
     if state.agent.limits.max_depth < 1:
         raise UsageError("this run is as far down as runs may go (limits.max_depth). Do it yourself.")
-    if role == "send" and order.agent in _waiting_above(state):
+    if role == "send" and order.agent in _waiting_agents(state):
         raise UsageError(f"`{order.agent}` waits for you itself: it could never answer. Answer it instead.")
-    agent = ordered(await _wanted(role, order, state, deps), state.agent, order)
+    agent = ordered(await _find_agent(role, order, state, deps), state.agent, order)
     deps.models.resolve(agent.model, agent.provider)
     wanted = [tool.spec.name for tool in deps.tools.select(agent.tools)]
     lineage = lineage_of(state, item.call.call_id, role)
-    session = await _session_with(agent.name, log, deps) if role == "send" else SessionId(deps.ids("ses"))
+    session = await _find_session(agent.name, log, deps) if role == "send" else SessionId(deps.ids("ses"))
     left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
     patience = deps.timeouts.agents or None
     child = _Child(agent, user(sendable(order.message)), session, lineage, patience, left)
-    withheld = tuple([name for name in wanted if not inherits(lineage, name)])
-    return await _begun(child, log, deps, item.start.arguments, withheld)
+    withheld = tuple([name for name in wanted if not may_use_tool(lineage, name)])
+    return await _make_child(child, log, deps, item.start.arguments, withheld)
 
 
-async def _wanted(role: Role, order: Order, state: RunState, deps: EngineDeps) -> AgentSpec:
+async def _find_agent(role: Role, order: Order, state: RunState, deps: EngineDeps) -> AgentSpec:
     """The agent that an order is for, as it is by itself."""
     if role == "spawn" and order.agent in (None, state.agent.name):
         return copied(state.agent, order)
@@ -134,7 +134,7 @@ async def _wanted(role: Role, order: Order, state: RunState, deps: EngineDeps) -
     return found
 
 
-async def _begun(
+async def _make_child(
     child: _Child,
     log: OwnedRun,
     deps: EngineDeps,
@@ -143,8 +143,8 @@ async def _begun(
     end: Outcome | None = None,
 ) -> tuple[AgentSpawn, NewChild]:
     state, now, lineage = log.state, deps.clock.now(), child.lineage
-    workspace = _place(str(deps.workspace(state.agent)))
-    agent = narrowed(_resolved(child.agent), _resolved(state.agent), workspace, child.deadline)
+    workspace = _real_path(str(deps.workspace(state.agent)))
+    agent = narrowed(_resolve_paths(child.agent), _resolve_paths(state.agent), workspace, child.deadline)
     same = agent.name == state.agent.name
     agent_id = log.origin.agent_id if same else await deps.agents.identity(agent.name)
     origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, log.origin.run_id)
@@ -160,29 +160,29 @@ async def _begun(
         withheld,
         end,
     )
-    first = (_queued(agent, state, lineage), UserMessage(child.message))
+    first = (_make_queued(agent, state, lineage), UserMessage(child.message))
     return event, NewChild(origin, first)
 
 
-def _resolved(agent: AgentSpec) -> AgentSpec:
+def _resolve_paths(agent: AgentSpec) -> AgentSpec:
     """The agent, with its folders where they are: what a link says can be changed by whoever may write there."""
     policy = agent.confinement
     return msgspec.structs.replace(
         agent,
-        workspace=None if agent.workspace is None else _place(agent.workspace),
+        workspace=None if agent.workspace is None else _real_path(agent.workspace),
         sandbox=msgspec.structs.replace(
             policy,
-            readable=tuple([_place(path) for path in policy.readable]),
-            writable=tuple([_place(path) for path in policy.writable]),
+            readable=tuple([_real_path(path) for path in policy.readable]),
+            writable=tuple([_real_path(path) for path in policy.writable]),
         ),
     )
 
 
-def _place(path: str) -> str:
+def _real_path(path: str) -> str:
     return os.path.realpath(os.path.expanduser(path))
 
 
-def _queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
+def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
     above = parent.queued
     assert above is not None, "a run that has begun was asked for"
     return RunQueued(
@@ -196,19 +196,19 @@ def _queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
     )
 
 
-def _waiting_above(state: RunState) -> tuple[str, ...]:
+def _waiting_agents(state: RunState) -> tuple[str, ...]:
     """The agents that wait for this run, itself among them. Above a fork nobody does."""
     lineage = state.lineage
     above = () if lineage is None else lineage.agents[len(lineage.agents) - len(lineage.above) :]
     return (*above, state.agent.name)
 
 
-async def _session_with(agent: str, log: OwnedRun, deps: EngineDeps) -> SessionId:
+async def _find_session(agent: str, log: OwnedRun, deps: EngineDeps) -> SessionId:
     """The session that is kept for what this one says to an agent; another, where that one was deleted or is of
     another user."""
     for number in count():
         name = f"{log.origin.session_id}/{agent}/{number}"
-        session = SessionId(f"ses_{_uuid_of(name)}")
+        session = SessionId(f"ses_{_derive_uuid(name)}")
         try:
             found = await deps.sessions.find(session)
         except SessionDeleted:
@@ -218,29 +218,29 @@ async def _session_with(agent: str, log: OwnedRun, deps: EngineDeps) -> SessionI
     raise AssertionError("there is always another number")
 
 
-def _uuid_of(name: str) -> str:
+def _derive_uuid(name: str) -> str:
     """Always the same for a name: a UUID of version 8, which is made as one likes."""
     digest = int.from_bytes(blake2b(name.encode(), digest_size=16).digest())
     marks = (0xF << 76 | 0x3 << 62, 0x8 << 76 | 0x2 << 62)
     return f"{digest & ~marks[0] | marks[1]:032x}"
 
 
-async def tend(
+async def manage_children(
     task: CollectChildren | SignalChildren | NotifyResumed | Evaluate, log: OwnedRun, deps: EngineDeps
 ) -> None:
     """See to the runs under this one, and to the one that judges it."""
     match task:
         case CollectChildren(calls):
-            log.record(*await _gathered(calls, log, deps))
+            log.record(*await _collect_results(calls, log, deps))
         case SignalChildren():
-            await _reach(task, log)
+            await _signal_children(task, log)
         case NotifyResumed():
-            await _go_on(log)
+            await _notify_resumed(log)
         case Evaluate():
-            await _begin_judge(task, log, deps)
+            await _begin_evaluation(task, log, deps)
 
 
-async def _gathered(calls: Sequence[Call], log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
+async def _collect_results(calls: Sequence[Call], log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
     """The results of these calls, of what came of their children."""
     results: list[EventData] = []
     for call in calls:
@@ -252,24 +252,24 @@ async def _gathered(calls: Sequence[Call], log: OwnedRun, deps: EngineDeps) -> t
             continue
         start = ToolCallStart(call.call_id, call.name, child.spawn.arguments, f"{log.origin.run_id}/{call.call_id}")
         item = ReadyCall(call, tool, None, start)
-        results += await finish(item, came, elapsed, log, deps, "timeout" if late else "failed")
+        results += await finish_call(item, came, elapsed, log, deps, "timeout" if late else "failed")
     return tuple(results)
 
 
 # ── What is told, down and up ──
 
 
-async def _reach(step: SignalChildren, log: OwnedRun) -> None:
+async def _signal_children(step: SignalChildren, log: OwnedRun) -> None:
     """Tell children what they must know. What they are told and that they were is one commit."""
     told: list[ChildMessage] = []
     for call_id in step.call_ids:
         child = log.state.children[call_id]
         key = f"{log.origin.run_id}/{step.what}/{log.state.sequence}"
-        told.append(ChildMessage(child.spawn.run_id, _message(step), key))
+        told.append(ChildMessage(child.spawn.run_id, _make_signal(step), key))
     await log.intend(AgentTold(step.call_ids, step.what, step.reason), tell=told)
 
 
-def _message(step: SignalChildren) -> EventData:
+def _make_signal(step: SignalChildren) -> EventData:
     match step.what:
         case "cancel":
             return CancelRequested(step.reason)
@@ -279,7 +279,7 @@ def _message(step: SignalChildren) -> EventData:
             return ResumeRequested()
 
 
-def told_of_the_end(end: RunEnd, log: OwnedRun) -> tuple[ChildMessage, ...]:
+def notify_of_end(end: RunEnd, log: OwnedRun) -> tuple[ChildMessage, ...]:
     """What the parent of a run is told when it ends; nothing, where it has none."""
     lineage, parent = log.state.lineage, log.origin.parent_run_id
     if lineage is None or parent is None:
@@ -299,7 +299,7 @@ def told_of_the_end(end: RunEnd, log: OwnedRun) -> tuple[ChildMessage, ...]:
     return (ChildMessage(parent, event, f"end of {log.origin.run_id}"),)
 
 
-def told_of_the_wait(wait: Wait, is_new: bool, log: OwnedRun) -> tuple[ChildMessage, ...]:
+def notify_of_wait(wait: Wait, is_new: bool, log: OwnedRun) -> tuple[ChildMessage, ...]:
     """What those above a run are told when it begins to wait for a person: the root's people answer, and the time
     that it has stands still."""
     lineage, run_id, reason = log.state.lineage, log.origin.run_id, wait.of_people
@@ -314,7 +314,7 @@ def told_of_the_wait(wait: Wait, is_new: bool, log: OwnedRun) -> tuple[ChildMess
     )
 
 
-async def _go_on(log: OwnedRun) -> None:
+async def _notify_resumed(log: OwnedRun) -> None:
     """Tell them that it waits no more. That it has told them and that they were is one commit."""
     lineage, run_id, name = log.state.lineage, log.origin.run_id, log.state.agent.name
     assert lineage is not None, "only a run that has some above it has told them that it waits"
@@ -326,7 +326,7 @@ async def _go_on(log: OwnedRun) -> None:
 # ── How a run ends is judged ──
 
 
-async def _begin_judge(step: Evaluate, log: OwnedRun, deps: EngineDeps) -> None:
+async def _begin_evaluation(step: Evaluate, log: OwnedRun, deps: EngineDeps) -> None:
     """Begin the run that judges this one; or put on record why there is none."""
     role: Role = step.role
     names = (f"@{role}-{number}" for number in count(len(log.state.children)))
@@ -336,9 +336,9 @@ async def _begin_judge(step: Evaluate, log: OwnedRun, deps: EngineDeps) -> None:
         agent = await deps.agents.named(step.agent, log.state.agent)
         deps.models.resolve(agent.model, agent.provider)
         deps.tools.select(agent.tools)
-        seconds, session = JUDGING_SECONDS, SessionId(deps.ids("ses"))
-        child = _Child(agent, message, session, lineage, seconds + TURN_SECONDS, seconds)
-        event, run = await _begun(child, log, deps, end=step.end)
+        seconds, session = EVALUATION_SECONDS, SessionId(deps.ids("ses"))
+        child = _Child(agent, message, session, lineage, seconds + QUEUE_SECONDS, seconds)
+        event, run = await _make_child(child, log, deps, end=step.end)
     except UsageError as error:
         log.record(unjudged(role == "quality", step.agent, f"It was not asked: {error}"))
         return

@@ -8,18 +8,18 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
 from treadle.domain.events import RunEnd
 
-BACKLOG = 10_000
+MAX_BACKLOG_EVENTS = 10_000
 """How many events a reader may be behind before it is cut off."""
-BUSY_SECONDS = 0.004
+BUSY_DELAY_SECONDS = 0.004
 """A process whose readers are woken later than that, on the whole, has more to do than it can."""
-PAUSES, LONGEST_PAUSE = 32.0, 0.25
-LOOK_SECONDS = 0.005
+PAUSE_FACTOR, MAX_PAUSE_SECONDS = 32.0, 0.25
+SAMPLE_SECONDS = 0.005
 """Between two looks at how late the latest was: readers are woken many at a time."""
-MEMORY_SECONDS = 0.5
+WINDOW_SECONDS = 0.5
 """What was before that is forgotten."""
-MOST_OF_ONE_LOOK, MOST_LATE = 0.02, 0.1
+MAX_SAMPLE_WEIGHT, MAX_DELAY_SECONDS = 0.02, 0.1
 """What one look can change, and what it can see: a process that was held up once is not busy."""
-WORK_SECONDS, IDLE = 0.1, 0.5
+LOAD_SAMPLE_SECONDS, IDLE_SHARE = 0.1, 0.5
 """A loop that has worked less than this share of that time is not busy either, though many readers that are woken
 together wait for each other."""
 
@@ -38,28 +38,28 @@ class Pace:
 
     def tell(self, due: float, now: float) -> None:
         """A reader was to be woken then, and is woken now."""
-        self._latest = max(self._latest, min(now - due, MOST_LATE))
+        self._latest = max(self._latest, min(now - due, MAX_DELAY_SECONDS))
         since = now - self._looked_at
-        if since < LOOK_SECONDS:
+        if since < SAMPLE_SECONDS:
             return
-        if since >= MEMORY_SECONDS:
+        if since >= WINDOW_SECONDS:
             self._late = 0.0
         else:
             more = self._latest - self._late
-            self._late += more * min(since / MEMORY_SECONDS, 1.0 if more < 0 else MOST_OF_ONE_LOOK)
+            self._late += more * min(since / WINDOW_SECONDS, 1.0 if more < 0 else MAX_SAMPLE_WEIGHT)
         self._latest, self._looked_at = 0.0, now
 
     def pause(self, now: float) -> float:
         """For how many seconds readers should let things gather."""
-        if self._late <= BUSY_SECONDS or now - self._looked_at >= MEMORY_SECONDS or self._idle(now):
+        if self._late <= BUSY_DELAY_SECONDS or now - self._looked_at >= WINDOW_SECONDS or self._idle(now):
             return 0.0
-        return min(LONGEST_PAUSE, PAUSES * self._late)
+        return min(MAX_PAUSE_SECONDS, PAUSE_FACTOR * self._late)
 
     def _idle(self, now: float) -> bool:
         then, worked_then = self._worked_at
-        if now - then >= WORK_SECONDS:
+        if now - then >= LOAD_SAMPLE_SECONDS:
             worked = self._worked()
-            self._is_idle = worked - worked_then < IDLE * (now - then)
+            self._is_idle = worked - worked_then < IDLE_SHARE * (now - then)
             self._worked_at = (now, worked)
         return self._is_idle
 

@@ -24,8 +24,8 @@ from treadle.domain.secret_refs import filled, names_in
 from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
 from treadle.engine.owned_run import OwnedRun
-from treadle.engine.tool_preparation import ReadyCall, unwanted
-from treadle.engine.tool_results import finish
+from treadle.engine.tool_preparation import ReadyCall, must_stop_calls
+from treadle.engine.tool_results import finish_call
 from treadle.ports.memory import Recall
 from treadle.ports.tool import Observation, ToolContext, ToolError
 from treadle.ports.vault import SecretRefused, TextStream, VaultError
@@ -37,14 +37,14 @@ async def run_tools(ready: list[ReadyCall], log: OwnedRun, deps: EngineDeps) -> 
     """Run the calls side by side and record how each ended, as it ends."""
     if not ready:
         return
-    running = {item.call.call_id: Running(item, log, deps) for item in ready}
+    running = {item.call.call_id: RunningCall(item, log, deps) for item in ready}
     work = [_run(call, running, log) for call in running.values()]
-    together = work[0] if len(work) == 1 else _together(work)
-    await log.unless(unwanted, together, until=log.state.deadline)
-    log.record(*(_stopped(call.item, log.state) for call in running.values()))
+    together = work[0] if len(work) == 1 else _run_together(work)
+    await log.unless(must_stop_calls, together, until=log.state.deadline)
+    log.record(*(_make_stopped_error(call.item, log.state) for call in running.values()))
 
 
-async def _run(call: "Running", running: dict[str, "Running"], log: OwnedRun) -> None:
+async def _run(call: "RunningCall", running: dict[str, "RunningCall"], log: OwnedRun) -> None:
     ended = await call.to_its_end()
     del running[call.item.call.call_id]
     log.record(*ended)
@@ -52,7 +52,7 @@ async def _run(call: "Running", running: dict[str, "Running"], log: OwnedRun) ->
         await log.flush()  # the last one's end goes with whatever is decided next
 
 
-async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
+async def _run_together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
     """All of it side by side. Nothing is left running when this returns or raises."""
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
@@ -63,7 +63,7 @@ async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
         await asyncio.wait(tasks)
 
 
-class Running:
+class RunningCall:
     """One call while it runs."""
 
     __slots__ = ("_began", "_clock", "_deps", "_hidden", "_log", "_loop", "_shown", "_timeout", "item")
@@ -86,7 +86,7 @@ class Running:
         name = self.item.call.name
         kind: CallErrorKind = "failed"
         try:
-            came = _observed(await self.item.tool.run(self._arguments(), self._context()))
+            came = _check_result(await self.item.tool.run(self._arguments(), self._context()))
         except (ToolError, SecretRefused) as error:
             came = Observation(f"`{name}` failed: {error}", is_error=True)
         except VaultError as error:
@@ -104,7 +104,7 @@ class Running:
                 came = Observation(f"`{name}` failed: {type(raised).__name__}: {raised}.", is_error=True)
         finally:
             limit.over()
-        return await finish(self.item, came, self._elapsed_ms(), self._log, self._deps, kind)
+        return await finish_call(self.item, came, self._elapsed_ms(), self._log, self._deps, kind)
 
     def _context(self) -> ToolContext:
         origin, start, agent = self._log.origin, self.item.start, self._log.state.agent
@@ -205,7 +205,7 @@ class Running:
         self._shown += len(text)
 
 
-def _observed(result: Any) -> Observation:
+def _check_result(result: Any) -> Observation:
     """What a tool gave back. It may be anybody's, and unchecked. Raises TypeError."""
     if isinstance(result, str):
         return Observation(result)
@@ -222,7 +222,7 @@ def _timeout(item: ReadyCall, deps: EngineDeps) -> float | None:
     return (deps.timeouts.default if declared is None else declared) or None
 
 
-def _stopped(item: ReadyCall, state: RunState) -> ToolCallError:
+def _make_stopped_error(item: ReadyCall, state: RunState) -> ToolCallError:
     if state.cancelled is not None:
         kind, why = "cancelled", "The run was cancelled."
     elif state.interrupted is not None:

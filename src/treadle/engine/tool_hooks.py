@@ -13,10 +13,10 @@ from treadle.domain.tools import ToolSpec
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
 from treadle.ports.tool import Observation
 
-HOOK_SECONDS = 30.0
+HOOK_TIMEOUT_SECONDS = 30.0
 
 
-class Blocked(Exception):
+class BlockedByHook(Exception):
     """A hook said no, or could not say anything."""
 
     def __init__(self, hook: Hook, reason: str) -> None:
@@ -25,62 +25,64 @@ class Blocked(Exception):
         self.reason = reason
 
 
-def concerning(hooks: Sequence[Hook], tool: ToolSpec) -> list[Hook]:
+def select_hooks(hooks: Sequence[Hook], tool: ToolSpec) -> list[Hook]:
     """The hooks that look at this tool, by any of its names."""
     return [hook for hook in hooks if any(fnmatchcase(name, hook.tools) for name in tool.names)]
 
 
-async def ask_before(hooks: Sequence[Hook], call: HookedCall) -> HookedCall:
+async def run_before_hooks(hooks: Sequence[Hook], call: HookedCall) -> HookedCall:
     """The call as the hooks let it run. Raises Blocked."""
     for hook in hooks:
         # A hook may be anybody's, and unchecked: what it promises is not what it must return.
-        answer: Any = await _answer(
+        answer: Any = await _call_hook(
             hook, hook.before, msgspec.structs.replace(call, arguments=deepcopy(call.arguments))
         )
         match answer:
             case Block(reason):
-                raise Blocked(hook, sendable(str(reason)))
+                raise BlockedByHook(hook, sendable(str(reason)))
             case Rewrite(arguments):
-                call = msgspec.structs.replace(call, arguments=_plain(hook, arguments))
+                call = msgspec.structs.replace(call, arguments=_check_arguments(hook, arguments))
             case None:
                 pass
             case nonsense:
-                raise Blocked(
+                raise BlockedByHook(
                     hook, f"the hook {hook.name} answered {type(nonsense).__name__}, not Block or Rewrite"
                 )
     return call
 
 
-async def ask_after(hooks: Sequence[Hook], call: HookedCall, result: Observation) -> Observation:
+async def run_after_hooks(hooks: Sequence[Hook], call: HookedCall, result: Observation) -> Observation:
     """The result as the hooks let it be seen. Raises Blocked."""
     for hook in hooks:
-        answer: Any = await _answer(hook, hook.after, call, result)
+        answer: Any = await _call_hook(hook, hook.after, call, result)
         if answer is None:
             continue
         if not isinstance(answer, Observation):
-            raise Blocked(hook, f"the hook {hook.name} answered {type(answer).__name__}, not an Observation")
+            raise BlockedByHook(hook, f"the hook {hook.name} answered {type(answer).__name__}, not an Observation")
         result = answer
     return result
 
 
-def _plain(hook: Hook, arguments: Any) -> dict[str, Any]:
+def _check_arguments(hook: Hook, arguments: Any) -> dict[str, Any]:
     """Arguments that can be written down. Raises Blocked."""
     try:
         return msgspec.json.decode(msgspec.json.encode(arguments), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
-        raise Blocked(
+        raise BlockedByHook(
             hook, f"the hook {hook.name} rewrote the arguments to what is no JSON object: {error}"
         ) from None
 
 
-async def _answer(hook: Hook, ask: Callable[..., Any], *about: object) -> Any:
+async def _call_hook(hook: Hook, ask: Callable[..., Any], *about: object) -> Any:
     try:
-        async with asyncio.timeout(HOOK_SECONDS):
+        async with asyncio.timeout(HOOK_TIMEOUT_SECONDS):
             return await ask(*about)
     except TimeoutError:
-        raise Blocked(hook, f"the hook {hook.name} did not answer within {HOOK_SECONDS:g} s") from None
+        raise BlockedByHook(
+            hook, f"the hook {hook.name} did not answer within {HOOK_TIMEOUT_SECONDS:g} s"
+        ) from None
     except (Exception, SystemExit, asyncio.CancelledError) as error:  # one that exits must not take us with it
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # somebody's wish, and not the hook's own doing
-        raise Blocked(hook, f"the hook {hook.name} failed: {type(error).__name__}: {error}") from error
+        raise BlockedByHook(hook, f"the hook {hook.name} failed: {type(error).__name__}: {error}") from error

@@ -25,12 +25,12 @@ from treadle.domain.ids import ApprovalId, Instant
 from treadle.domain.secret_refs import handle
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
-from treadle.engine.tool_hooks import Blocked, ask_before, concerning
+from treadle.engine.tool_hooks import BlockedByHook, run_before_hooks, select_hooks
 from treadle.ports.hooks import HookedCall
 from treadle.ports.tool import Concern, InvalidArguments, Scene, Subjects, Tool
 
-NOBODY_ANSWERS = "It needs an approval, and nobody can answer: the message came without a terminal or a channel."
-ASK_NOBODY = "Nobody can answer. Go on with what you think best, and say what you assumed."
+NO_REVIEWER = "It needs an approval, and nobody can answer: the message came without a terminal or a channel."
+NO_ONE_TO_ASK = "Nobody can answer. Go on with what you think best, and say what you assumed."
 NO_RAW_SECRETS = (
     "Its arguments hold the value of the secret {names}, which was taken out. "
     "Use the handle instead, which is replaced when the tool runs: {handles}"
@@ -56,38 +56,38 @@ class CallRefused(Exception):
         self.events = events
 
 
-async def clear(
+async def prepare_calls(
     calls: tuple[Call, ...], log: OwnedRun, deps: EngineDeps
 ) -> tuple[list[ReadyCall], list[EventData]]:
     """Those of the calls that may run now; and what is on record of the others."""
     ready: list[ReadyCall] = []
     refused: list[EventData] = []
-    clearing = _clear_each(calls, ready, refused, log, deps)
+    clearing = _prepare_each(calls, ready, refused, log, deps)
     if deps.hooks:  # which may take their time: what was said is safe, and whoever wants it to stop is heard
         await log.flush()
-        if not await log.unless(unwanted, clearing, until=log.state.deadline):
+        if not await log.unless(must_stop_calls, clearing, until=log.state.deadline):
             return [], []
     else:
         await clearing
-    return (ready if len(ready) < 2 else _apart(ready, log)), refused
+    return (ready if len(ready) < 2 else _select_concurrent(ready, log)), refused
 
 
-async def _clear_each(
+async def _prepare_each(
     calls: tuple[Call, ...], ready: list[ReadyCall], refused: list[EventData], log: OwnedRun, deps: EngineDeps
 ) -> None:
     for call in calls:
         try:
-            ready.append(await _clear(call, log, deps))
+            ready.append(await _prepare(call, log, deps))
         except CallRefused as refusal:
             refused += refusal.events
 
 
-def unwanted(state: RunState) -> bool:
+def must_stop_calls(state: RunState) -> bool:
     """Whether somebody wants the calls of a run to stop."""
     return state.cancelled is not None or state.interrupted is not None
 
 
-def _apart(ready: list[ReadyCall], log: OwnedRun) -> list[ReadyCall]:
+def _select_concurrent(ready: list[ReadyCall], log: OwnedRun) -> list[ReadyCall]:
     """Those that may run side by side with the arguments they have now; the others have their turn after them."""
     if all(item.start.arguments == item.call.use.arguments for item in ready):
         return ready
@@ -100,44 +100,44 @@ def _apart(ready: list[ReadyCall], log: OwnedRun) -> list[ReadyCall]:
     return together
 
 
-async def _clear(call: Call, log: OwnedRun, deps: EngineDeps) -> ReadyCall:
+async def _prepare(call: Call, log: OwnedRun, deps: EngineDeps) -> ReadyCall:
     tool = deps.tools.find(call.name)
     if tool is None:
-        raise _error(call, "failed", f"The tool `{call.name}` is not to be had any more. Go on without it.")
+        raise _make_error(call, "failed", f"The tool `{call.name}` is not to be had any more. Go on without it.")
     if call.arguments is not None:  # it was started before, and runs again as it was
-        return await _approved(call, tool, call.arguments, _parsed(call, tool, call.arguments), log, deps)
+        return await _make_approved(call, tool, call.arguments, _parse(call, tool, call.arguments), log, deps)
     if call.secrets:
-        raise _raw_secret(call)
+        raise _refuse_raw_secret(call)
     approval = log.state.approvals.get(call.call_id)
     if approval is None:
-        text, arguments = await _seen_by_hooks(call, tool, call.use.arguments, log, deps)
+        text, arguments = await _apply_hooks(call, tool, call.use.arguments, log, deps)
         if tool.spec.asks_a_person:
-            raise _question(call, arguments, log, deps)
-        subjects = await _subjects_here(call, tool, arguments, log, deps)
+            raise _make_question(call, arguments, log, deps)
+        subjects = await _assess_subjects(call, tool, arguments, log, deps)
         if subjects.caution is not None or subjects.concern is not None or not needs_no_ruling(log.state):
-            await _permitted(call, tool, subjects, text, log, deps)
-        return _ready(call, tool, text, arguments, log)
+            await _check_permission(call, tool, subjects, text, log, deps)
+        return _make_ready(call, tool, text, arguments, log)
     edited = log.state.decisions[approval.approval_id].arguments
     if edited is None:
-        arguments = _parsed(call, tool, approval.arguments)
-        return await _approved(call, tool, approval.arguments, arguments, log, deps)
-    text, arguments = await _seen_by_hooks(call, tool, edited, log, deps)
+        arguments = _parse(call, tool, approval.arguments)
+        return await _make_approved(call, tool, approval.arguments, arguments, log, deps)
+    text, arguments = await _apply_hooks(call, tool, edited, log, deps)
     ruling = ruling_for(log.state, tool.spec, _subjects(call, tool, arguments))
     if ruling.verdict == "deny":
         raise CallRefused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
-    return await _approved(call, tool, text, arguments, log, deps)
+    return await _make_approved(call, tool, text, arguments, log, deps)
 
 
-async def _approved(
+async def _make_approved(
     call: Call, tool: Tool, text: str, arguments: Any, log: OwnedRun, deps: EngineDeps
 ) -> ReadyCall:
     """Return the call as it is ready, with the private places that its approval is for.
 
     An approval names the place that the reviewer saw. Where the path leads to another one by now, it is not
     approved, and the tool refuses it. A reviewer who edited the arguments has chosen the path."""
-    ready = _ready(call, tool, text, arguments, log)
+    ready = _make_ready(call, tool, text, arguments, log)
     approval = log.state.approvals.get(call.call_id)
-    if approval is None or (concern := await _concern(call, tool, arguments, log, deps)) is None:
+    if approval is None or (concern := await _assess(call, tool, arguments, log, deps)) is None:
         return ready
     decision = log.state.decisions.get(approval.approval_id)
     was_edited = decision is not None and decision.arguments is not None
@@ -146,7 +146,7 @@ async def _approved(
     return msgspec.structs.replace(ready, approved=concern.places)
 
 
-async def _concern(call: Call, tool: Tool, arguments: Any, log: OwnedRun, deps: EngineDeps) -> Concern | None:
+async def _assess(call: Call, tool: Tool, arguments: Any, log: OwnedRun, deps: EngineDeps) -> Concern | None:
     """Return what the tool finds on this machine that needs a reviewer."""
     assess = getattr(tool, "assess", None)
     if assess is None:
@@ -159,13 +159,13 @@ async def _concern(call: Call, tool: Tool, arguments: Any, log: OwnedRun, deps: 
     try:
         return await assess(arguments, Scene(call.call_id, workspace, agent.confinement, deps.hidden))
     except Exception as raised:  # a tool may be anybody's
-        raise _failed(call, raised) from raised
+        raise _make_failure(call, raised) from raised
 
 
-async def _subjects_here(call: Call, tool: Tool, arguments: Any, log: OwnedRun, deps: EngineDeps) -> Subjects:
+async def _assess_subjects(call: Call, tool: Tool, arguments: Any, log: OwnedRun, deps: EngineDeps) -> Subjects:
     """Return what rules look at, with what the tool finds on this machine."""
     subjects = _subjects(call, tool, arguments)
-    concern = await _concern(call, tool, arguments, log, deps)
+    concern = await _assess(call, tool, arguments, log, deps)
     if concern is None:
         return subjects
     # A rule for all such calls cannot wave a private place through, so none is offered.
@@ -173,15 +173,15 @@ async def _subjects_here(call: Call, tool: Tool, arguments: Any, log: OwnedRun, 
     return msgspec.structs.replace(subjects, concern=concern, pattern=pattern)
 
 
-async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: OwnedRun, deps: EngineDeps) -> tuple[str, Any]:
+async def _apply_hooks(call: Call, tool: Tool, text: str, log: OwnedRun, deps: EngineDeps) -> tuple[str, Any]:
     """The arguments as the hooks leave them, as text and decoded."""
-    arguments = _parsed(call, tool, text)
-    if not deps.hooks or not (hooks := concerning(deps.hooks, tool.spec)):
+    arguments = _parse(call, tool, text)
+    if not deps.hooks or not (hooks := select_hooks(deps.hooks, tool.spec)):
         return text, arguments
-    asked_about = hooked(call, tool, text, log)
+    asked_about = make_hooked_call(call, tool, text, log)
     try:
-        changed = await ask_before(hooks, asked_about)
-    except Blocked as blocked:
+        changed = await run_before_hooks(hooks, asked_about)
+    except BlockedByHook as blocked:
         told = f"`{call.name}` was not run: {blocked.reason}"
         raise CallRefused(HookBlocked(call.call_id, call.name, blocked.hook, told)) from blocked
     if changed is asked_about:
@@ -193,51 +193,51 @@ async def _seen_by_hooks(call: Call, tool: Tool, text: str, log: OwnedRun, deps:
             "Go on without this call, and tell the user."
         )
         raise CallRefused(HookBlocked(call.call_id, call.name, "the last that rewrote it", told))
-    return text, _parsed(call, tool, text)
+    return text, _parse(call, tool, text)
 
 
-def _ready(call: Call, tool: Tool, text: str, arguments: Any, log: OwnedRun) -> ReadyCall:
+def _make_ready(call: Call, tool: Tool, text: str, arguments: Any, log: OwnedRun) -> ReadyCall:
     key = f"{log.origin.run_id}/{call.call_id}"
     return ReadyCall(call, tool, arguments, ToolCallStart(call.call_id, call.name, text, key, call.attempts + 1))
 
 
-def _parsed(call: Call, tool: Tool, text: str) -> Any:
+def _parse(call: Call, tool: Tool, text: str) -> Any:
     try:
         return tool.parse(text)
     except InvalidArguments as error:
-        raise _error(call, "invalid_arguments", f"`{call.name}` was not run: {error}") from None
+        raise _make_error(call, "invalid_arguments", f"`{call.name}` was not run: {error}") from None
     except Exception as raised:  # a tool may be anybody's
-        raise _failed(call, raised) from raised
+        raise _make_failure(call, raised) from raised
 
 
-def _failed(call: Call, raised: Exception) -> CallRefused:
-    return _error(call, "failed", f"`{call.name}` failed: {type(raised).__name__}: {raised}.")
+def _make_failure(call: Call, raised: Exception) -> CallRefused:
+    return _make_error(call, "failed", f"`{call.name}` failed: {type(raised).__name__}: {raised}.")
 
 
-def _error(call: Call, kind: CallErrorKind, text: str) -> CallRefused:
+def _make_error(call: Call, kind: CallErrorKind, text: str) -> CallRefused:
     return CallRefused(ToolCallError(call.call_id, call.name, kind, text))
 
 
-def _raw_secret(call: Call) -> CallRefused:
+def _refuse_raw_secret(call: Call) -> CallRefused:
     handles = ", ".join(map(handle, call.secrets))
     return CallRefused(denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=handles)))
 
 
-def hooked(call: Call, tool: Tool, text: str, log: OwnedRun) -> HookedCall:
+def make_hooked_call(call: Call, tool: Tool, text: str, log: OwnedRun) -> HookedCall:
     """The call as its hooks see it, with these arguments."""
     origin = log.origin
     arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
     return HookedCall(origin.run_id, origin.session_id, log.state.agent.name, call.call_id, tool.spec, arguments)
 
 
-def _question(call: Call, arguments: Any, log: OwnedRun, deps: EngineDeps) -> CallRefused:
+def _make_question(call: Call, arguments: Any, log: OwnedRun, deps: EngineDeps) -> CallRefused:
     if not can_be_asked(log.state):
-        return _error(call, "denied", ASK_NOBODY)
+        return _make_error(call, "denied", NO_ONE_TO_ASK)
     options = tuple(getattr(arguments, "options", ()) or ())
-    return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _expiry(log, deps)))
+    return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _expires_at(log, deps)))
 
 
-async def _permitted(
+async def _check_permission(
     call: Call, tool: Tool, subjects: Subjects, text: str, log: OwnedRun, deps: EngineDeps
 ) -> None:
     """Return if the call may run now. Raises Refused with a denial, or with the question to a person."""
@@ -251,8 +251,8 @@ async def _permitted(
             raise CallRefused(denied(call, f"It is not allowed: {ruling.reason}."))
         case "ask":
             if not can_be_asked(log.state):
-                raise CallRefused(denied(call, f"{NOBODY_ANSWERS} ({ruling.reason})"))
-            approval_id, expires_at = ApprovalId(deps.ids("apr")), _expiry(log, deps)
+                raise CallRefused(denied(call, f"{NO_REVIEWER} ({ruling.reason})"))
+            approval_id, expires_at = ApprovalId(deps.ids("apr")), _expires_at(log, deps)
             raise CallRefused(
                 ApprovalRequested(
                     approval_id, call.call_id, call.name, text, ruling.reason, subjects.pattern, expires_at
@@ -264,9 +264,9 @@ def _subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
     try:
         return tool.subjects(arguments)
     except Exception as raised:  # a tool may be anybody's
-        raise _failed(call, raised) from raised
+        raise _make_failure(call, raised) from raised
 
 
-def _expiry(log: OwnedRun, deps: EngineDeps) -> Instant | None:
+def _expires_at(log: OwnedRun, deps: EngineDeps) -> Instant | None:
     lifetime = log.state.agent.approvals.expires_seconds
     return None if lifetime is None else deps.clock.now() + lifetime

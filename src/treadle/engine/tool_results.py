@@ -15,14 +15,14 @@ from treadle.domain.events import (
 from treadle.domain.messages import sendable
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
-from treadle.engine.tool_hooks import Blocked, ask_after, concerning
-from treadle.engine.tool_preparation import ReadyCall, hooked
+from treadle.engine.tool_hooks import BlockedByHook, run_after_hooks, select_hooks
+from treadle.engine.tool_preparation import ReadyCall, make_hooked_call
 from treadle.ports.tool import Observation
 
 AFTER_AN_ERROR = "Do not make up a result: say that it failed, or try another way."
 
 
-async def finish(
+async def finish_call(
     item: ReadyCall,
     came: Observation,
     elapsed_ms: int,
@@ -34,14 +34,14 @@ async def finish(
     call = item.call
     if deps.hooks:
         try:
-            came = await _seen_by_hooks(item, came, log, deps)
-        except Blocked as blocked:
+            came = await _apply_hooks(item, came, log, deps)
+        except BlockedByHook as blocked:
             told = f"`{call.name}` has run, but its result is withheld: {blocked.reason}"
             return (HookBlocked(call.call_id, call.name, blocked.hook, told),)
     beside: list[EventData] = []
     content = sendable(came.content)
     if log.state.approvals:
-        content = f"{_edited(item, log)}{content}"
+        content = f"{_note_edit(item, log)}{content}"
     redactor = deps.vault.redactor
     if not redactor.is_idle:
         redaction = redactor.redact(content)
@@ -63,7 +63,7 @@ async def finish(
     return (*beside, ended)
 
 
-def _edited(item: ReadyCall, log: OwnedRun) -> str:
+def _note_edit(item: ReadyCall, log: OwnedRun) -> str:
     """What the model must know before it reads the result of a call that it did not quite ask for."""
     asked = log.state.approvals.get(item.call.call_id)
     if asked is None or item.start.arguments == asked.arguments:
@@ -71,8 +71,8 @@ def _edited(item: ReadyCall, log: OwnedRun) -> str:
     return f"[a person had it run with other arguments: {item.start.arguments}]\n"
 
 
-async def _seen_by_hooks(item: ReadyCall, came: Observation, log: OwnedRun, deps: EngineDeps) -> Observation:
-    hooks = concerning(deps.hooks, item.tool.spec)
+async def _apply_hooks(item: ReadyCall, came: Observation, log: OwnedRun, deps: EngineDeps) -> Observation:
+    hooks = select_hooks(deps.hooks, item.tool.spec)
     if not hooks:
         return came
-    return await ask_after(hooks, hooked(item.call, item.tool, item.start.arguments, log), came)
+    return await run_after_hooks(hooks, make_hooked_call(item.call, item.tool, item.start.arguments, log), came)

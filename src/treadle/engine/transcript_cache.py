@@ -9,8 +9,8 @@ from treadle.core.context.tokens import CHARACTERS_PER_TOKEN, TokenCount
 from treadle.core.context.transcript import Transcript
 from treadle.domain.ids import RunId, SessionId
 
-MOST_SESSIONS = 64
-MOST_CHARACTERS = 32_000_000
+MAX_SESSIONS = 64
+MAX_CHARACTERS = 32_000_000
 """Of all conversations together. Their bytes are kept beside them: it may be three times that."""
 
 
@@ -39,7 +39,7 @@ class TranscriptCache:
         self._drop(session_id)
         self._kept[session_id] = (run_id, said)
         self._characters += said.characters
-        while self._kept and (len(self._kept) > MOST_SESSIONS or self._characters > MOST_CHARACTERS):
+        while self._kept and (len(self._kept) > MAX_SESSIONS or self._characters > MAX_CHARACTERS):
             self._drop(next(iter(self._kept)))
 
     def take(self, session_id: SessionId, last: RunId) -> CachedTranscript | None:

@@ -1,6 +1,6 @@
 """The one entry for every surface: see `Service`."""
 
-from treadle.engine.event_hub import End
+from treadle.engine.event_hub import EndedRun
 from treadle.operations.approvals import Answer
 from treadle.operations.forks import Fork
 from treadle.operations.interface import Service
@@ -12,7 +12,7 @@ from treadle.replay.replay import Replayed
 __all__ = [
     "MESSAGE_LIMIT",
     "Answer",
-    "End",
+    "EndedRun",
     "Fork",
     "LocalService",
     "Replayed",

@@ -6,7 +6,7 @@ import msgspec
 from treadle.domain.envelope import Draft, decode_data, draft
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData
-from treadle.engine.redaction import hide_in
+from treadle.engine.redaction import redact_event
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.vault import Vault
 
@@ -21,7 +21,7 @@ class Drafts:
         """Raises UsageError for a value of a kind that the event does not have."""
         redactor = self._vault.redactor
         try:
-            made = draft(self._ids("evt"), self._clock.now(), hide_in(data, redactor))
+            made = draft(self._ids("evt"), self._clock.now(), redact_event(data, redactor))
             decode_data(made.type, made.raw)
         except (msgspec.ValidationError, TypeError, UnicodeError) as error:
             raise UsageError(f"This cannot be taken: {error}.") from None

@@ -11,7 +11,7 @@ from treadle.domain.events import LlmError, LlmResponse, RunEnd, Token
 from treadle.domain.ids import RunId
 from treadle.domain.users import UserId
 from treadle.engine.event_hub import EventHub
-from treadle.engine.subscription import BACKLOG
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS
 from treadle.operations.run_stream import already_shown
 from treadle.ports.journal import Placed, RunFilter, Runs
 
@@ -168,7 +168,7 @@ class LiveEvents:
         text = self._texts.get(event.run_id)
         if text is not None and already_shown(event, text):
             return
-        if len(self._events) >= BACKLOG:
+        if len(self._events) >= MAX_BACKLOG_EVENTS:
             self._missed += len(self._events)
             self._events.clear()
         self._events.append(event)

@@ -18,7 +18,7 @@ from treadle.domain.ids import AgentId, RunId, SessionId, TokenId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas
-from treadle.engine.run_history import replayed
+from treadle.engine.run_history import load_run_history
 from treadle.operations.event_factory import Drafts
 from treadle.operations.prompts import request_of
 from treadle.operations.submissions import Admission, Submission, Ticket, without_secrets
@@ -104,7 +104,7 @@ class Forking:
         return Ticket(found, (await self._runs.record(found)).origin.session_id)
 
     async def _stood(self, fork: Fork) -> "Stood":
-        state, events = await replayed(fork.run_id, self._journal)
+        state, events = await load_run_history(fork.run_id, self._journal)
         queued = events[0].data
         assert isinstance(queued, RunQueued), f"the first event of {fork.run_id} is {events[0].type}"
         if queued.command is not None:

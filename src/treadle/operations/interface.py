@@ -8,7 +8,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.events import ClarifyRequested, SteerMode
 from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.engine.event_hub import End
+from treadle.engine.event_hub import EndedRun
 from treadle.operations.approvals import Answer
 from treadle.operations.forks import Fork
 from treadle.operations.submissions import Submission, Ticket
@@ -57,7 +57,7 @@ class Acting(Protocol):
 class Watching(Protocol):
     """What happens."""
 
-    async def wait(self, run_id: RunId) -> End:
+    async def wait(self, run_id: RunId) -> EndedRun:
         """The end of a run, whenever it comes, and whose it is."""
         ...
 

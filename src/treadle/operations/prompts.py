@@ -9,7 +9,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import UsageError
 from treadle.domain.events import LlmRequest, ModelResolved
 from treadle.domain.ids import RunId
-from treadle.engine.run_history import replayed
+from treadle.engine.run_history import load_run_history
 from treadle.ports.journal import Journal
 from treadle.ports.model import ModelRequest
 
@@ -24,7 +24,7 @@ class Seen(Struct, frozen=True):
 
 async def seen(run_id: RunId, step: int | None, journal: Journal) -> Seen:
     """The request of a step, in its last attempt. Raises UsageError where there was none."""
-    state, events = await replayed(run_id, journal)
+    state, events = await load_run_history(run_id, journal)
     wanted = request_of(run_id, step, events)
     for event in events:
         fold(state, event.data, event.sequence, event.timestamp)

@@ -9,7 +9,7 @@ from treadle.domain.commands import AskUsage, UndoSession
 from treadle.domain.envelope import Event
 from treadle.domain.events import CommandObeyed, RunEnd, RunQueued
 from treadle.domain.ids import RunId, SessionId
-from treadle.engine.redaction import hidden
+from treadle.engine.redaction import redact_value
 from treadle.operations.journal_pages import stored_events
 from treadle.ports.approvals import Approvals
 from treadle.ports.journal import Journal, RunRecord
@@ -70,7 +70,7 @@ def without_secrets_of(replayed: Replayed, redactor: Redactor) -> Replayed:
     """What would be written today has not been looked at by anybody yet."""
     if redactor.is_idle or replayed.divergence is None:
         return replayed
-    parted = hidden(msgspec.to_builtins(replayed.divergence), redactor)
+    parted = redact_value(msgspec.to_builtins(replayed.divergence), redactor)
     return msgspec.structs.replace(replayed, divergence=msgspec.convert(parted, Divergence))
 
 

@@ -9,8 +9,8 @@ from treadle.core.fold import SILENT_TEXTS
 from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd, StreamReset, Token
 from treadle.domain.ids import RunId
-from treadle.engine.event_hub import EventHub, reset
-from treadle.engine.subscription import BACKLOG
+from treadle.engine.event_hub import EventHub, make_stream_reset
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS
 from treadle.operations.interface import Watching
 from treadle.operations.journal_pages import PAGE
 from treadle.ports.journal import Journal, RunRecord, Runs
@@ -21,7 +21,7 @@ class Reader(Struct, frozen=True):
 
     run_id: RunId
     after: int = 0
-    backlog: int = BACKLOG
+    backlog: int = MAX_BACKLOG_EVENTS
     """How many events it may be behind."""
     patience: float = 0.0
     """Seconds for which it lets live events gather."""
@@ -71,7 +71,7 @@ async def followed(
                 yield news
             if ended:
                 return
-        yield (hub.event(origin, last, reset(last)),)
+        yield (hub.event(origin, last, make_stream_reset(last)),)
 
 
 async def without_resets(service: Watching, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:

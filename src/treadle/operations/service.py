@@ -24,8 +24,8 @@ from treadle.domain.events import (
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.users import UserId, journaled
-from treadle.engine.event_hub import End, EventHub
-from treadle.engine.subscription import BACKLOG
+from treadle.engine.event_hub import EndedRun, EventHub
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS
 from treadle.operations.approvals import Answer, People
 from treadle.operations.event_factory import Drafts
 from treadle.operations.event_feed import Missed, durable_feed, live_feed
@@ -230,7 +230,7 @@ class LocalService:
 
     # ── What happens ──
 
-    async def wait(self, run_id: RunId) -> End:
+    async def wait(self, run_id: RunId) -> EndedRun:
         """The end of a run, whenever it comes, and whose it is."""
         end = self._hub.end_of(run_id)
         try:
@@ -244,7 +244,9 @@ class LocalService:
         finally:
             self._hub.forget_end(run_id, end)
 
-    async def events(self, run_id: RunId, after: int = 0, backlog: int = BACKLOG) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, run_id: RunId, after: int = 0, backlog: int = MAX_BACKLOG_EVENTS
+    ) -> AsyncGenerator[Event, None]:
         """Everything durable after a sequence, what is being said now, and then all that follows, as it happens.
 
         It ends after `run_end`, or after a `stream_reset` when the reader was too slow."""

@@ -11,7 +11,7 @@ from treadle.domain.envelope import Event, from_json
 from treadle.domain.events import ClarifyRequested, RunEnd, SteerMode
 from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.operations import Answer, End, Fork, Replayed, Submission, Ticket
+from treadle.operations import Answer, EndedRun, Fork, Replayed, Submission, Ticket
 from treadle.operations.schemas import (
     AnswerBody,
     ApprovalView,
@@ -83,7 +83,7 @@ class RemoteService:
 
     # ── What happens ──
 
-    async def wait(self, run_id: RunId) -> End:
+    async def wait(self, run_id: RunId) -> EndedRun:
         while (found := await self._ask.get(f"/v1/runs/{run_id}", RunDetail, wait=WAIT_SECONDS)).outcome is None:
             pass
         record = run_record(found)

@@ -13,7 +13,7 @@ from treadle.domain import events as e
 from treadle.domain.errors import UsageError
 from treadle.domain.messages import ToolUse
 from treadle.domain.tools import ToolSpec
-from treadle.engine.tool_preparation import NOBODY_ANSWERS
+from treadle.engine.tool_preparation import NO_REVIEWER
 from treadle.engine.tool_results import AFTER_AN_ERROR
 from treadle.ports.tool import (
     PRIVATE_PREFIX,
@@ -155,7 +155,7 @@ def _concern_in(data: e.ToolCallStart | e.ApprovalRequested | e.ToolCallError) -
         case e.ApprovalRequested():
             reason = data.reason
         case e.ToolCallError(kind="denied"):
-            reason = data.content.partition(f"{NOBODY_ANSWERS} (")[2].removesuffix(f") {AFTER_A_DENIAL}")
+            reason = data.content.partition(f"{NO_REVIEWER} (")[2].removesuffix(f") {AFTER_A_DENIAL}")
         case _:
             return None
     if reason.startswith(PRIVATE_PREFIX):

@@ -17,7 +17,7 @@ from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.messages import Text
 from treadle.domain.models import Usage
 from treadle.engine import cluster_sync
-from treadle.engine.cluster_sync import Elsewhere
+from treadle.engine.cluster_sync import ClusterSync
 from treadle.engine.event_hub import EventHub
 from treadle.engine.live_relay import RelayMessage
 from treadle.operations.run_stream import Reader, followed
@@ -42,7 +42,7 @@ class Side:
     journal: PostgresJournal
     hub: EventHub
     line: PostgresLine
-    others: Elsewhere
+    others: ClusterSync
 
     def follow(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Sequence[Event], None]:
         return followed(Reader(run_id, after), self.hub, self.journal, self.journal)
@@ -55,7 +55,7 @@ async def side(url: str, name: str) -> AsyncGenerator[Side, None]:
     writer = PostgresWriter(database, hub.lost, CLOCK.now)
     journal = PostgresJournal(database, writer, hub, CLOCK)
     listening = PostgresLine(database, writer.name)
-    others = Elsewhere(hub, journal, listening)
+    others = ClusterSync(hub, journal, listening)
     await others.start()
     try:
         async with asyncio.timeout(HANG_SECONDS):
@@ -194,7 +194,7 @@ def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
 def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told of anything; everybody looks by themselves."""
     monkeypatch.setattr(cluster_sync, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(Elsewhere, "changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
+    monkeypatch.setattr(ClusterSync, "changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
 
     async def story() -> None:
         async with two(url) as (here, there):
