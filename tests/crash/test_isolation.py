@@ -100,10 +100,10 @@ def test_suspect_that_neither_finishes_nor_dies_holds_up_the_others_for_ten_seco
         isolation, loop = Isolation(), asyncio.get_running_loop()
 
         async def execute_alone() -> None:
-            async with isolation.alone(RunId("run_1"), 0):
+            async with isolation.isolate(RunId("run_1"), 0):
                 await asyncio.sleep(HOUR)
 
-        async with isolation.together():
+        async with isolation.share():
             suspect = asyncio.ensure_future(execute_alone())
             await asyncio.sleep(HOUR)  # and it does not wait for others for ever
         suspect.cancel()
@@ -111,9 +111,9 @@ def test_suspect_that_neither_finishes_nor_dies_holds_up_the_others_for_ten_seco
         suspect = asyncio.ensure_future(execute_alone())
         await asyncio.sleep(1)
         began = loop.time()
-        async with isolation.together() as turn:
+        async with isolation.share() as turn:
             assert 0 < loop.time() - began <= ISOLATION_SECONDS
-            assert turn.goes_on(fresh(ORIGIN))
+            assert turn.may_continue(fresh(ORIGIN))
         suspect.cancel()
         await asyncio.wait({suspect})
 
@@ -125,7 +125,7 @@ def test_suspects_take_turns_with_the_fewest_deaths_first_and_none_overlap() -> 
         isolation, order, executing = Isolation(), list[int](), list[int]()
 
         async def execute_alone(deaths: int) -> None:
-            async with isolation.alone(RunId(f"run_{deaths}"), deaths):
+            async with isolation.isolate(RunId(f"run_{deaths}"), deaths):
                 assert not executing
                 executing.append(deaths)
                 await asyncio.sleep(4)
@@ -133,7 +133,7 @@ def test_suspects_take_turns_with_the_fewest_deaths_first_and_none_overlap() -> 
                 order.append(deaths)
 
         async def execute_together() -> None:
-            async with isolation.together():
+            async with isolation.share():
                 assert not executing
 
         suspects = [asyncio.ensure_future(execute_alone(deaths)) for deaths in (3, 1, 0, 2)]

@@ -24,7 +24,7 @@ def hub() -> EventHub:
 
 
 def event(of: EventHub, sequence: int, data: EventData | None = None) -> Event:
-    return of.event(ORIGIN, sequence, data or StepStart(sequence))
+    return of.make_event(ORIGIN, sequence, data or StepStart(sequence))
 
 
 async def taken(reader: Subscription) -> list[int]:
@@ -107,7 +107,7 @@ class Loop:
         pause = 0.0
         for _ in range(round(seconds / 0.005)):
             self.now, self.worked = self.now + 0.005, self.worked + 0.005 * share
-            self.pace.tell(self.now - late, self.now)
+            self.pace.record_delay(self.now - late, self.now)
             pause = self.pace.pause(self.now)
         return pause
 
@@ -125,7 +125,7 @@ def test_a_process_that_is_held_up_once_is_not_busy(seconds: float) -> None:
     loop.now, loop.worked = loop.now + seconds, loop.worked + seconds
     for number in range(50):  # so many readers have waited for it
         now = loop.now + number * 0.0001
-        loop.pace.tell(now - seconds, now)
+        loop.pace.record_delay(now - seconds, now)
         assert loop.pace.pause(now) == 0.0
 
 
@@ -137,7 +137,7 @@ def test_many_readers_that_are_woken_together_now_and_then_make_no_process_busy(
         for number in range(readers):
             loop.worked += 0.00003
             now = begin + burst * every + number * 0.00003
-            loop.pace.tell(begin + burst * every, now)
+            loop.pace.record_delay(begin + burst * every, now)
             pauses += loop.pace.pause(now) > 0.0
     assert pauses < readers, "at most once, before it was looked at"
 
@@ -148,7 +148,7 @@ def test_what_was_long_ago_keeps_nothing_back() -> None:
     loop.worked += WINDOW_SECONDS
     assert loop.pace.pause(loop.now + WINDOW_SECONDS / 2) == MAX_PAUSE_SECONDS
     assert loop.pace.pause(loop.now + WINDOW_SECONDS) == 0.0
-    loop.pace.tell(loop.now, loop.now + WINDOW_SECONDS)
+    loop.pace.record_delay(loop.now, loop.now + WINDOW_SECONDS)
     assert loop.pace.pause(loop.now + WINDOW_SECONDS) == 0.0, "and it is forgotten for good"
 
 
@@ -159,10 +159,10 @@ def test_what_counts_is_how_long_the_loop_itself_has_worked() -> None:
     while now - begin < WINDOW_SECONDS:
         sum(range(1000))
         now = begin + time.thread_time() - worked
-        pace.tell(now - 0.05, now)
+        pace.record_delay(now - 0.05, now)
     assert pace.pause(now) > 0.0
     for _ in range(8):
         now += LOAD_SAMPLE_SECONDS / 4
-        pace.tell(now - 0.05, now)
+        pace.record_delay(now - 0.05, now)
         pace.pause(now)
     assert pace.pause(now) == 0.0

@@ -39,10 +39,10 @@ async def a_process_and_a_run(seed: int) -> tuple[SimulatedProcess, RunId]:
 def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(seed)
-        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
-        await asyncio.gather(log.intend(StepStart(1)), process.service.cancel(run_id))
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        await asyncio.gather(run.intend(StepStart(1)), process.service.cancel(run_id))
         async with asyncio.timeout(HANG_SECONDS):
-            assert not await log.unless(cancelled, wait_for_ever())
+            assert not await run.run_unless(cancelled, wait_for_ever())
 
     in_a_world(story(), seed)
 
@@ -51,17 +51,17 @@ def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
 def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(seed)
-        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
-        assert await log.intend(StepStart(1))
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        assert await run.intend(StepStart(1))
 
         async def people() -> None:
             await process.service.steer(run_id, user("hello"))
             await process.service.cancel(run_id)
 
         async with asyncio.timeout(HANG_SECONDS):
-            done, _ = await asyncio.gather(log.unless(cancelled, wait_for_ever()), people())
+            done, _ = await asyncio.gather(run.run_unless(cancelled, wait_for_ever()), people())
         assert not done
-        assert len(log.state.inbox) == 2
+        assert len(run.state.inbox) == 2
 
     in_a_world(story(), seed)
 
@@ -69,15 +69,15 @@ def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> Non
 def test_work_that_nobody_stops_is_done_and_others_are_folded_meanwhile() -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(1)
-        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
-        await log.intend(StepStart(1))
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        await run.intend(StepStart(1))
 
         async def work() -> None:
             await process.service.steer(run_id, user("hello"))
             await asyncio.sleep(10)
 
-        assert await log.unless(cancelled, work())
-        assert [message.text for message in log.state.inbox] == ["go", "hello"]
+        assert await run.run_unless(cancelled, work())
+        assert [message.text for message in run.state.inbox] == ["go", "hello"]
 
     in_a_world(story())
 
@@ -85,13 +85,13 @@ def test_work_that_nobody_stops_is_done_and_others_are_folded_meanwhile() -> Non
 def test_what_was_intended_without_knowing_is_not_done() -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(1)
-        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await process.service.cancel(run_id)
-        assert not await log.intend(StepStart(1))
-        assert log.state.cancelled is not None
-        assert log.state.step.number == 0
-        assert await log.intend(StepStart(1))
-        assert log.state.step.number == 1
+        assert not await run.intend(StepStart(1))
+        assert run.state.cancelled is not None
+        assert run.state.step.number == 0
+        assert await run.intend(StepStart(1))
+        assert run.state.step.number == 1
 
     in_a_world(story())
 
@@ -99,13 +99,13 @@ def test_what_was_intended_without_knowing_is_not_done() -> None:
 def test_a_worker_that_was_taken_over_from_cannot_write() -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(1)
-        log = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await asyncio.sleep(20)
         claim = await process.journal.claim(run_id, "another")
         assert claim.death is not None
         before = await process.store.read(run_id)
         with pytest.raises(Fenced):
-            await log.intend(StepStart(1))
+            await run.intend(StepStart(1))
         assert await process.store.read(run_id) == before
 
     in_a_world(story())

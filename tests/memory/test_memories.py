@@ -175,20 +175,25 @@ def test_a_long_message_asks_for_a_few_words() -> None:
 
 def test_twins() -> None:
     async def work(room: Room) -> None:
-        assert await room.memories.twin(AGENT, LOCAL_USER, "Likes tea.") is None
+        assert await room.memories.find_duplicate(AGENT, LOCAL_USER, "Likes tea.") is None
         await room.add("The user likes green tea in the morning.", "The relay listens on port 8080.")
         await room.store.add([Memory("n1", AGENT, "journal", "The user sails on Sundays.", 0.0)])
         reads = room.writer.reads
-        assert await room.memories.twin(AGENT, LOCAL_USER, " the user likes GREEN  tea in the morning!") == "mem_0"
+        assert (
+            await room.memories.find_duplicate(AGENT, LOCAL_USER, " the user likes GREEN  tea in the morning!")
+            == "mem_0"
+        )
         assert room.writer.reads == reads + 1
         assert room.topics.asked == [], "no embedder is asked"
         for other in ("The user likes the green tea in the morning.", "The relay listens on port 8081."):
-            assert await room.memories.twin(AGENT, LOCAL_USER, other) is None
-        assert await room.memories.twin(AGENT, LOCAL_USER, "The user sails on Sundays.") is None, (
+            assert await room.memories.find_duplicate(AGENT, LOCAL_USER, other) is None
+        assert await room.memories.find_duplicate(AGENT, LOCAL_USER, "The user sails on Sundays.") is None, (
             "a note is no fact"
         )
         assert (
-            await room.memories.twin(AgentId("agt_2"), LOCAL_USER, "The user likes green tea in the morning.")
+            await room.memories.find_duplicate(
+                AgentId("agt_2"), LOCAL_USER, "The user likes green tea in the morning."
+            )
             is None
         )
         assert [item.memory_id for item in await room.memories.latest(OWN, 1)] == ["mem_1"]

@@ -48,7 +48,7 @@ secrets = st.text(st.sampled_from(ALPHABET), min_size=12, max_size=40).filter(la
 def shown(secret: str, text: str, cuts: list[int]) -> str:
     stream = SecretRedactor([("T", secret)]).stream()
     bounds = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    return "".join(stream.feed(text[a:b]) for a, b in pairwise(bounds)) + stream.rest()
+    return "".join(stream.feed(text[a:b]) for a, b in pairwise(bounds)) + stream.flush()
 
 
 @pytest.mark.parametrize("escape", ESCAPES)
@@ -114,7 +114,7 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
     redactor = SecretRedactor(known)
     assert redactor.redact(text * 50).text == text * 50
     stream = redactor.stream()
-    assert "".join(map(stream.feed, text)) + stream.rest() == text
+    assert "".join(map(stream.feed, text)) + stream.flush() == text
 
 
 @settings(max_examples=100, deadline=None)

@@ -175,7 +175,7 @@ def test_cut_anywhere_it_is_the_same_and_nothing_is_let_out_early(
     for part in parts:
         shown += stream.feed(part)
         assert whole.startswith(shown), (secrets, parts)
-    assert shown + stream.rest() == whole, (secrets, parts)
+    assert shown + stream.flush() == whole, (secrets, parts)
 
 
 @settings(max_examples=100, deadline=None)
@@ -197,7 +197,7 @@ def test_a_beginning_is_held_and_let_go_when_it_is_none() -> None:
     assert stream.feed("2-hunt") == ""
     assert stream.feed("ing trip!") == "hunter2-hunting trip!"
     assert stream.feed(" hunter2-hunter") == " "
-    assert stream.feed("2 that is ") + stream.rest() == "[redacted:T] that is "
+    assert stream.feed("2 that is ") + stream.flush() == "[redacted:T] that is "
 
 
 @each("size", [1, 7, 1000])
@@ -208,14 +208,14 @@ def test_what_is_torn_too_far_apart_is_not_a_form(size: int) -> None:
     redactor = SecretRedactor([("T", "a value that is long")])
     stream = redactor.stream()
     assert redactor.redact(text).text == text
-    assert "".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size)) + stream.rest() == text
+    assert "".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size)) + stream.flush() == text
 
 
 def test_a_secret_that_repeats_for_ever_takes_no_room() -> None:
     redactor = SecretRedactor({"T": "aaaaaaaa"}.items())
     stream = redactor.stream()
     assert "".join(stream.feed("aaa") for _ in range(20_000)) == ""
-    assert stream.rest() == "[redacted:T]"
+    assert stream.flush() == "[redacted:T]"
 
 
 # ── Speed ──
@@ -237,7 +237,7 @@ def test_a_long_secret_that_comes_in_small_pieces_costs_little() -> None:
 
         def feed() -> None:
             stream = redactor.stream()
-            shown = "".join(stream.feed(text[at : at + 4]) for at in range(0, len(text), 4)) + stream.rest()
+            shown = "".join(stream.feed(text[at : at + 4]) for at in range(0, len(text), 4)) + stream.flush()
             assert shown == "[redacted:T]"
 
         return feed

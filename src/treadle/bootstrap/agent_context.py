@@ -14,7 +14,7 @@ NO_INVENTION = "Never make up what a tool returns. When a call fails, say so or 
 
 
 class HomeAgentContext:
-    """Implements `ports.surroundings.Surroundings`."""
+    """Implements `ports.agent_context.AgentContext`."""
 
     def __init__(self, home: Home, rules: str = "") -> None:
         self._home = home

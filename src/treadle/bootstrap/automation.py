@@ -98,7 +98,7 @@ def automation(known: "EngineConfig", stores: Stores, service: LocalService, hub
         letters,
         service,
         secrets,
-        hub.live,
+        hub.show_live,
         known.clock,
         random.random,
         clock.now,

@@ -61,7 +61,7 @@ class EngineConfig:
     tools: ToolRegistry
     hooks: list[Hook]
     vault: HomeVault
-    surroundings: AgentContext
+    agent_context: AgentContext
     clock: Clock
     ids: Ids
     observing: "EngineTelemetry | None" = None
@@ -185,7 +185,7 @@ class EngineParts:
             await dispatcher.start(work if known.observing is None else known.observing.around(work))
             front = _front(known, stores, deps, _automation(known, stores, service, hub))
             opened.push_async_callback(front.access.close)
-            announce, leave = stores.announce, deps.leaving.set
+            announce, leave = stores.announce, deps.stopping.set
             return cls(dispatcher, service, front, announce, leave, only_own, clock, opened.pop_all())
 
     def look_again(self) -> None:
@@ -236,7 +236,7 @@ async def _deps(
         _timeouts(),
         hooks=known.hooks,
         vault=known.vault,
-        surroundings=known.surroundings,
+        agent_context=known.agent_context,
         workspace=known.home.workspace,
         hidden=(known.home.path, *files_of(database)),
         approvals=stores.approvals,

@@ -104,8 +104,8 @@ class EngineTelemetry:
         watch = Watch(watchers, lambda run_id, after: journal.read(run_id, after, PAGE))
         opened.push_async_callback(watch.close)
         hub.observers.append(watch)
-        hub.forgetting.append(watch.forget)
-        hub.taking.append(watch.take)
+        hub.handover_observers.append(watch.forget)
+        hub.claim_observers.append(watch.take)
 
     def around(self, work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
         """The work of a dispatcher, with log lines that say which run it is."""

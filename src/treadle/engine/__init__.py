@@ -1,1 +1,1 @@
-"""The effects: the one loop, its model calls and its tool calls."""
+"""The run loop and its effects: model calls, tool calls, child runs, and the delivery of events to readers."""

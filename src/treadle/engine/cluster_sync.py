@@ -1,8 +1,9 @@
-"""Other processes on the same database: readers here see what runs go through there, and the other way round.
+"""Synchronisation with other processes on the same database: readers here see the runs that execute there, and the
+reverse.
 
-What was committed elsewhere is read from the journal, in order, whenever it is heard of; and every few seconds for
-all runs that somebody here follows, so that what was not heard costs time and nothing else. Live events are sent
-only of runs that somebody elsewhere has said they listen to, which must be said again and again."""
+Events that other processes commit are read from the journal, in order, when a notification arrives. A poll every
+few seconds covers lost notifications, so they cost time and nothing else. Live events are sent only for runs that
+a reader in another process has asked for, and each process repeats its interest at every poll."""
 
 import asyncio
 import logging
@@ -18,254 +19,255 @@ from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub
 from treadle.engine.live_relay import LiveReceiver, LiveSender, RelayMessage
 from treadle.ports.journal import Journal
-from treadle.ports.notifications import Changed, Line
+from treadle.ports.notifications import Changed, NotificationChannel
 
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS = 5.0
-"""How often it is looked how far the runs have come that somebody here follows, and said which these are."""
+"""Poll interval for watched runs. Each poll also announces to the other processes which runs are read here."""
 INTEREST_SECONDS = 3 * POLL_INTERVAL_SECONDS
-"""For so long a run counts as listened to after it was said that it is."""
+"""How long another process's interest in a run lasts after an announcement."""
 REQUEST_INTERVAL_SECONDS = 0.25
-"""Between two requests for the same text, at least."""
+"""Minimum interval between two requests to repeat the same text."""
 MAX_WATCHED_RUNS = 2000
-"""Runs whose live events are asked for at once. Of further ones only what is durable is seen."""
+"""Maximum number of runs whose live events are requested. Readers of further runs see durable events only."""
 PAGE_EVENTS = 200
-"""Events that are read at once. Readers who are further behind read the rest themselves."""
+"""Maximum number of events per read. Readers that are further behind read the rest themselves."""
 MAX_BUFFERED_EVENTS = 1000
-"""Live events of a run that wait for the journal to be read."""
+"""Maximum number of live events per run that wait while the journal is read."""
 ENDS_OF_A_REPLY = (LlmResponse, LlmError, RunRecovered, RunEnd)
-"""After these nothing more is said in answer to a request before them."""
+"""Events after which the reply to an earlier request has ended."""
 
 _decode = msgspec.json.Decoder(RelayMessage).decode
 
 
 class FollowedRun:
-    """A run that somebody here follows, as far as it was heard of from elsewhere."""
+    """A run that a reader in this process follows, and how much of it is known here."""
 
     def __init__(self) -> None:
-        self.known = 0
-        """The last durable event that was read here; 0: none was."""
-        self.heard_of = 0
-        """The last of which it is known that it is there."""
+        self.last_read = 0
+        """Sequence of the last durable event that was read here; 0 if none was."""
+        self.last_known = 0
+        """Sequence of the last event that is known to exist."""
         self.reading: asyncio.Task[None] | None = None
-        self.later: list[Event] = []
-        """Live events that came while the journal was read."""
-        self.speech: LiveReceiver | None = None
+        self.buffered: list[Event] = []
+        """Live events that arrived while the journal was read."""
+        self.live_text: LiveReceiver | None = None
 
 
 class ClusterSync:
-    """Implements `ports.line.Hearer` and `engine.hub.Others`."""
+    """Implements `ports.notifications.NotificationListener` and `engine.event_hub.OtherProcesses`."""
 
-    def __init__(self, hub: EventHub, journal: Journal, line: Line) -> None:
+    def __init__(self, hub: EventHub, journal: Journal, channel: NotificationChannel) -> None:
         self._hub = hub
         self._journal = journal
-        self._line = line
-        self._voice = LiveSender(line)
+        self._channel = channel
+        self._sender = LiveSender(channel)
         self._followed: dict[RunId, FollowedRun] = {}
-        self._listened_to: dict[RunId, float] = {}
-        """The runs that others listen to, and until when that holds."""
-        self._lacks: dict[RunId, float] = {}
-        """The runs in which something may be said now that was not heard from its beginning, and since when it is
-        asked for."""
+        self._interested_until: dict[RunId, float] = {}
+        """The runs that other processes are interested in, and until when."""
+        self._incomplete: dict[RunId, float] = {}
+        """The runs whose live text is not known from its beginning, and when it was last requested."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._look = asyncio.Event()
+        self._poll_now = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     async def start(self) -> None:
-        await self._line.open(self)
-        self._hub.others = self
-        self._tasks.add(asyncio.create_task(self._look_forever(), name="treadle-elsewhere"))
+        await self._channel.open(self)
+        self._hub.other_processes = self
+        self._tasks.add(asyncio.create_task(self._poll_forever(), name="treadle-cluster-sync"))
 
     async def close(self) -> None:
-        self._hub.others = None
+        self._hub.other_processes = None
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self._voice.close()
-        await self._line.close()
+        await self._sender.close()
+        await self._channel.close()
 
-    # ── What the hub tells and asks ──
+    # ── OtherProcesses ──
 
-    def listen_to(self, run_id: RunId) -> bool:
-        until = self._listened_to.get(run_id)
+    def is_interested(self, run_id: RunId) -> bool:
+        until = self._interested_until.get(run_id)
         return until is not None and self._loop.time() < until
 
-    def show(self, event: Event) -> None:
-        self._voice.say(event)
+    def send_live(self, event: Event) -> None:
+        self._sender.send(event)
 
-    def hurry(self) -> None:
-        self._voice.hurry()
+    def flush(self) -> None:
+        self._sender.flush()
 
-    def watch(self, run_id: RunId) -> None:
-        if run_id not in self._hub.owned() and self._hub.text_in_flight(run_id) is None:
-            self._ask_for(run_id)
+    def request_live(self, run_id: RunId) -> None:
+        if run_id not in self._hub.list_owned_runs() and self._hub.live_text(run_id) is None:
+            self._request_text(run_id)
 
-    # ── What is heard ──
+    # ── NotificationListener ──
 
-    def changed(self, runs: Sequence[Changed]) -> None:
+    def on_changed(self, runs: Sequence[Changed]) -> None:
         for run in runs:
             if run.delivered:
                 self._hub.delivered(run.run_id)
             else:
-                self._hub.left_to_others(run.run_id)
-            self._hub.changed_elsewhere(run.run_id)
+                self._hub.notify_taken_elsewhere(run.run_id)
+            self._hub.notify_changed(run.run_id)
             if self._hub.is_watched(run.run_id):
-                self._read_up_to(run.run_id, run.sequence)
+                self._read_until(run.run_id, run.sequence)
             else:
-                self._leave(run.run_id)
+                self._unfollow(run.run_id)
 
-    def missed(self) -> None:
-        for run_id in tuple(self._hub.owned()):
+    def on_missed(self) -> None:
+        for run_id in tuple(self._hub.list_owned_runs()):
             self._hub.delivered(run_id)
-        watched = self._hub.watched()
-        self._hub.changed_elsewhere(*watched)
-        self._lacks |= dict.fromkeys(self._hub.read_here().difference(self._hub.owned()), self._loop.time())
-        self._look.set()
+        watched = self._hub.list_watched_runs()
+        self._hub.notify_changed(*watched)
+        self._incomplete |= dict.fromkeys(
+            self._hub.list_read_runs().difference(self._hub.list_owned_runs()), self._loop.time()
+        )
+        self._poll_now.set()
 
-    def told(self, message: bytes) -> None:
+    def on_message(self, message: bytes) -> None:
         try:
-            said = _decode(message)
-            events = [from_json(bytes(raw)) for raw in said.live]
+            relayed = _decode(message)
+            events = [from_json(bytes(raw)) for raw in relayed.live]
         except msgspec.MsgspecError:
-            return  # of a later version
-        self._listened_to |= dict.fromkeys(said.listens, self._loop.time() + INTEREST_SECONDS)
-        for run_id in said.lacks:
-            if (whole := self._hub.said_here(run_id)) is not None:
-                self._voice.say(whole)
+            return  # sent by a later version
+        self._interested_until |= dict.fromkeys(relayed.listens, self._loop.time() + INTEREST_SECONDS)
+        for run_id in relayed.lacks:
+            if (whole := self._hub.make_live_text_event(run_id)) is not None:
+                self._sender.send(whole)
         for event in events:
-            if self._hub.is_read(event.run_id) and event.run_id not in self._hub.owned():
-                self._overhear(event)
+            if self._hub.has_reader(event.run_id) and event.run_id not in self._hub.list_owned_runs():
+                self._receive_live(event)
 
-    # ── Following ──
+    # ── Following runs ──
 
-    def _read_up_to(self, run_id: RunId, sequence: int) -> None:
+    def _read_until(self, run_id: RunId, sequence: int) -> None:
         followed = self._followed.setdefault(run_id, FollowedRun())
-        followed.heard_of = max(followed.heard_of, sequence)
-        if followed.reading is None and followed.heard_of > followed.known:
+        followed.last_known = max(followed.last_known, sequence)
+        if followed.reading is None and followed.last_known > followed.last_read:
             followed.reading = asyncio.create_task(self._read(run_id, followed), name=f"treadle-read-{run_id}")
             self._tasks.add(followed.reading)
             followed.reading.add_done_callback(self._tasks.discard)
 
     async def _read(self, run_id: RunId, followed: FollowedRun) -> None:
-        """Read what is not known yet, show it, and then what was said live meanwhile."""
-        later = list[Event]()
+        """Read and publish the events that are not known yet, then the live events that arrived meanwhile."""
+        buffered = list[Event]()
         try:
-            while followed.heard_of > followed.known and self._hub.is_watched(run_id):
+            while followed.last_known > followed.last_read and self._hub.is_watched(run_id):
                 await self._read_page(run_id, followed)
-            later = followed.later
-        except TreadleError as error:  # the next look finds what is missing
-            logger.debug("%s cannot be read now: %s", run_id, error)
+            buffered = followed.buffered
+        except TreadleError as error:  # the next poll reads what is missing
+            logger.debug("run %s: cannot read the journal now: %s", run_id, error)
         except Exception:
-            logger.exception("what happens elsewhere in %s cannot be shown", run_id)
+            logger.exception("run %s: cannot publish the events of another process", run_id)
         finally:
-            followed.later, followed.reading = [], None
+            followed.buffered, followed.reading = [], None
         if self._followed.get(run_id) is followed:
-            for event in later:
-                if event.sequence <= followed.known:
-                    self._overhear(event)
+            for event in buffered:
+                if event.sequence <= followed.last_read:
+                    self._receive_live(event)
 
     async def _read_page(self, run_id: RunId, followed: FollowedRun) -> None:
-        wanted, behind = followed.heard_of, self._hub.behind(run_id)
-        after = min(followed.known or wanted - 1, wanted - 1 if behind is None else behind)
+        wanted, behind = followed.last_known, self._hub.slowest_position(run_id)
+        after = min(followed.last_read or wanted - 1, wanted - 1 if behind is None else behind)
         after = max(after, wanted - PAGE_EVENTS)
-        events, known = await self._journal.read(run_id, after, PAGE_EVENTS), followed.known
-        skipped = after if 0 < followed.known < after else 0
-        followed.known = max(followed.known, events[-1].sequence if events else 0)
-        if followed.known < followed.heard_of == wanted:
-            followed.heard_of = followed.known  # it is not there, whoever has said so
+        events, known = await self._journal.read(run_id, after, PAGE_EVENTS), followed.last_read
+        skipped = after if 0 < followed.last_read < after else 0
+        followed.last_read = max(followed.last_read, events[-1].sequence if events else 0)
+        if followed.last_read < followed.last_known == wanted:
+            followed.last_known = followed.last_read  # the announced event does not exist
         if events:
-            speech = followed.speech = followed.speech or LiveReceiver(events[0].origin)
-            speech.end(
+            live_text = followed.live_text = followed.live_text or LiveReceiver(events[0].origin)
+            live_text.end_before(
                 max(
                     (event.sequence for event in events if isinstance(event.data, ENDS_OF_A_REPLY)), default=skipped
                 )
             )
-            if speech.is_over and run_id not in self._hub.owned():
-                self._hub.speaking(run_id, None)
-        self._hub.heard(events, known)
+            if live_text.has_ended and run_id not in self._hub.list_owned_runs():
+                self._hub.set_live_text(run_id, None)
+        self._hub.publish_committed(events, known)
 
-    def _overhear(self, event: Event) -> None:
-        """Show a live event behind the durable one that it belongs to, and no text twice or with a gap."""
+    def _receive_live(self, event: Event) -> None:
+        """Publish a live event after the durable event that it belongs to, with no text repeated or missing."""
         run_id = event.run_id
-        self._read_up_to(run_id, event.sequence)
+        self._read_until(run_id, event.sequence)
         followed = self._followed[run_id]
         if followed.reading is not None:
-            if len(followed.later) < MAX_BUFFERED_EVENTS:
-                followed.later.append(event)
+            if len(followed.buffered) < MAX_BUFFERED_EVENTS:
+                followed.buffered.append(event)
             return
-        speech = followed.speech = followed.speech or LiveReceiver(event.origin)
-        if speech.is_late(event.data):
+        live_text = followed.live_text = followed.live_text or LiveReceiver(event.origin)
+        if live_text.is_late(event.data):
             return
         if not isinstance(event.data, Token):
-            self._hub.overheard(event)
+            self._hub.publish_live(event)
             return
-        news = speech.new_in(event.data)
-        if news is None:
-            self._ask_for(run_id)
-        elif news.text:
-            self._lacks.pop(run_id, None)
-            self._hub.speaking(run_id, speech)
-            self._hub.overheard(self._hub.event(event.origin, event.sequence, news))
+        added = live_text.extract_new(event.data)
+        if added is None:
+            self._request_text(run_id)
+        elif added.text:
+            self._incomplete.pop(run_id, None)
+            self._hub.set_live_text(run_id, live_text)
+            self._hub.publish_live(self._hub.make_event(event.origin, event.sequence, added))
 
-    def _ask_for(self, run_id: RunId) -> None:
-        """Have what is being said there repeated, unless that was asked for just now; and again at every look."""
+    def _request_text(self, run_id: RunId) -> None:
+        """Ask for the live text from its beginning, at most once per interval. Every poll asks again."""
         now = self._loop.time()
-        if now - self._lacks.get(run_id, -REQUEST_INTERVAL_SECONDS) >= REQUEST_INTERVAL_SECONDS:
-            self._lacks[run_id] = now
-            self._voice.listen((run_id,), (run_id,))
-            self._voice.hurry()
+        if now - self._incomplete.get(run_id, -REQUEST_INTERVAL_SECONDS) >= REQUEST_INTERVAL_SECONDS:
+            self._incomplete[run_id] = now
+            self._sender.listen((run_id,), (run_id,))
+            self._sender.flush()
 
-    def _leave(self, run_id: RunId) -> None:
-        """Nobody here follows it any more."""
-        self._lacks.pop(run_id, None)
+    def _unfollow(self, run_id: RunId) -> None:
+        """Forget a run that no reader here follows any more."""
+        self._incomplete.pop(run_id, None)
         left = self._followed.pop(run_id, None)
-        if left is not None and run_id not in self._hub.owned():
-            self._hub.speaking(run_id, None)
+        if left is not None and run_id not in self._hub.list_owned_runs():
+            self._hub.set_live_text(run_id, None)
 
-    # ── Looking by itself ──
+    # ── Polling ──
 
-    async def _look_forever(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
             try:
-                await self._look_once()
+                await self._poll()
             except StoreError as error:
-                logger.debug("it cannot be looked what happens elsewhere: %s", error)
+                logger.debug("polling other processes failed: %s", error)
             except Exception:
-                logger.exception("it could not be looked what happens elsewhere; it is tried again")
+                logger.exception("polling other processes failed; retrying")
             try:
                 async with asyncio.timeout(POLL_INTERVAL_SECONDS):
-                    await self._look.wait()
+                    await self._poll_now.wait()
             except TimeoutError:
                 pass
-            self._look.clear()
+            self._poll_now.clear()
 
-    async def _look_once(self) -> None:
+    async def _poll(self) -> None:
         now = self._loop.time()
-        self._listened_to = {run_id: until for run_id, until in self._listened_to.items() if until > now}
+        self._interested_until = {run_id: until for run_id, until in self._interested_until.items() if until > now}
         for run_id in [run_id for run_id in self._followed if not self._hub.is_watched(run_id)]:
-            self._leave(run_id)
-        self._hub.changed_elsewhere()  # somebody may wait for anything at all, and it was not heard
-        watched, owned = self._hub.watched(), self._hub.owned()
-        read = self._hub.read_here()
-        self._lacks = {run_id: since for run_id, since in self._lacks.items() if run_id in read}
-        self._voice.listen(tuple(islice(read.difference(owned), MAX_WATCHED_RUNS)), self._lacks)
+            self._unfollow(run_id)
+        self._hub.notify_changed()  # notifications about any run may have been lost
+        watched, owned = self._hub.list_watched_runs(), self._hub.list_owned_runs()
+        read = self._hub.list_read_runs()
+        self._incomplete = {run_id: since for run_id, since in self._incomplete.items() if run_id in read}
+        self._sender.listen(tuple(islice(read.difference(owned), MAX_WATCHED_RUNS)), self._incomplete)
         if watched or owned:
-            for place in await self._line.places([*watched.union(owned)]):
-                self._find(place)
+            for position in await self._channel.positions([*watched.union(owned)]):
+                self._apply_position(position)
 
-    def _find(self, place: Changed) -> None:
-        """A run that is followed or worked on here has come so far."""
-        run_id, sequence = place.run_id, place.sequence
-        if run_id in self._hub.owned():
-            if sequence > self._hub.committed_here(run_id):
+    def _apply_position(self, position: Changed) -> None:
+        """Catch up with the position of a run that is read or owned here."""
+        run_id, sequence = position.run_id, position.sequence
+        if run_id in self._hub.list_owned_runs():
+            if sequence > self._hub.committed_position(run_id):
                 self._hub.delivered(run_id)
-            behind = self._hub.behind(run_id)
+            behind = self._hub.slowest_position(run_id)
             if behind is None or behind >= sequence:
                 return
             if run_id in self._followed:
-                self._followed[run_id].known = min(self._followed[run_id].known, behind)
+                self._followed[run_id].last_read = min(self._followed[run_id].last_read, behind)
         if self._hub.is_watched(run_id):
-            self._read_up_to(run_id, sequence)
+            self._read_until(run_id, sequence)

@@ -1,5 +1,5 @@
-"""Making the conversation shorter: results are cut, and what is cut is kept; or a model writes a summary, and where
-none is to be had the conversation stays as it is."""
+"""Shortening the transcript: results are truncated, or a model writes a summary of the older messages. If no
+summary can be written, the transcript stays as it is."""
 
 from collections.abc import Iterator
 
@@ -40,36 +40,36 @@ from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, P
 from treadle.ports.vault import Redactor
 
 ATTEMPTS_PER_PIECE = 2
-"""How often a writer is asked for one piece, where asking again may help."""
+"""Attempts per piece, where a retry may help."""
 
 
-async def truncate_results(step: TruncateResults, log: OwnedRun, deps: EngineDeps) -> None:
-    """Keep what is about to be cut, then cut it."""
+async def truncate_results(step: TruncateResults, run: OwnedRun, deps: EngineDeps) -> None:
+    """Store the full results, then truncate them in the transcript."""
     for result in step.results:
-        if not was_cut(result.content):  # else the whole of it is kept already
-            await deps.results.keep(log.origin, result.call_id, text_of(result.content))
-    log.record(step.event)
+        if not was_cut(result.content):  # else the full text is stored already
+            await deps.results.keep(run.origin, result.call_id, text_of(result.content))
+    run.record(step.event)
 
 
-async def compact(step: Compact, model: Resolved, log: OwnedRun, deps: EngineDeps) -> None:
-    """Have a summary written: by the model that the agent names for it, else by its own."""
-    for writer in _find_writers(model, log.state, deps):
-        writing = SummaryWriter(step, writer, log.state, deps.vault.redactor)
-        intent = writing.started()
-        if not await log.intend(*intent.events, reserve=intent.reserve):
-            return  # something was delivered, or it is not to be paid for: decide again
+async def compact(step: Compact, model: Resolved, run: OwnedRun, deps: EngineDeps) -> None:
+    """Have a summary written, by the model that the agent names for it or else by the run's own model."""
+    for writer in _find_writers(model, run.state, deps):
+        writer_call = SummaryWriter(step, writer, run.state, deps.vault.redactor)
+        intent = writer_call.make_intent()
+        if not await run.intend(*intent.events, reserve=intent.reserve):
+            return  # something was delivered, or an account refused: decide again
         began = deps.clock.monotonic()
-        done = await log.unless(_must_stop, writing.write(), until=log.state.deadline)
+        completed = await run.run_unless(_must_stop, writer_call.write(), until=run.state.deadline)
         elapsed_ms = round((deps.clock.monotonic() - began) * 1000)
-        if (summary := writing.worth_it()) is not None:
-            remembered = await save_before_compaction(summary.remember, log, deps)
+        if (summary := writer_call.take_summary()) is not None:
+            saved = await save_before_compaction(summary.remember, run, deps)
             opened = SegmentId(deps.ids("seg"))
-            log.record(*remembered, *writing.succeeded(summary, elapsed_ms, opened))
+            run.record(*saved, *writer_call.make_compacted(summary, elapsed_ms, opened))
             return
-        if not done:
-            log.record(writing.interrupted(elapsed_ms))
+        if not completed:
+            run.record(writer_call.make_interrupted(elapsed_ms))
             return
-        log.record(writing.failed(elapsed_ms))
+        run.record(writer_call.make_failure(elapsed_ms))
 
 
 def _must_stop(state: RunState) -> bool:
@@ -77,11 +77,11 @@ def _must_stop(state: RunState) -> bool:
 
 
 def _find_writers(model: Resolved, state: RunState, deps: EngineDeps) -> Iterator[Resolved]:
-    wanted = state.agent.compaction.model
-    if wanted is not None:
+    name = state.agent.compaction.model
+    if name is not None:
         try:
-            found = deps.models.resolve(wanted, None)
-        except UsageError:  # a model that cannot be had must not cost the run its summary
+            found = deps.models.resolve(name, None)
+        except UsageError:  # an unavailable model must not cost the run its summary
             pass
         else:
             yield found
@@ -91,7 +91,7 @@ def _find_writers(model: Resolved, state: RunState, deps: EngineDeps) -> Iterato
 
 
 class SummaryWriter:
-    """One summary on its way, by one model."""
+    """One summary, written by one model."""
 
     def __init__(self, step: Compact, writer: Resolved, state: RunState, redactor: Redactor) -> None:
         self._step = step
@@ -105,21 +105,21 @@ class SummaryWriter:
             state.model.model,
         )
         window = state.window if own else writer.profile.context_window
-        self._most = min(summary_tokens(state.window), summary_tokens(window))
+        self._max_tokens = min(summary_tokens(state.window), summary_tokens(window))
         self._pieces = pieces(self._span, window)
         remembers = state.agent.memory.remember
         self._preamble = Preamble(instructions(remembers), ())
         self._focus = state.command.focus if isinstance(state.command, CompactSession) else ""
         self._usage = Usage()
         self._calls = 0
-        self._asking = ""
+        self._prompt = ""
         self.summary: Summary | None = None
         self.reason = "There is nothing to write about."
 
-    def started(self) -> Intent:
+    def make_intent(self) -> Intent:
         text = sum(tokens_in(piece) for piece in self._pieces)
-        tokens = text + len(self._pieces) * (tokens_in(self._preamble.system) + self._most)
-        settings = ModelSettings(max_tokens=self._most * max(1, len(self._pieces)))
+        tokens = text + len(self._pieces) * (tokens_in(self._preamble.system) + self._max_tokens)
+        settings = ModelSettings(max_tokens=self._max_tokens * max(1, len(self._pieces)))
         step, state = self._step, self._state
         started = CompactionStarted(
             step.stage,
@@ -136,7 +136,7 @@ class SummaryWriter:
         return intent_to((), started, for_a_model_call(state, state.step.number, 0, most, started.cost_estimate))
 
     async def write(self) -> None:
-        """Ask for the notes piece by piece, each time with those so far."""
+        """Ask for the notes piece by piece, each time with the notes so far."""
         so_far, remember = notes_so_far(self._span), dict[str, None]()
         for piece in self._pieces:
             written = await self._ask(writing_prompt(so_far, piece, self._focus))
@@ -152,19 +152,19 @@ class SummaryWriter:
             self._writer.model,
             self._preamble,
             Conversation((user(prompt),)),
-            ModelSettings(max_tokens=self._most),
+            ModelSettings(max_tokens=self._max_tokens),
             "none",
             self._writer.provider,
             self._writer.profile,
         )
-        self._asking = prompt
+        self._prompt = prompt
         for _ in range(ATTEMPTS_PER_PIECE):
             self._calls += 1
             end = await request_reply(self._writer.client, request, lambda delta: None, self._redactor)
             self._usage = _add_usage(self._usage, end.usage)
             match end:
                 case Completed(parts):
-                    found = read_summary(Message("assistant", parts).text, self._most)
+                    found = read_summary(Message("assistant", parts).text, self._max_tokens)
                     if found is not None:
                         return found
                     self.reason = "The model wrote nothing."
@@ -174,23 +174,23 @@ class SummaryWriter:
                         return None
         return None
 
-    def worth_it(self) -> Summary | None:
-        """The summary, if there is one and it is shorter than what it stands for."""
-        if self.summary is None or self._freed(self.summary) > 0:
+    def take_summary(self) -> Summary | None:
+        """Return the summary if there is one and it is shorter than what it replaces."""
+        if self.summary is None or self._saved_tokens(self.summary) > 0:
             return self.summary
         self.reason = "The summary is no shorter than what it would stand for."
         return None
 
-    def _freed(self, summary: Summary) -> int:
-        """Tokens, as guessed."""
+    def _saved_tokens(self, summary: Summary) -> int:
+        """Return the estimated number of tokens that the summary saves."""
         step, sizes = self._step, self._state.transcript.sizes
         gone = sum(sizes[at] for at in range(step.first, step.last) if at not in step.kept)
         return gone - tokens_of(summary_message(summary.text))
 
-    def succeeded(self, summary: Summary, elapsed_ms: int, segment: SegmentId) -> tuple[EventData, ...]:
+    def make_compacted(self, summary: Summary, elapsed_ms: int, segment: SegmentId) -> tuple[EventData, ...]:
         step, state = self._step, self._state
         before = input_estimate(state)
-        after = max(0, before - round(self._freed(summary) * state.tokens.rate))
+        after = max(0, before - round(self._saved_tokens(summary) * state.tokens.rate))
         left = len(state.transcript.messages) - len(self._span) + 1 + bool(state.inbox)
         compacted = ContextCompacted(
             step.stage,
@@ -209,18 +209,19 @@ class SummaryWriter:
         )
         return compacted, SegmentOpened(segment, state.segment.segment_id, "compaction", left)
 
-    def failed(self, elapsed_ms: int) -> CompactionFailed:
+    def make_failure(self, elapsed_ms: int) -> CompactionFailed:
         step = self._step
         return CompactionFailed(
             step.stage, step.trigger, self.reason, self._usage, elapsed_ms, self._cost(), max(1, self._calls)
         )
 
-    def interrupted(self, elapsed_ms: int) -> CompactionFailed:
-        """What was asked for and is not wanted any more may be charged for: nobody told us."""
-        asked = Usage(tokens_in(self._preamble.system) + tokens_in(self._asking), estimated=True)
-        self._usage = _add_usage(self._usage, asked)
+    def make_interrupted(self, elapsed_ms: int) -> CompactionFailed:
+        """Return the failure of a summary that was interrupted. The provider may charge for it, so its usage is
+        estimated."""
+        lost = Usage(tokens_in(self._preamble.system) + tokens_in(self._prompt), estimated=True)
+        self._usage = _add_usage(self._usage, lost)
         self.reason = "It was interrupted."
-        return self.failed(elapsed_ms)
+        return self.make_failure(elapsed_ms)
 
     def _cost(self) -> float | None:
         return 0.0 if self._usage == Usage() else self._writer.profile.cost(self._usage)

@@ -1,4 +1,4 @@
-"""What the loop needs of the world, handed to it once."""
+"""The dependencies of the run loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -36,11 +36,11 @@ from treadle.system.timers import Timers
 
 
 class ToolTimeouts(Struct, frozen=True):
-    """Seconds; 0 means none."""
+    """Seconds; 0 disables the timeout."""
 
     default: float = 120.0
     agents: float = 600.0
-    """For those that begin a run and wait for it."""
+    """For tools that begin a child run and wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +51,25 @@ class EngineDeps:
     tools: Toolbox
     clock: Clock
     ids: Ids
-    chance: Callable[[], float]
-    """A number from 0 to 1, for the jitter of retries."""
+    random: Callable[[], float]
+    """Returns a number from 0 to 1, for the jitter of retries."""
     worker: str
-    """Who owns the runs that this process claims."""
+    """The name of this process as the owner of the runs that it claims."""
     timeouts: ToolTimeouts = field(default_factory=ToolTimeouts)
-    conversations: TranscriptCache = field(default_factory=TranscriptCache)
+    transcripts: TranscriptCache = field(default_factory=TranscriptCache)
     timers: Timers = field(default_factory=Timers)
     hooks: Sequence[Hook] = ()
     vault: Vault = field(default_factory=NoVault)
     approvals: Approvals = field(default_factory=NoApprovals)
     results: Results = field(default_factory=NoResults)
     memories: Memories = field(default_factory=NoMemories)
-    surroundings: AgentContext = field(default_factory=NoAgentContext)
+    agent_context: AgentContext = field(default_factory=NoAgentContext)
     sessions: Sessions = field(default_factory=NoSessions)
     agents: Agents = field(default_factory=NoAgents)
     workspace: Callable[[AgentSpec], Path] = lambda agent: Path(agent.workspace or ".")
-    """The folder that the tools of an agent work in; it is there when this returns."""
+    """Returns the folder in which an agent's tools work, after making sure that it exists."""
     hidden: tuple[Path, ...] = ()
-    """Folders that no tool may show or change."""
+    """Folders that no tool may read or change."""
     isolation: Isolation | NoIsolation = field(default_factory=Isolation)
-    leaving: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the process is about to end: its runs are let go of at the next safe point."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the process is about to exit. Its runs are released at the next safe point."""

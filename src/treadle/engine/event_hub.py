@@ -1,6 +1,6 @@
-"""Who is listening in this process: events after they are committed, live ones at once.
+"""Delivery of events to the readers in this process: durable events after their commit, live events at once.
 
-A reader that falls behind is cut off with a reset that it can resume from; a run never waits for a reader."""
+A reader that falls behind is cut off with a reset from which it can resume. A run never waits for a reader."""
 
 import asyncio
 import logging
@@ -20,58 +20,58 @@ logger = logging.getLogger(__name__)
 
 EndedRun = tuple[Origin, RunEnd]
 Observer = Callable[[Origin, int, Sequence[Draft]], None]
-"""Sees all that is committed, in the order of commits: whose, the sequence of the first, and the events. It must
-not block, and what it raises is its own loss."""
+"""Receives everything that is committed, in commit order: the origin, the sequence of the first event, and the
+events. An observer must not block, and its exceptions are logged and ignored."""
 
 
 class LiveText(Protocol):
-    """Text that is being written now."""
+    """Text that a model is writing now."""
 
     origin: Origin
 
     def so_far(self) -> Token:
-        """All of it, from its beginning."""
+        """Return the whole text from its beginning."""
         ...
 
 
 class Listener(Protocol):
-    """Reads runs in this process. Never blocks."""
+    """A reader of runs in this process. Its methods never block."""
 
     last: int
-    """The last durable event that it has, or was offered."""
+    """Sequence of the last durable event that the reader has or was offered."""
     catching_up: bool
-    """It still reads what was committed before it came."""
+    """True while the reader reads what was committed before it came."""
 
     def offer(self, events: Sequence[Event]) -> None:
-        """Give it durable events of one run, in their order."""
+        """Give the reader durable events of one run, in order."""
         ...
 
     def show(self, event: Event) -> None:
-        """Give it a live event."""
+        """Give the reader a live event."""
         ...
 
     def fail(self, error: StoreError) -> None:
-        """Nothing more will come."""
+        """Report that no more events will come."""
         ...
 
 
 class OtherProcesses(Protocol):
-    """Other processes that work on the same database. Never blocks."""
+    """The other processes on the same database. Its methods never block."""
 
-    def listen_to(self, run_id: RunId) -> bool:
-        """Whether anybody there would see a live event of this run."""
+    def is_interested(self, run_id: RunId) -> bool:
+        """Return whether a reader in another process would see a live event of this run."""
         ...
 
-    def show(self, event: Event) -> None:
-        """Show them a live event, soon."""
+    def send_live(self, event: Event) -> None:
+        """Send them a live event soon."""
         ...
 
-    def hurry(self) -> None:
-        """Show them now what has gathered."""
+    def flush(self) -> None:
+        """Send them now what has been gathered."""
         ...
 
-    def watch(self, run_id: RunId) -> None:
-        """Somebody here has begun to read this run."""
+    def request_live(self, run_id: RunId) -> None:
+        """Ask for the live events of a run that a reader here has begun to read."""
         ...
 
 
@@ -89,26 +89,26 @@ class EventHub:
         self._unfinished: set[RunId] = set()
         """Runs that were submitted here and have not ended."""
         self._owners: dict[RunId, Callable[[], None]] = {}
-        self._placed: dict[RunId, int] = {}
-        """How far this process has come with the runs that it owns."""
-        self._speech: dict[RunId, LiveText] = {}
+        self._positions: dict[RunId, int] = {}
+        """Sequence of the last event that this process committed to each run that it owns."""
+        self._live_texts: dict[RunId, LiveText] = {}
         self.observers: list[Observer] = []
-        self.forgetting: list[Callable[[RunId], None]] = []
-        """Told of runs that another process goes on with: what it commits they do not hear of."""
-        self.taking: list[Callable[[Sequence[Event]], None]] = []
-        """Told what is on record of a run when it is taken up here, so that they need not read it."""
-        self._waiting: set[asyncio.Event] = set()
+        self.handover_observers: list[Callable[[RunId], None]] = []
+        """Called for runs that another process has claimed, whose further commits are not observed here."""
+        self.claim_observers: list[Callable[[Sequence[Event]], None]] = []
+        """Called with all events of a run when it is claimed here, so that observers need not read them."""
+        self._commit_waiters: set[asyncio.Event] = set()
         self.changes = 0
-        """How often something was committed, as far as is known here."""
-        self.others: OtherProcesses | None = None
-        """None: no other process can work on this database."""
+        """Counts the commits that this process knows of."""
+        self.other_processes: OtherProcesses | None = None
+        """None if no other process can use this database."""
 
-    # ── What the journal tells ──
+    # ── Publisher ──
 
     def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         self.changes += 1
-        for waiting in self._waiting:
-            waiting.set()
+        for waiter in self._commit_waiters:
+            waiter.set()
         for observer in self.observers:
             try:
                 observer(origin, first, drafts)
@@ -123,13 +123,13 @@ class EventHub:
             for reader in tuple(readers):
                 reader.offer(events)
         if origin.run_id in self._owners:
-            self._placed[origin.run_id] = first + len(drafts) - 1
+            self._positions[origin.run_id] = first + len(drafts) - 1
         if first == 1:
             self._unfinished.add(origin.run_id)
         if drafts and isinstance(end := drafts[-1].data, RunEnd):
-            self._ended(origin, end)
+            self._resolve_end(origin, end)
 
-    def _ended(self, origin: Origin, end: RunEnd) -> None:
+    def _resolve_end(self, origin: Origin, end: RunEnd) -> None:
         self._unfinished.discard(origin.run_id)
         for waiter in self._ends.pop(origin.run_id, ()):
             if not waiter.done():
@@ -152,138 +152,145 @@ class EventHub:
         for readers in self._readers.values():
             for reader in readers:
                 reader.fail(error)
-        for waiting in self._waiting:
-            waiting.set()
+        for waiter in self._commit_waiters:
+            waiter.set()
 
-    # ── What other processes tell ──
+    # ── For cluster_sync ──
 
-    def heard(self, events: Sequence[Event], known: int) -> None:
-        """Other processes have committed these events of one run, or some of them: whoever here lacks one gets it.
-        Those up to `known` were heard before. Observers are not told: those who see to runs that are worked on
-        elsewhere are there."""
+    def publish_committed(self, events: Sequence[Event], known: int) -> None:
+        """Offer events that another process has committed, all of one run, to each reader here that lacks them.
+
+        Events up to `known` were offered before. Observers are not called: the process that owns the run has its
+        own."""
         if not events:
             return
         run_id = events[0].run_id
         for reader in tuple(self._readers.get(run_id, ())):
             if reader.catching_up and run_id in self._owners:
-                continue  # what is said here has its place among what is committed here: the next look finds it
+                continue  # live text belongs between this process's commits; the next poll offers the events
             after = known if reader.catching_up else reader.last
             if lacking := [event for event in events if event.sequence > after]:
                 reader.offer(lacking)
         if isinstance(end := events[-1].data, RunEnd):
-            self._ended(events[-1].origin, end)
+            self._resolve_end(events[-1].origin, end)
 
-    def changed_elsewhere(self, *run_ids: RunId) -> None:
-        """Whoever waits for anything to be committed looks again; and whether the runs have ended is not known."""
+    def notify_changed(self, *run_ids: RunId) -> None:
+        """Wake everything that waits for a commit. Whether these runs have ended is unknown from now on."""
         self._unfinished.difference_update(run_ids)
         self.changes += 1
-        for waiting in self._waiting:
-            waiting.set()
+        for waiter in self._commit_waiters:
+            waiter.set()
 
-    def left_to_others(self, run_id: RunId) -> None:
-        """Another process works on it."""
+    def notify_taken_elsewhere(self, run_id: RunId) -> None:
+        """Report that another process works on the run."""
         if run_id not in self._owners:
-            for forget in self.forgetting:
+            for forget in self.handover_observers:
                 forget(run_id)
 
-    def overheard(self, event: Event) -> None:
-        """A live event of a run that is worked on elsewhere."""
+    def publish_live(self, event: Event) -> None:
+        """Show a live event to the readers in this process."""
         for reader in tuple(self._readers.get(event.run_id, ())):
             reader.show(event)
 
-    def watched(self) -> set[RunId]:
-        """The runs that somebody here reads, or waits for the end of."""
+    def list_watched_runs(self) -> set[RunId]:
+        """Return the runs that are read here or whose end is awaited here."""
         return {*self._readers, *self._ends}
 
-    def read_here(self) -> set[RunId]:
-        """The runs that somebody here reads."""
+    def list_read_runs(self) -> set[RunId]:
+        """Return the runs that are read here."""
         return {*self._readers}
 
-    def is_read(self, run_id: RunId) -> bool:
+    def has_reader(self, run_id: RunId) -> bool:
         return run_id in self._readers
 
     def is_watched(self, run_id: RunId) -> bool:
         return run_id in self._readers or run_id in self._ends
 
-    def behind(self, run_id: RunId) -> int | None:
-        """The last event that all readers of the run have, or were offered; None: nobody reads it, or whoever does
-        still reads what was there before."""
+    def slowest_position(self, run_id: RunId) -> int | None:
+        """Return the sequence up to which all readers of the run have its events.
+
+        Return None if the run has no readers, or only readers that are still catching up."""
         readers = self._readers.get(run_id, ())
         return min((reader.last for reader in readers if not reader.catching_up), default=None)
 
-    def owned(self) -> KeysView[RunId]:
-        """The runs that are worked on here."""
+    def list_owned_runs(self) -> KeysView[RunId]:
+        """Return the runs that this process owns."""
         return self._owners.keys()
 
-    def committed_here(self, run_id: RunId) -> int:
-        """The last event that this process has committed to a run which is worked on here; 0: none."""
-        return self._placed.get(run_id, 0)
+    def committed_position(self, run_id: RunId) -> int:
+        """Return the sequence of the last event that this process committed to a run that it owns; 0 if there is
+        none."""
+        return self._positions.get(run_id, 0)
 
-    def said_here(self, run_id: RunId) -> Event | None:
-        """All of what is being said in a run that is worked on here; None: nothing is."""
-        speech = self._speech.get(run_id) if run_id in self._owners else None
-        if speech is None or not (said := speech.so_far()).text:
+    def make_live_text_event(self, run_id: RunId) -> Event | None:
+        """Return the live text of a run that is owned here as one event, or None if there is none."""
+        live_text = self._live_texts.get(run_id) if run_id in self._owners else None
+        if live_text is None or not (token := live_text.so_far()).text:
             return None
-        return self.event(speech.origin, said.request, said)
+        return self.make_event(live_text.origin, token.request, token)
 
-    # ── What workers tell and ask ──
+    # ── For workers ──
 
-    def listened_to(self, run_id: RunId) -> bool:
-        """Whether anybody would see a live event of this run."""
-        return run_id in self._readers or (self.others is not None and self.others.listen_to(run_id))
+    def has_readers(self, run_id: RunId) -> bool:
+        """Return whether any reader would see a live event of this run."""
+        return run_id in self._readers or (
+            self.other_processes is not None and self.other_processes.is_interested(run_id)
+        )
 
-    def live(self, origin: Origin, sequence: int, data: EventData) -> None:
-        """Show a live event to whoever is listening now."""
+    def show_live(self, origin: Origin, sequence: int, data: EventData) -> None:
+        """Show a live event to all current readers, here and in other processes."""
         run_id = origin.run_id
-        if not self.listened_to(run_id):
+        if not self.has_readers(run_id):
             return
-        event = self.event(origin, sequence, data)
-        self.overheard(event)
-        if self.others is not None and self.others.listen_to(run_id):
-            self.others.show(event)
+        event = self.make_event(origin, sequence, data)
+        self.publish_live(event)
+        if self.other_processes is not None and self.other_processes.is_interested(run_id):
+            self.other_processes.send_live(event)
 
-    def speaking(self, run_id: RunId, speech: LiveText | None) -> None:
-        """Remember the text in flight, so that a reader who comes late can be given it."""
-        if speech is None:
-            self._speech.pop(run_id, None)
-            if self.others is not None:
-                self.others.hurry()
+    def set_live_text(self, run_id: RunId, live_text: LiveText | None) -> None:
+        """Set or clear the live text of a run. A reader that joins later gets it from its beginning."""
+        if live_text is None:
+            self._live_texts.pop(run_id, None)
+            if self.other_processes is not None:
+                self.other_processes.flush()
         else:
-            self._speech[run_id] = speech
+            self._live_texts[run_id] = live_text
 
-    def on_delivery(self, run_id: RunId, tell: Callable[[], None]) -> None:
-        """Have the owner of a run told whenever something is delivered to it."""
-        self._owners[run_id] = tell
+    def set_owner(self, run_id: RunId, on_delivery: Callable[[], None]) -> None:
+        """Call `on_delivery` whenever something is delivered to a run that is owned here."""
+        self._owners[run_id] = on_delivery
 
-    def taken(self, events: Sequence[Event]) -> None:
-        """A run is worked on here from now on, and this is all that is on record of it."""
-        for take in self.taking:
+    def notify_claimed(self, events: Sequence[Event]) -> None:
+        """Report that a run was claimed here, with all events that are on record."""
+        for take in self.claim_observers:
             take(events)
 
-    def let_go(self, run_id: RunId, tell: Callable[[], None]) -> None:
-        """The owner that was to be told so is one no more."""
-        if self._owners.get(run_id) == tell:
+    def remove_owner(self, run_id: RunId, on_delivery: Callable[[], None]) -> None:
+        """Forget an owner, if it is still the current one."""
+        if self._owners.get(run_id) == on_delivery:
             del self._owners[run_id]
-            self._placed.pop(run_id, None)
-            self._speech.pop(run_id, None)
+            self._positions.pop(run_id, None)
+            self._live_texts.pop(run_id, None)
 
-    # ── What readers ask ──
+    # ── For readers ──
 
     def subscribe(self, run_id: RunId, backlog: int = MAX_BACKLOG_EVENTS, patience: float = 0.0) -> Subscription:
-        """With patience, in seconds, live events are gathered for so long; durable ones wait only
-        where the process is behind."""
-        self.refuse_if_lost()
-        reader = Subscription(partial(self.forget, run_id), self._pace, backlog, patience)
-        self.listen(run_id, reader)
+        """Return a new reader of a run.
+
+        `patience` is the number of seconds for which live events are gathered. Durable events wait only when the
+        process is behind."""
+        self.raise_if_lost()
+        reader = Subscription(partial(self.remove_reader, run_id), self._pace, backlog, patience)
+        self.add_reader(run_id, reader)
         return reader
 
-    def listen(self, run_id: RunId, reader: Listener) -> None:
-        """Have a reader told of what happens in a run, until it is forgotten."""
+    def add_reader(self, run_id: RunId, reader: Listener) -> None:
+        """Give a reader the events of a run until it is removed."""
         self._readers.setdefault(run_id, []).append(reader)
-        if self.others is not None:
-            self.others.watch(run_id)
+        if self.other_processes is not None:
+            self.other_processes.request_live(run_id)
 
-    def forget(self, run_id: RunId, reader: Listener) -> None:
+    def remove_reader(self, run_id: RunId, reader: Listener) -> None:
         readers = self._readers.get(run_id, [])
         if reader in readers:
             readers.remove(reader)
@@ -291,28 +298,29 @@ class EventHub:
             self._readers.pop(run_id, None)
 
     @contextmanager
-    def news(self) -> Generator[asyncio.Event]:
-        """Set whenever anything is committed; whoever waits for it clears it, and asks whether all is lost."""
-        waiting = asyncio.Event()
-        self._waiting.add(waiting)
+    def watch_commits(self) -> Generator[asyncio.Event]:
+        """Yield an event that is set at every commit. The caller clears it, and calls `raise_if_lost`."""
+        waiter = asyncio.Event()
+        self._commit_waiters.add(waiter)
         try:
-            yield waiting
+            yield waiter
         finally:
-            self._waiting.discard(waiting)
+            self._commit_waiters.discard(waiter)
 
-    def refuse_if_lost(self) -> None:
-        """Raise why nothing more will come, where nothing will."""
+    def raise_if_lost(self) -> None:
+        """Raise the error that ended the connection to the store, if there is one."""
         if self._error is not None:
             raise self._error
 
-    def end_of(self, run_id: RunId) -> "asyncio.Future[EndedRun]":
-        """Done when the end of the run is committed; never, if that was before this call."""
-        self.refuse_if_lost()
+    def await_end(self, run_id: RunId) -> "asyncio.Future[EndedRun]":
+        """Return a future that is done when the end of the run is committed. It is never done if that happened
+        before."""
+        self.raise_if_lost()
         waiter: asyncio.Future[EndedRun] = asyncio.get_running_loop().create_future()
         self._ends.setdefault(run_id, []).append(waiter)
         return waiter
 
-    def forget_end(self, run_id: RunId, waiter: "asyncio.Future[EndedRun]") -> None:
+    def stop_awaiting_end(self, run_id: RunId, waiter: "asyncio.Future[EndedRun]") -> None:
         waiters = self._ends.get(run_id, [])
         if waiter in waiters:
             waiters.remove(waiter)
@@ -320,19 +328,19 @@ class EventHub:
             self._ends.pop(run_id, None)
 
     def is_unfinished(self, run_id: RunId) -> bool:
-        """Whether it is known here, without asking the journal, that the run has not ended."""
+        """Return whether this process knows, without reading the journal, that the run has not ended."""
         return run_id in self._unfinished
 
-    def text_in_flight(self, run_id: RunId) -> Token | None:
-        speech = self._speech.get(run_id)
-        return None if speech is None else speech.so_far()
+    def live_text(self, run_id: RunId) -> Token | None:
+        live_text = self._live_texts.get(run_id)
+        return None if live_text is None else live_text.so_far()
 
-    def event(self, origin: Origin, sequence: int, data: EventData) -> Event:
-        """A live event for one reader."""
+    def make_event(self, origin: Origin, sequence: int, data: EventData) -> Event:
+        """Return a live event with a new ID."""
         made = draft(self._ids("evt"), self._clock.now(), data)
         return Event(made.event_id, made.timestamp, origin, sequence, made.type, data, made.raw)
 
 
 def make_stream_reset(after: int) -> StreamReset:
-    """What a reader that was cut off is told."""
+    """Return the event that tells a reader that it was cut off."""
     return StreamReset(after, f"The reader fell too far behind; subscribe again after {after}.")

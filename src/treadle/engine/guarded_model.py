@@ -1,4 +1,4 @@
-"""Asking a model through its adapter, which may be anybody's: whatever it does comes back as a reply or a
+"""Calls to a model adapter. An adapter may be third-party code, so whatever it does becomes a reply or a
 failure."""
 
 import asyncio
@@ -14,20 +14,20 @@ logger = logging.getLogger(__name__)
 REPLY_ENDS = (Completed, Failed)
 TEXT_PARTS = (Text, Thinking)
 STOPS_THAT_RUN_CALLS = ("tool_use", "end_turn")
-"""The ends of a reply after which its calls run."""
+"""Stop reasons after which the calls of a reply run."""
 
 
 async def request_reply(client: Model, request: ModelRequest, show: Show, redactor: Redactor) -> Completed | Failed:
-    """The reply, in characters that can be kept and sent. Cancelling whoever asks still cancels."""
+    """Return the model's reply, in characters that can be stored and sent. Cancelling the caller still cancels."""
     try:
         end = await client.reply(request, show)
         if not isinstance(end, REPLY_ENDS):  # pyright: ignore[reportUnnecessaryIsInstance] -- adapters may be unchecked
             raise TypeError(f"it returned {end!r}, not Completed or Failed")
-    except (Exception, asyncio.CancelledError) as fault:
+    except (Exception, asyncio.CancelledError) as error:
         task = asyncio.current_task()
-        if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # somebody's wish, and not the adapter's own doing
-        return _make_failure(fault, request, redactor)
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # the caller was cancelled
+        return _make_failure(error, request, redactor)
     if isinstance(end, Completed):
         for part in end.parts:
             if not _is_plain(part):
@@ -37,31 +37,32 @@ async def request_reply(client: Model, request: ModelRequest, show: Show, redact
 
 
 def _drop_unsafe_calls(end: Completed) -> Completed | Failed:
-    """Return the reply without calls that must not run: those of one that was cut or filtered. A reply with calls
-    that ended for an unknown reason is a failure. This is the last check, whatever adapter the reply came from."""
+    """Return the reply without calls that must not run, which are those of a truncated or filtered reply.
+
+    A reply with calls that stopped for an unknown reason is a failure. This check applies to every adapter."""
     if end.stop in STOPS_THAT_RUN_CALLS:
         return end
     calls = tuple([part.name for part in end.parts if isinstance(part, ToolUse)])
     if not calls:
         return end
     if end.stop == "other":
-        word = f"`{end.raw_stop}`" if end.raw_stop else "no known reason"
-        return Failed("malformed", f"The reply ended with {word}, so its calls are not run.", True, next_model=True)
+        stop = f"`{end.raw_stop}`" if end.raw_stop else "no known reason"
+        return Failed("malformed", f"The reply ended with {stop}, so its calls are not run.", True, next_model=True)
     kept = tuple([part for part in end.parts if not isinstance(part, ToolUse)])
     return msgspec.structs.replace(end, parts=kept, dropped_calls=(*end.dropped_calls, *calls))
 
 
-def _make_failure(fault: BaseException, request: ModelRequest, redactor: Redactor) -> Failed:
-    message = f"The model adapter failed: {type(fault).__name__}: {sendable(str(fault))}."
+def _make_failure(error: BaseException, request: ModelRequest, redactor: Redactor) -> Failed:
+    message = f"The model adapter failed: {type(error).__name__}: {sendable(str(error))}."
     if redactor.is_idle:
-        logger.error("the model adapter for %s failed", request.model, exc_info=fault)
-    else:  # a traceback may hold anything
+        logger.error("the model adapter for %s failed", request.model, exc_info=error)
+    else:  # a traceback may contain a secret
         logger.error("the model adapter for %s failed: %s", request.model, redactor.redact(message).text)
     return Failed("adapter", message, False)
 
 
 def _is_plain(part: Part) -> bool:
-    """Whether nothing need be looked at: nearly always, and nearly free."""
+    """Return whether the part needs no check. This is nearly always so, and nearly free."""
     if isinstance(part, TEXT_PARTS):
         return part.text.isascii()
     return not isinstance(part, ToolUse) or (part.arguments.isascii() and part.name.isascii())
@@ -71,7 +72,7 @@ def _make_sendable(part: Part) -> Part:
     match part:
         case Text(text):
             return Text(sendable(text))
-        case Thinking(text=text) if sendable(text) != text:  # what was signed cannot be changed
+        case Thinking(text=text) if sendable(text) != text:  # signed reasoning must not change
             return Thinking(sendable(text), part.provider, part.model, field=part.field)
         case ToolUse(call_id, name, arguments):
             return msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Stopping work from outside, in its own task: what `asyncio.timeout` does, for other reasons too, and cheaper."""
+"""Interruption of work in its own task: like `asyncio.timeout`, for other reasons too, and cheaper."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,21 +7,22 @@ from treadle.system.timers import Timers
 
 
 class Interruption:
-    """Cancels the task that it was made in, once, when asked to or when no time is left, in a way that this task
-    can tell from being cancelled by others. Whoever makes one must say when it is `over`."""
+    """Cancels the task that created it, at most once, on request or when its time is up.
 
-    __slots__ = ("_interrupted", "_taken_back", "_task", "_time_left", "_timers")
+    The task can tell this from a cancellation by others. The creator must call `close`."""
+
+    __slots__ = ("_interrupted", "_task", "_time_left", "_timers", "_undone")
 
     def __init__(self, timers: Timers, time_left: Callable[[], float] | None = None) -> None:
         self._task = asyncio.current_task()
-        self._interrupted = self._taken_back = False
+        self._interrupted = self._undone = False
         self._timers = timers
         self._time_left = time_left
         if time_left is not None:
             timers.set(self, asyncio.get_running_loop().time() + max(0.0, time_left()))
 
     def ring(self) -> None:
-        """Interrupt, if the time has really come: the clock that counts may lag behind that of the event loop."""
+        """Interrupt if the time is up. The clock that counts may lag behind that of the event loop."""
         left = 0.0 if self._time_left is None else self._time_left()
         if left <= 0:
             self.interrupt()
@@ -33,19 +34,19 @@ class Interruption:
             self._interrupted = True
             self._task.cancel()
 
-    def take_back(self) -> bool:
-        """Undo the cancellation. True when there was one and nobody else has cancelled the task."""
-        if not self._interrupted or self._taken_back or self._task is None:
+    def undo(self) -> bool:
+        """Undo the cancellation. Return True if there was one and the task was not cancelled by others too."""
+        if not self._interrupted or self._undone or self._task is None:
             return False
-        self._taken_back = True
+        self._undone = True
         return self._task.uncancel() == 0
 
-    def from_within(self) -> bool:
-        """Whether a cancellation that was caught is nobody's wish: the work raised it by itself."""
+    def is_internal(self) -> bool:
+        """Return whether a cancellation that was caught came from the work itself and not from outside."""
         return self._task is not None and self._task.cancelling() == 0
 
-    def over(self) -> None:
-        """Whatever came of the work, nothing of this is left in the task."""
-        self.take_back()
+    def close(self) -> None:
+        """Leave nothing of this in the task, however the work ended."""
+        self.undo()
         if self._time_left is not None:
             self._timers.call_off(self)

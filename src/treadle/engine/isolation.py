@@ -1,8 +1,8 @@
-"""Executing runs together, and one that may be what kills its workers alone.
+"""Execution of runs together, and of a run that may kill its workers alone.
 
 A worker dies with all runs that it executes, so all of them are suspects. After a second death without progress
-each of them executes alone until it has made progress: the run that kills its worker is found, and takes no other
-run down with it. Runs that wait for their turn are not owned, so a death does not count against them."""
+each of them executes alone until it makes progress: the run that kills its worker is found, and takes no other run
+down with it. Runs that wait for their turn are not owned, so a death does not count against them."""
 
 import asyncio
 import heapq
@@ -18,27 +18,27 @@ from treadle.domain.ids import RunId
 logger = logging.getLogger(__name__)
 
 ISOLATION_SECONDS = 10.0
-"""The longest that the other runs of a process wait for one suspect."""
+"""Maximum time for which the other runs of a process wait for one suspect."""
 STOP_SECONDS = 5.0
-"""How much of that is spent waiting for the others to reach the end of a call."""
+"""The share of `ISOLATION_SECONDS` that is spent waiting for the other runs to reach the end of a call."""
 HOLD_SECONDS = 2.0
-"""How long a run that has died alone is held back: if a worker dies without it, something else kills workers."""
+"""How long a run that died alone is held back. If a worker dies without it, something else kills workers."""
 
 
 class ExecutionSlot(Protocol):
     """A run's permission to execute."""
 
-    def goes_on(self, state: RunState) -> bool:
+    def may_continue(self, state: RunState) -> bool:
         """Return whether the run may take its next step; if not, it is released and resumed later."""
         ...
 
-    def defers(self, state: RunState) -> bool:
+    def must_run_alone(self, state: RunState) -> bool:
         """Return whether the run has to execute alone instead."""
         ...
 
 
 class Isolation:
-    """The turns of the runs of one process."""
+    """The execution slots of one process."""
 
     def __init__(self, hold_seconds: float = HOLD_SECONDS) -> None:
         self._hold_seconds = hold_seconds
@@ -52,8 +52,8 @@ class Isolation:
         self._taken = False
 
     @asynccontextmanager
-    async def together(self) -> AsyncGenerator[ExecutionSlot, None]:
-        """Execute with others, as soon as no suspect executes alone."""
+    async def share(self) -> AsyncGenerator[ExecutionSlot, None]:
+        """Execute together with others, as soon as no suspect executes alone."""
         while not self._open.is_set():
             await self._open.wait()
         self._executing += 1
@@ -65,9 +65,11 @@ class Isolation:
                 self._idle.set()
 
     @asynccontextmanager
-    async def alone(self, run_id: RunId, deaths: int) -> AsyncGenerator[ExecutionSlot, None]:
-        """Execute while no other run does; after `ISOLATION_SECONDS` the others go on as well."""
-        logger.warning("run %s was executing when workers died, without progress since: it executes alone", run_id)
+    async def isolate(self, run_id: RunId, deaths: int) -> AsyncGenerator[ExecutionSlot, None]:
+        """Execute while no other run does. After `ISOLATION_SECONDS` the others continue as well."""
+        logger.warning(
+            "run %s was executing when workers died and has made no progress since; it executes alone", run_id
+        )
         if deaths:
             await asyncio.sleep(self._hold_seconds)
         await self._wait_for_turn(deaths)
@@ -90,7 +92,7 @@ class Isolation:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it had just been given
+            if turn.done() and not turn.cancelled():  # it was given just before
                 self._end_turn()
             raise
 
@@ -104,7 +106,7 @@ class Isolation:
                 logger.warning("%d other runs are still executing", self._executing)
 
     def _end_turn(self) -> None:
-        """Give the turn to the next suspect, or let all others go on."""
+        """Give the turn to the next suspect, or let all other runs continue."""
         while self._queue:
             _, _, turn = heapq.heappop(self._queue)
             if not turn.done():
@@ -118,36 +120,36 @@ class _Together:
     def __init__(self, is_open: asyncio.Event) -> None:
         self._open = is_open
 
-    def goes_on(self, state: RunState) -> bool:
+    def may_continue(self, state: RunState) -> bool:
         return self._open.is_set() and not state.suspicion.is_suspect
 
-    def defers(self, state: RunState) -> bool:
+    def must_run_alone(self, state: RunState) -> bool:
         return state.suspicion.is_suspect
 
 
 class _Alone:
-    def goes_on(self, state: RunState) -> bool:
+    def may_continue(self, state: RunState) -> bool:
         return state.suspicion.is_suspect or state.suspicion.is_culprit
 
-    def defers(self, state: RunState) -> bool:
+    def must_run_alone(self, state: RunState) -> bool:
         return False
 
 
 class NoIsolation:
-    """Turns for a run that is replayed: no worker can die with it. Stands in for `Isolation`."""
+    """Execution slots for a replayed run, with which no worker can die. Replaces `Isolation`."""
 
     @asynccontextmanager
-    async def together(self) -> AsyncGenerator[ExecutionSlot, None]:
+    async def share(self) -> AsyncGenerator[ExecutionSlot, None]:
         yield _Unguarded()
 
     @asynccontextmanager
-    async def alone(self, run_id: RunId, deaths: int) -> AsyncGenerator[ExecutionSlot, None]:
+    async def isolate(self, run_id: RunId, deaths: int) -> AsyncGenerator[ExecutionSlot, None]:
         yield _Unguarded()
 
 
 class _Unguarded:
-    def goes_on(self, state: RunState) -> bool:
+    def may_continue(self, state: RunState) -> bool:
         return True
 
-    def defers(self, state: RunState) -> bool:
+    def must_run_alone(self, state: RunState) -> bool:
         return False

@@ -1,4 +1,5 @@
-"""What processes on one database tell each other of what is being said: gathered for a moment, and put together."""
+"""The exchange of live events between processes on one database. Events are gathered for a moment and adjacent
+text is joined."""
 
 import asyncio
 from collections.abc import Collection
@@ -9,21 +10,22 @@ from msgspec import Raw, Struct
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.events import EventData, ThinkingDelta, Token
 from treadle.domain.ids import RunId
-from treadle.ports.notifications import Line
+from treadle.ports.notifications import NotificationChannel
 
 GATHER_SECONDS = 0.03
-"""For so long live events wait for more."""
+"""How long live events wait for more before they are sent."""
 MAX_PENDING_BYTES = 2**20
-"""Of text that waits to be sent. Where there is more, the line is down or slow, and all of it is dropped."""
+"""Maximum size of text that waits to be sent. If there is more, the channel is down or slow, and all of it is
+dropped."""
 
 
 class RelayMessage(Struct, frozen=True, omit_defaults=True):
-    """What one process tells the others."""
+    """A message from one process to all others."""
 
     listens: tuple[RunId, ...] = ()
-    """To these runs somebody listens there."""
+    """The runs that are read in the sending process."""
     lacks: tuple[RunId, ...] = ()
-    """What is being said in these now was not heard there from its beginning."""
+    """The runs whose live text the sender does not know from its beginning."""
     live: tuple[Raw, ...] = ()
     """Live events, in order."""
 
@@ -32,22 +34,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LiveSender:
-    """Tells the others, one message after the other."""
+    """Sends messages to the other processes, one at a time."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, channel: NotificationChannel) -> None:
+        self._channel = channel
         self._live: dict[RunId, list[Event]] = {}
         self._size = 0
         self._listens: set[RunId] = set()
         self._lacks: set[RunId] = set()
-        self._hurry = asyncio.Event()
+        self._flush_now = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
 
-    def say(self, event: Event) -> None:
-        """A live event of a run that is worked on here."""
+    def send(self, event: Event) -> None:
+        """Send a live event of a run that is owned here."""
         self._size += len(event.raw)
         if self._size > MAX_PENDING_BYTES:
-            self._live.clear()  # whoever listens finds that something is missing, and asks for it
+            self._live.clear()  # receivers notice the gap and ask for the text
             self._size = 0
         gathered = self._live.setdefault(event.run_id, [])
         joined = _join_pieces(gathered[-1], event) if gathered else None
@@ -55,43 +57,43 @@ class LiveSender:
             gathered.append(event)
         else:
             gathered[-1] = joined
-        self._begin()
+        self._start()
 
     def listen(self, run_ids: Collection[RunId], lacks: Collection[RunId]) -> None:
-        """Somebody here listens to these, and lacks what is being said in some of them."""
+        """Announce that these runs are read here, and which of them lack the beginning of their live text."""
         self._listens.update(run_ids)
         self._lacks.update(lacks)
         if self._listens:
-            self._begin()
+            self._start()
 
-    def hurry(self) -> None:
-        """Wait for nothing more."""
+    def flush(self) -> None:
+        """Send what has been gathered now."""
         if self._sending is not None:
-            self._hurry.set()
+            self._flush_now.set()
 
     async def close(self) -> None:
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait({self._sending})
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         if self._sending is None:
-            self._sending = asyncio.create_task(self._send(), name="treadle-voice")
+            self._sending = asyncio.create_task(self._send_all(), name="treadle-live-sender")
 
-    async def _send(self) -> None:
+    async def _send_all(self) -> None:
         try:
             while self._live or self._listens:
                 try:
                     async with asyncio.timeout(GATHER_SECONDS):
-                        await self._hurry.wait()
+                        await self._flush_now.wait()
                 except TimeoutError:
                     pass
-                self._hurry.clear()
-                await self._line.tell([_encode(self._gathered())])
+                self._flush_now.clear()
+                await self._channel.send([_encode(self._take_message())])
         finally:
             self._sending = None
 
-    def _gathered(self) -> RelayMessage:
+    def _take_message(self) -> RelayMessage:
         live = [Raw(to_json(_with_bytes(event))) for events in self._live.values() for event in events]
         message = RelayMessage(tuple(self._listens), tuple(self._lacks), tuple(live))
         self._live, self._size = {}, 0
@@ -101,7 +103,7 @@ class LiveSender:
 
 
 def _join_pieces(before: Event, event: Event) -> Event | None:
-    """Two pieces of the same text as one, where the second follows the first."""
+    """Return two pieces of the same text as one if the second follows the first, else None."""
     first, second = before.data, event.data
     if (
         isinstance(first, Token | ThinkingDelta)
@@ -117,43 +119,43 @@ def _join_pieces(before: Event, event: Event) -> Event | None:
 
 
 def _with_bytes(event: Event) -> Event:
-    """With its bytes, which one that was joined has not."""
+    """Return the event with its encoded bytes, which a joined event lacks."""
     return event if event.raw else msgspec.structs.replace(event, raw=_encode(event.data))
 
 
 class LiveReceiver:
-    """What is being said in a run that is worked on elsewhere, as far as it was heard from its beginning.
-    Implements `engine.hub.Speech`."""
+    """The live text of a run that another process owns, as far as it was received from its beginning. Implements
+    `engine.event_hub.LiveText`."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
-        self._answers = (0, 0)
-        """The request that is answered, and which attempt it is."""
+        self._request = (0, 0)
+        """The request that is being answered, and the attempt."""
         self._text = ""
-        self._over = 0
+        self._ended_before = 0
 
     def so_far(self) -> Token:
-        return Token(*self._answers, 0, self._text)
+        return Token(*self._request, 0, self._text)
 
-    def end(self, sequence: int) -> None:
-        """Nothing more is said in answer to requests before this."""
-        self._over = max(self._over, sequence)
+    def end_before(self, sequence: int) -> None:
+        """Note that the replies to all requests before this sequence have ended."""
+        self._ended_before = max(self._ended_before, sequence)
 
     @property
-    def is_over(self) -> bool:
-        return self._answers[0] < self._over
+    def has_ended(self) -> bool:
+        return self._request[0] < self._ended_before
 
     def is_late(self, data: EventData) -> bool:
-        """Whether this belongs to a request that has been answered."""
+        """Return whether the event belongs to a request that has been answered."""
         request = getattr(data, "request", None)
-        return isinstance(request, int) and request < self._over
+        return isinstance(request, int) and request < self._ended_before
 
-    def new_in(self, token: Token) -> Token | None:
-        """What the token adds to what was heard, maybe nothing. None: something before it is missing."""
-        if (token.request, token.attempt) < self._answers:
+    def extract_new(self, token: Token) -> Token | None:
+        """Return the part of the token that is new, possibly empty, or None if text before it is missing."""
+        if (token.request, token.attempt) < self._request:
             return msgspec.structs.replace(token, text="")
-        if (token.request, token.attempt) > self._answers:
-            self._answers, self._text = (token.request, token.attempt), ""
+        if (token.request, token.attempt) > self._request:
+            self._request, self._text = (token.request, token.attempt), ""
         known = len(self._text) - token.offset
         if known < 0:
             return None

@@ -1,4 +1,4 @@
-"""A run, from top to bottom. Starting is resuming: there is no other path."""
+"""The run loop, from claim to end. Starting a run and resuming one follow the same path."""
 
 import logging
 
@@ -30,13 +30,14 @@ from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, S
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
+from treadle.engine.compaction import compact, truncate_results
 from treadle.engine.deps import EngineDeps
 from treadle.engine.isolation import ExecutionSlot
 from treadle.engine.memory import recall_memories, save_interaction
 from treadle.engine.model_call import call_model, make_intent
 from treadle.engine.model_resolution import MissingDependency, has_alternative, resolve_model, switch_model
 from treadle.engine.owned_run import OwnedRun, claim_run
-from treadle.engine.reshaping import reshape
+from treadle.engine.session_commands import run_session_command
 from treadle.engine.subagents import delegate_calls, manage_children, notify_of_end, notify_of_wait
 from treadle.engine.tool_execution import run_tools
 from treadle.engine.tool_preparation import prepare_calls
@@ -46,124 +47,154 @@ from treadle.ports.model import Resolved
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_FAULT_SECONDS = 1.0
-"""Seconds before a run is looked at again on which the engine itself has failed."""
 WORKER_DIED = "The worker before died or lost its lease."
 POLLED_WAITS = ("breaker", "quota", "budget")
-"""What a run waits for by looking at it now and then."""
+"""Reasons to wait for which a worker claims the run again at intervals and checks."""
+
+
+class UseAlternative(Struct, frozen=True):
+    """The model's breaker is open, and the same model name can be served by another model."""
 
 
 async def advance(run_id: RunId, deps: EngineDeps) -> None:
-    """Carry one run as far as it can go now: to its end, or to where it must wait."""
-    async with deps.isolation.together() as turn:
-        state = await _claim_and_execute(run_id, turn, deps)
-    if state is not None and turn.defers(state) and not deps.leaving.is_set():
-        async with deps.isolation.alone(run_id, state.suspicion.alone) as turn:
-            await _claim_and_execute(run_id, turn, deps)
+    """Execute a run until it ends or has to wait. Do nothing if it cannot be claimed."""
+    async with deps.isolation.share() as slot:
+        state = await _claim_and_execute(run_id, slot, deps)
+    if state is not None and slot.must_run_alone(state) and not deps.stopping.is_set():
+        async with deps.isolation.isolate(run_id, state.suspicion.alone) as slot:
+            await _claim_and_execute(run_id, slot, deps)
 
 
-async def _claim_and_execute(run_id: RunId, turn: ExecutionSlot, deps: EngineDeps) -> RunState | None:
-    """Own the run while its turn lasts; return what it has come to, or None if it could not be claimed."""
+async def _claim_and_execute(run_id: RunId, slot: ExecutionSlot, deps: EngineDeps) -> RunState | None:
+    """Return the state that the run reached, or None if it could not be claimed."""
     try:
-        async with claim_run(run_id, deps) as log:
+        async with claim_run(run_id, deps) as run:
             try:
-                await _execute(log, turn, deps)
+                await _execute(run, slot, deps)
             except (Fenced, StoreError):
                 raise
             except Exception as fault:
-                await _record_fault(log, fault, deps)
-            return log.state
+                await _record_fault(run, fault, deps)
+            return run.state
     except NotClaimable:
-        pass  # it is in other hands, it has ended, or its turn has not come
+        pass  # another worker owns it, it has ended, or it is not due
     return None
 
 
-async def _execute(log: OwnedRun, turn: ExecutionSlot, deps: EngineDeps) -> None:
-    if log.death is not None:
-        log.record(RunRecovered(log.epoch, WORKER_DIED, log.death.alone, log.death.lately))
-        await log.flush()
-    model = await resolve_model(log, deps)
-    while turn.goes_on(log.state) and not deps.leaving.is_set():  # if it is left here, it is due again at once
-        end_step(log, deps)
-        match apply_availability(
-            apply_refusal(decide(log.state, deps.clock.now()), log, deps), model, log.state, deps
-        ):
-            case CallModel(notes, tools_offered):
-                assert isinstance(model, Resolved)
-                try:
-                    told = (*notes, *await recall_memories(log.state, deps))
-                    intent = make_intent(log.state, model.profile, told, tools_offered, deps.clock.now())
-                    if await log.intend(*intent.events, reserve=intent.reserve):
-                        await call_model(model, tools_offered, log, deps)
-                finally:
-                    model.breaker.abandon(log.origin.run_id)  # if it has not got to its end
-            case TruncateResults() | Compact() | RunSessionCommand() as change:
-                await reshape(change, model, log, deps)
-            case SwitchModel(event):
-                log.record(event)
-                model = await switch_model(log, deps)
-            case UseAlternative():
-                model = await switch_model(log, deps)
+async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None:
+    await record_recovery(run)
+    model = await resolve_model(run, deps)
+    while slot.may_continue(run.state) and not deps.stopping.is_set():  # a run that is left here is due at once
+        end_step(run, deps)
+        match next_step(run, model, deps):
+            case CallModel() as call:
+                await request_reply(call, model, run, deps)
             case RunTools() as calls:
-                await execute_tools(calls, log, deps)
+                await execute_tools(calls, run, deps)
+            case TruncateResults() as truncation:
+                await truncate_results(truncation, run, deps)
+            case Compact() as compaction:
+                await compact(compaction, _resolved(model), run, deps)
+            case RunSessionCommand() as command:
+                await run_session_command(command, run, deps)
+            case SwitchModel(event):
+                run.record(event)
+                model = await switch_model(run, deps)
+            case UseAlternative():
+                model = await switch_model(run, deps)
             case CollectChildren() | SignalChildren() | NotifyResumed() | Evaluate() as task:
-                await manage_children(task, log, deps)
+                await manage_children(task, run, deps)
             case Wait() as wait:
-                news = wait_events(wait, log.state)
-                told = notify_of_wait(wait, bool(news), log)
-                if await log.release(Release(wait.reason, wait.wake_at), *news, tell=told):
+                if await release_until_woken(wait, run):
                     return
             case Finish() as last:
-                if await finish_run(last, log, deps):
+                if await finish_run(last, run, deps):
                     return
 
 
-async def execute_tools(step: RunTools, log: OwnedRun, deps: EngineDeps) -> None:
-    """Run the calls that may run, and begin the runs that some of them leave their work to."""
-    cleared, refused = await prepare_calls(step.run, log, deps)
-    work = await delegate_calls(cleared, log, deps)
-    reserve = for_calls(log.state, len(work.here), len(work.runs))
-    if await log.intend(*step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
-        await run_tools(work.here, log, deps)
+async def record_recovery(run: OwnedRun) -> None:
+    """Record that the previous worker died, if it did."""
+    if run.death is not None:
+        run.record(RunRecovered(run.epoch, WORKER_DIED, run.death.alone, run.death.lately))
+        await run.flush()
 
 
-async def finish_run(step: Finish, log: OwnedRun, deps: EngineDeps) -> bool:
-    """End the run, unless something was delivered meanwhile; whether it has ended."""
-    outcome, events = step.outcome, step.events
-    last = log.state_after(*events)
-    kept = await save_interaction(outcome, last, deps)
+def next_step(run: OwnedRun, model: Resolved | MissingDependency, deps: EngineDeps) -> Step | UseAlternative:
+    """Return what to do next: what the core decides, unless an account or the model does not allow it now."""
+    step = decide(run.state, deps.clock.now())
+    return apply_availability(apply_refusal(step, run, deps), model, run.state, deps)
+
+
+async def request_reply(
+    step: CallModel, model: Resolved | MissingDependency, run: OwnedRun, deps: EngineDeps
+) -> None:
+    """Commit the intent to call the model, then call it. Do nothing if the intent is not accepted."""
+    model = _resolved(model)
+    try:
+        notes = (*step.events, *await recall_memories(run.state, deps))
+        intent = make_intent(run.state, model.profile, notes, step.tools_offered, deps.clock.now())
+        if await run.intend(*intent.events, reserve=intent.reserve):
+            await call_model(model, step.tools_offered, run, deps)
+    finally:
+        model.breaker.abandon(run.origin.run_id)  # has no effect if the call completed
+
+
+def _resolved(model: Resolved | MissingDependency) -> Resolved:
+    assert isinstance(model, Resolved), "a step that needs a model waits while there is none"
+    return model
+
+
+async def execute_tools(step: RunTools, run: OwnedRun, deps: EngineDeps) -> None:
+    """Run the calls that may run here, and begin the child runs that other calls delegate to."""
+    ready, refused = await prepare_calls(step.run, run, deps)
+    work = await delegate_calls(ready, run, deps)
+    reserve = for_calls(run.state, len(work.here), len(work.runs))
+    if await run.intend(*step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
+        await run_tools(work.here, run, deps)
+
+
+async def release_until_woken(wait: Wait, run: OwnedRun) -> bool:
+    """Release the run and return True, unless something was delivered to it meanwhile."""
+    events = wait_events(wait, run.state)
+    notices = notify_of_wait(wait, bool(events), run)
+    return await run.release(Release(wait.reason, wait.wake_at), *events, tell=notices)
+
+
+async def finish_run(step: Finish, run: OwnedRun, deps: EngineDeps) -> bool:
+    """End the run and return True, unless something was delivered to it meanwhile."""
+    outcome = step.outcome
+    last = run.preview(*step.events)
+    saved = await save_interaction(outcome, last, deps)
     end = make_run_end(outcome, last, deps.clock.now())
     release = Release(said=select_transcript(outcome, last), whole=last.revised)
-    return await log.release(release, *events, *kept, end, tell=notify_of_end(end, log))
+    return await run.release(release, *step.events, *saved, end, tell=notify_of_end(end, run))
 
 
-def end_step(log: OwnedRun, deps: EngineDeps) -> None:
-    """A step is over when the model has replied and every call it asked for has its result."""
-    step, state = log.state.step, log.state
+def end_step(run: OwnedRun, deps: EngineDeps) -> None:
+    """Record the end of the step if the model has replied and every tool call has its result."""
+    step, state = run.state.step, run.state
     if step.open and state.reply is not None and not state.open_calls:
         duration_ms = max(0, round((deps.clock.now() - step.began_at) * 1000))
-        log.record(
+        run.record(
             StepEnd(step.number, step.attempts, step.calls, step.input_tokens, step.output_tokens, duration_ms)
         )
 
 
-def apply_refusal(step: Step, log: OwnedRun, deps: EngineDeps) -> Step:
-    """The step; or what becomes of the run where an account did not have what the step wants."""
-    if log.refused is None or not isinstance(step, CallModel | RunTools | Compact):
+def apply_refusal(step: Step, run: OwnedRun, deps: EngineDeps) -> Step:
+    """Return the step, or its replacement if an account refused to reserve what it needs."""
+    if run.refused is None or not isinstance(step, CallModel | RunTools | Compact):
         return step
-    if log.refused.kind == "runs":
-        return within_tree(log.state, step, log.refused) if isinstance(step, RunTools) else step
-    becomes, now = judge(log.state, log.refused, deps.clock.now()), deps.clock.now()
-    return ended(log.state, becomes, now) if isinstance(becomes, Finish) else becomes
-
-
-class UseAlternative(Struct, frozen=True):
-    """The model is left alone, and another that goes by the same name is well."""
+    if run.refused.kind == "runs":
+        return within_tree(run.state, step, run.refused) if isinstance(step, RunTools) else step
+    now = deps.clock.now()
+    replacement = judge(run.state, run.refused, now)
+    return ended(run.state, replacement, now) if isinstance(replacement, Finish) else replacement
 
 
 def apply_availability(
     step: Step, model: Resolved | MissingDependency, state: RunState, deps: EngineDeps
 ) -> Step | UseAlternative:
-    """The step; or a wait where what it takes is missing; or another model where this one is left alone."""
+    """Return the step, or its replacement if the model or a tool is missing or the model's breaker is open."""
     if isinstance(model, MissingDependency) and state.command is not None and isinstance(step, Compact):
         return Finish(Outcome("failed", reason=model.what))
     if isinstance(model, MissingDependency):
@@ -176,30 +207,32 @@ def apply_availability(
         if has_alternative(model, state, deps):
             return UseAlternative()
         failing = f"{model.provider}/{model.model} fails too often and is left alone for {seconds:.0f} s"
-        following = fallback_after(state, failing)
-        if following:
-            return SwitchModel(following)
+        fallback = fallback_after(state, failing)
+        if fallback:
+            return SwitchModel(fallback)
         wake_at = deps.clock.now() + seconds
         return Wait("breaker", failing, wake_at if state.deadline is None else min(wake_at, state.deadline))
     return step
 
 
 def _seconds_until_allowed(model: Resolved, state: RunState, deps: EngineDeps) -> float | None:
+    """Return how long the model's breaker stays open, or None if the model may be called."""
     return model.breaker.wait(deps.clock.monotonic(), state.origin.run_id)
 
 
 def wait_events(wait: Wait, state: RunState) -> tuple[EventData, ...]:
-    """What is put on record of a wait. Looking at a run that still waits for the same says nothing new."""
+    """Return the event that records a wait, or nothing if the run still waits for the same reason."""
     event = RunWaiting(wait.reason, wait.detail, wait.wake_at)
     known = state.waiting is not None and wait.reason == state.waiting.reason and wait.reason in POLLED_WAITS
     return () if known or event == state.waiting else (event,)
 
 
 def select_transcript(outcome: Outcome, state: RunState) -> tuple[Message, ...]:
-    """What the run adds to the conversation of its session. A schedule that asked, and was told nothing, is left
-    out: else the conversation would fill up with that."""
-    left_out = outcome.kind == "silent" and state.by_the_clock and not state.revised
-    return () if left_out else state.said
+    """Return the messages that the run adds to its session.
+
+    A scheduled run with a silent outcome adds none, so that such runs do not fill up the transcript."""
+    is_left_out = outcome.kind == "silent" and state.by_the_clock and not state.revised
+    return () if is_left_out else state.said
 
 
 def make_run_end(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
@@ -218,8 +251,8 @@ def make_run_end(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
     )
 
 
-async def _record_fault(log: OwnedRun, fault: Exception, deps: EngineDeps) -> None:
-    """The engine itself failed. Count it like a death, so that a run that always fails is set aside."""
-    logger.exception("run %s: the engine failed; it is taken up again", log.origin.run_id)
-    log.record(RunRecovered(log.epoch, f"The engine failed: {type(fault).__name__}: {fault}"))
-    await log.release(Release(wake_at=deps.clock.now() + RETRY_AFTER_FAULT_SECONDS))
+async def _record_fault(run: OwnedRun, fault: Exception, deps: EngineDeps) -> None:
+    """Count a failure of the engine like the death of a worker, so that a run that always fails is quarantined."""
+    logger.exception("run %s: the engine failed; the run is resumed shortly", run.origin.run_id)
+    run.record(RunRecovered(run.epoch, f"The engine failed: {type(fault).__name__}: {fault}"))
+    await run.release(Release(wake_at=deps.clock.now() + RETRY_AFTER_FAULT_SECONDS))

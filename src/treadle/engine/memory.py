@@ -1,4 +1,4 @@
-"""Memory around a run: what it is reminded of before the model is asked, and what is kept of it afterwards."""
+"""Memory in a run: what is recalled before a model call, and what is saved afterwards."""
 
 from collections.abc import Sequence
 
@@ -12,51 +12,52 @@ from treadle.engine.owned_run import OwnedRun
 from treadle.ports.memory import Without
 
 MAX_EXTRA_RESULTS = 10
-"""So many more are looked for, in the place of those that the conversation shows already."""
+"""Number of additional search results, to make up for memories that the transcript shows already."""
 
 
 async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData, ...]:
-    """What the agent remembers that fits what was said: it goes with the request."""
+    """Return the memories that fit the new messages, as events that go with the request."""
     settings = state.agent.memory
-    said = _query_text(state)
-    if not settings.recall or not said:
+    query = _query_text(state)
+    if not settings.recall or not query:
         return ()
     origin, seen = state.origin, state.transcript.recalled
-    here = Without(session=origin.session_id, since=state.segment_at)
+    exclusion = Without(session=origin.session_id, since=state.segment_at)
     recall = await deps.memories.recall(
-        state.memories, said, settings.recall + min(len(seen), MAX_EXTRA_RESULTS), settings.embedder, here
+        state.memories, query, settings.recall + min(len(seen), MAX_EXTRA_RESULTS), settings.embedder, exclusion
     )
     events: list[EventData] = [] if recall.degraded is None else [recall.degraded]
-    shown, found = section(recall, seen, settings.recall)
-    if shown:
+    text, found = section(recall, seen, settings.recall)
+    if text:
         reminders = tuple([Reminder(each.memory.memory_id, round(each.score, 4)) for each in found])
-        events.append(MemoryRecalled(reminders, shown, recall.by, settings.place))
+        events.append(MemoryRecalled(reminders, text, recall.by, settings.place))
     return tuple(events)
 
 
 def _query_text(state: RunState) -> str:
-    """What to look for: the messages that are new; before every step, also what the agent itself said last."""
+    """Return the text to search for: the new messages or, for an agent that recalls at every step, its last
+    answer."""
     if state.unrecalled or state.agent.memory.when == "message" or state.step.open:
         return "\n".join(state.unrecalled)
     return state.answer_so_far
 
 
 async def save_interaction(outcome: Outcome, state: RunState, deps: EngineDeps) -> tuple[EventData, ...]:
-    """What is kept of a run that has come to an answer."""
+    """Return the memory of a run that ended with an answer."""
     if not state.agent.memory.remember or outcome.kind != "completed" or state.command is not None:
         return ()
     text = interaction(state.asked, outcome.text)
     return () if not text else (await _make_memory(text, "run", state, deps),)
 
 
-async def save_before_compaction(texts: Sequence[str], log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
-    """What a compaction is about to take out of the conversation, kept where it is worth it."""
-    if not log.state.agent.memory.remember:
+async def save_before_compaction(texts: Sequence[str], run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
+    """Return memories of what a compaction is about to remove, if the agent saves memories."""
+    if not run.state.agent.memory.remember:
         return ()
-    saved = [await _make_memory(text, "compaction", log.state, deps) for text in texts]
+    saved = [await _make_memory(text, "compaction", run.state, deps) for text in texts]
     return (*saved, MemoryFlushed(tuple([event.memory_id for event in saved])))
 
 
 async def _make_memory(text: str, source: MemorySource, state: RunState, deps: EngineDeps) -> MemorySaved:
-    twin = await deps.memories.twin(state.origin.agent_id, state.owner, text)
-    return MemorySaved(deps.ids("mem"), text, source, repeats=twin)
+    duplicate = await deps.memories.find_duplicate(state.origin.agent_id, state.owner, text)
+    return MemorySaved(deps.ids("mem"), text, source, repeats=duplicate)

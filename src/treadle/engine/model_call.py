@@ -1,4 +1,4 @@
-"""One model call: the reply, heard to its end or to where it was cut, and what is put on record of it."""
+"""One model call: the request, its streamed reply, and the events that record it."""
 
 from typing import Literal
 
@@ -49,22 +49,22 @@ from treadle.ports.model import (
 
 NO_USAGE = Usage()
 MODEL_FAULTS = ("unreachable", "timeout", "overloaded", "server", "malformed")
-"""Failures that say that the model itself is in trouble, and not the request, the key or the account."""
+"""Failures that indicate a problem of the model itself, not of the request, the key or the account."""
 
 
 def make_intent(
     state: RunState, profile: Profile, notes: tuple[EventData, ...], tools_offered: bool, now: Instant
 ) -> Intent:
-    """The intent to call the model: a new step, or another attempt at the one that is open. What the guards had to
-    say goes before it."""
+    """Return the intent to call the model: a new step, or another attempt at the open one. The guards' notes
+    precede it."""
     assert state.model is not None, "a run that asks has resolved its model"
     tokens = input_estimate(state)
     for note in notes:
         if isinstance(note, MemoryRecalled):
             tokens += tokens_in(note.section)
-    opened_with = preface(state, now)
-    if opened_with:
-        tokens += tokens_in(opened_with)
+    opening_text = preface(state, now)
+    if opening_text:
+        tokens += tokens_in(opening_text)
     opening = () if state.step.open else (StepStart(state.step.number + 1),)
     request = LlmRequest(
         step=state.step.number + len(opening),
@@ -76,24 +76,24 @@ def make_intent(
         repeats_lost=state.in_flight,
         input_estimate=tokens,
         cost_estimate=most_expensive(tokens, state.agent.model_settings, profile),
-        preface=opened_with,
+        preface=opening_text,
     )
     reserve = None
     if state.accounts:
-        most = tokens + longest_reply(state.agent.model_settings, profile)
-        reserve = for_a_model_call(state, request.step, request.attempt, most, request.cost_estimate)
+        max_tokens = tokens + longest_reply(state.agent.model_settings, profile)
+        reserve = for_a_model_call(state, request.step, request.attempt, max_tokens, request.cost_estimate)
     return intent_to((*notes, *opening), request, reserve)
 
 
-async def call_model(model: Resolved, tools_offered: bool, log: OwnedRun, deps: EngineDeps) -> None:
-    """Ask, show what comes as it comes, and record how it ended: a reply, or a failure and its retry."""
-    attempt = Attempt(log, deps, model, project(log.state, tools_offered, model.profile))
-    deps.hub.speaking(log.origin.run_id, attempt)
+async def call_model(model: Resolved, tools_offered: bool, run: OwnedRun, deps: EngineDeps) -> None:
+    """Call the model, stream its reply, and record how it ended: with a reply, or with a failure and its retry."""
+    attempt = Attempt(run, deps, model, project(run.state, tools_offered, model.profile))
+    deps.hub.set_live_text(run.origin.run_id, attempt)
     try:
-        await log.unless(_must_stop, attempt.read(), until=log.state.deadline)
+        await run.run_unless(_must_stop, attempt.read(), until=run.state.deadline)
     finally:
-        deps.hub.speaking(log.origin.run_id, None)
-    log.record(*attempt.on_record())
+        deps.hub.set_live_text(run.origin.run_id, None)
+    run.record(*attempt.make_events())
 
 
 def _must_stop(state: RunState) -> bool:
@@ -101,80 +101,80 @@ def _must_stop(state: RunState) -> bool:
 
 
 class Attempt:
-    """One request and what has come back so far."""
+    """One request, and what has been received so far."""
 
-    def __init__(self, log: OwnedRun, deps: EngineDeps, model: Resolved, request: ModelRequest) -> None:
-        self.origin = log.origin
-        self._log = log
+    def __init__(self, run: OwnedRun, deps: EngineDeps, model: Resolved, request: ModelRequest) -> None:
+        self.origin = run.origin
+        self._run = run
         self._deps = deps
         self._model = model
         self._request = request
-        self._sequence = log.state.request
-        self._number = log.state.step.attempts
+        self._sequence = run.state.request
+        self._number = run.state.step.attempts
         self._began = deps.clock.monotonic()
         self._first_token_ms: int | None = None
         self._text: list[str] = []
         self._length = 0
-        self._reasoned = 0
-        self._argued: dict[int, int] = {}
+        self._reasoning_length = 0
+        self._argument_lengths: dict[int, int] = {}
         self._end: Completed | Failed | None = None
-        self._over = False
+        self._ended = False
         redactor = deps.vault.redactor
-        self._hidden = None if redactor.is_idle else ReplyRedaction(redactor)
+        self._redaction = None if redactor.is_idle else ReplyRedaction(redactor)
 
     async def read(self) -> None:
         if self._number > 1:
             self._show(AttemptReset(self._sequence, self._number))
         try:
             self._end = await request_reply(
-                self._model.client, self._request, self._heard, self._deps.vault.redactor
+                self._model.client, self._request, self._receive, self._deps.vault.redactor
             )
         finally:
-            self._over = True
+            self._ended = True
 
-    def _whole(self) -> Completed | Failed | None:
-        """How it ended, without secrets: also without those that were set while it went on."""
+    def _redact_end(self) -> Completed | Failed | None:
+        """Return the end of the reply without secrets, including those that were set while it streamed."""
         redactor = self._deps.vault.redactor
-        if self._end is None or (self._hidden is None and redactor.is_idle):
+        if self._end is None or (self._redaction is None and redactor.is_idle):
             return self._end
-        before, self._hidden = self._hidden, ReplyRedaction(redactor)
-        return self._without_secrets(self._end, before or self._hidden, self._hidden)
+        before, self._redaction = self._redaction, ReplyRedaction(redactor)
+        return self._redact(self._end, before or self._redaction, self._redaction)
 
-    def _without_secrets(
-        self, end: Completed | Failed, streamed: ReplyRedaction, hidden: ReplyRedaction
+    def _redact(
+        self, end: Completed | Failed, stream: ReplyRedaction, redaction: ReplyRedaction
     ) -> Completed | Failed:
-        if rest := streamed.rest(TEXT_STREAM):
-            self._say(rest)
+        if rest := stream.flush(TEXT_STREAM):
+            self._show_text(rest)
         if isinstance(end, Failed):
-            return msgspec.structs.replace(end, message=hidden.text(end.message))
-        return msgspec.structs.replace(end, parts=hidden.parts(end.parts))
+            return msgspec.structs.replace(end, message=redaction.redact_text(end.message))
+        return msgspec.structs.replace(end, parts=redaction.redact_parts(end.parts))
 
     def so_far(self) -> Token:
-        """The text until now, for a reader who comes late."""
+        """Return the text so far, for a reader that joins late."""
         return Token(self._sequence, self._number, 0, "".join(self._text))
 
-    def on_record(self) -> tuple[EventData, ...]:
-        """How the attempt ended, as events."""
-        step = self._log.state.step.number
-        match self._whole():
+    def make_events(self) -> tuple[EventData, ...]:
+        """Return the events that record how the attempt ended."""
+        step = self._run.state.step.number
+        match self._redact_end():
             case Completed(parts, stop, usage, raw_stop, dropped):
-                unique = unique_call_ids(parts, self._log.state.knows_call, prefix=f"call_{step}")
-                response = self._response(unique, stop, usage, raw_stop, dropped)
-                if self._hidden is not None:
-                    response = _redact_arguments(response, self._hidden)
-                return (*self._redacted("model_reply"), response, *self._breaker(failed=False))
+                unique = unique_call_ids(parts, self._run.state.knows_call, prefix=f"call_{step}")
+                response = self._make_response(unique, stop, usage, raw_stop, dropped)
+                if self._redaction is not None:
+                    response = _redact_arguments(response, self._redaction)
+                return (*self._make_redacted("model_reply"), response, *self._update_breaker(failed=False))
             case Failed() as failed:
-                breaker = self._breaker(failed=True) if failed.kind in MODEL_FAULTS else ()
-                return (*self._redacted("error"), *self._failed(failed), *breaker)
-            case None:  # it was cut short, by a wish or by the deadline
-                kept = (Text("".join(self._text)),) if self._text else ()
-                return (self._response(kept, "interrupted", self._guess()),)
+                breaker = self._update_breaker(failed=True) if failed.kind in MODEL_FAULTS else ()
+                return (*self._make_redacted("error"), *self._make_error(failed), *breaker)
+            case None:  # stopped by a delivery or by the deadline
+                parts = (Text("".join(self._text)),) if self._text else ()
+                return (self._make_response(parts, "interrupted", self._estimate_usage()),)
 
-    def _redacted(self, where: Literal["model_reply", "error"]) -> tuple[EventData, ...]:
-        names = self._hidden.names if self._hidden is not None else None
+    def _make_redacted(self, where: Literal["model_reply", "error"]) -> tuple[EventData, ...]:
+        names = self._redaction.names if self._redaction is not None else None
         return (Redacted(tuple(names), where),) if names else ()
 
-    def _response(
+    def _make_response(
         self,
         parts: tuple[Part, ...],
         stop: StopReason,
@@ -183,7 +183,7 @@ class Attempt:
         dropped_calls: tuple[str, ...] = (),
     ) -> LlmResponse:
         return LlmResponse(
-            self._log.state.step.number,
+            self._run.state.step.number,
             self._number,
             parts,
             stop,
@@ -195,8 +195,8 @@ class Attempt:
             dropped_calls=dropped_calls,
         )
 
-    def _failed(self, failed: Failed) -> tuple[EventData, ...]:
-        state = self._log.state
+    def _make_error(self, failed: Failed) -> tuple[EventData, ...]:
+        state = self._run.state
         guessed = failed.unclear and not failed.compact and may_be_too_long(state)
         error = LlmError(
             state.step.number,
@@ -218,11 +218,11 @@ class Attempt:
             guessed,
             failed.retry_after,
         )
-        retry = retry_after(state, error, failed.retry_after, self._deps.clock.now(), self._deps.chance())
+        retry = retry_after(state, error, failed.retry_after, self._deps.clock.now(), self._deps.random())
         return (error,) if retry is None else (error, retry)
 
-    def _breaker(self, failed: bool) -> tuple[EventData, ...]:
-        match self._model.breaker.record(failed, self._deps.clock.monotonic(), self._log.origin.run_id):
+    def _update_breaker(self, failed: bool) -> tuple[EventData, ...]:
+        match self._model.breaker.record(failed, self._deps.clock.monotonic(), self._run.origin.run_id):
             case "opened":
                 return (BreakerOpened(self._model.provider, self._model.model),)
             case "closed":
@@ -230,56 +230,56 @@ class Attempt:
             case None:
                 return ()
 
-    def _heard(self, delta: Delta) -> None:
-        """Keep what was said, and show it to whoever is listening."""
-        if self._over:
-            return  # an adapter that does not know when to stop
-        if self._hidden is not None:
-            delta = _redact_delta(delta, self._hidden)
+    def _receive(self, delta: Delta) -> None:
+        """Store a piece of the reply and show it to readers."""
+        if self._ended:
+            return  # the adapter kept streaming after the end
+        if self._redaction is not None:
+            delta = _redact_delta(delta, self._redaction)
         match delta:
             case TextDelta(text):
-                self._say(text)
+                self._show_text(text)
             case ReasoningDelta(text):
-                offset, self._reasoned = self._reasoned, self._reasoned + len(text)
-                if self._is_heard:
+                offset, self._reasoning_length = self._reasoning_length, self._reasoning_length + len(text)
+                if self._has_readers:
                     self._show(ThinkingDelta(self._sequence, self._number, offset, text))
             case CallDelta(index, name, arguments):
-                offset = self._argued.get(index, 0)
-                self._argued[index] = offset + len(arguments)
-                if self._is_heard:
+                offset = self._argument_lengths.get(index, 0)
+                self._argument_lengths[index] = offset + len(arguments)
+                if self._has_readers:
                     self._show(ToolCallDelta(self._sequence, self._number, index, offset, name, arguments))
 
-    def _say(self, text: str) -> None:
+    def _show_text(self, text: str) -> None:
         if self._first_token_ms is None:
             self._first_token_ms = self._elapsed_ms()
         offset, self._length = self._length, self._length + len(text)
         self._text.append(text)
-        if self._is_heard:
+        if self._has_readers:
             self._show(Token(self._sequence, self._number, offset, text))
 
     @property
-    def _is_heard(self) -> bool:
-        return self._deps.hub.listened_to(self._log.origin.run_id)
+    def _has_readers(self) -> bool:
+        return self._deps.hub.has_readers(self._run.origin.run_id)
 
     def _show(self, data: EventData) -> None:
-        self._log.live(data, self._sequence)
+        self._run.show_live(data, self._sequence)
 
     def _elapsed_ms(self) -> int:
         return round((self._deps.clock.monotonic() - self._began) * 1000)
 
-    def _guess(self) -> Usage:
-        """What an attempt that was cut short may have cost: nobody told us."""
-        heard = self._length + self._reasoned + sum(self._argued.values())
-        return Usage(input_estimate(self._log.state), heard // CHARACTERS_PER_TOKEN, estimated=True)
+    def _estimate_usage(self) -> Usage:
+        """Return the estimated usage of an interrupted attempt, for which the provider reported none."""
+        characters = self._length + self._reasoning_length + sum(self._argument_lengths.values())
+        return Usage(input_estimate(self._run.state), characters // CHARACTERS_PER_TOKEN, estimated=True)
 
 
-def _redact_arguments(response: LlmResponse, hidden: ReplyRedaction) -> LlmResponse:
-    """The reply, with the secrets taken out of the arguments of its calls, and on record which calls had any."""
+def _redact_arguments(response: LlmResponse, redaction: ReplyRedaction) -> LlmResponse:
+    """Return the reply without secrets in the arguments of its calls. It records which calls had any."""
     parts: list[Part] = []
     held: list[tuple[str, str]] = []
     for part in response.parts:
         if isinstance(part, ToolUse):
-            arguments, names = hidden.arguments(part.arguments)
+            arguments, names = redaction.redact_arguments(part.arguments)
             parts.append(msgspec.structs.replace(part, arguments=arguments))
             held += [(part.call_id, name) for name in names]
         else:
@@ -287,11 +287,11 @@ def _redact_arguments(response: LlmResponse, hidden: ReplyRedaction) -> LlmRespo
     return msgspec.structs.replace(response, parts=tuple(parts), secrets=tuple(held)) if held else response
 
 
-def _redact_delta(delta: Delta, hidden: ReplyRedaction) -> Delta:
+def _redact_delta(delta: Delta, redaction: ReplyRedaction) -> Delta:
     match delta:
         case TextDelta(text):
-            return TextDelta(hidden.piece(TEXT_STREAM, text))
+            return TextDelta(redaction.redact_piece(TEXT_STREAM, text))
         case ReasoningDelta(text):
-            return ReasoningDelta(hidden.piece(REASONING_STREAM, text))
+            return ReasoningDelta(redaction.redact_piece(REASONING_STREAM, text))
         case CallDelta(index, name, arguments):
-            return CallDelta(index, name, hidden.piece(index, arguments))
+            return CallDelta(index, name, redaction.redact_piece(index, arguments))

@@ -1,4 +1,4 @@
-"""Which model answers: found when a worker takes a run up, and again when another takes over."""
+"""Choice of the model: when a worker claims a run, and again when a fallback takes over."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ from treadle.ports.skills import Skill
 from treadle.ports.tool import Toolbox
 
 LOAD_SKILL = "load_skill"
-"""The tool that every agent has that has skills."""
+"""The tool that every agent with skills has."""
 
 
 class MissingDependency(Struct, frozen=True):
-    """Something that the run needs and this engine does not have."""
+    """Something that the run needs and this engine lacks."""
 
     what: str
 
@@ -32,117 +32,126 @@ CLIENT_INSTRUCTIONS_HEADING = (
 )
 
 
-async def resolve_model(log: OwnedRun, deps: EngineDeps) -> Resolved | MissingDependency:
-    """Find the model that answers and, the first time, the tools that may be called."""
-    state = log.state
+async def resolve_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDependency:
+    """Return the model for the run. On the first claim, also record the run's tools and prompt sections."""
+    state = run.state
     if state.cancelled is not None or state.suspicion.is_culprit:
         return MissingDependency("nothing: it is about to end")
     try:
-        model, news = await _find_model(state, deps)
+        model, events = await _find_model(state, deps)
         start = _make_start(state, deps)
     except UsageError as error:
         return MissingDependency(str(error))
-    log.record(*start, *news)
+    run.record(*start, *events)
     return model
 
 
-async def switch_model(log: OwnedRun, deps: EngineDeps) -> Resolved | MissingDependency:
-    """After a fallback: the first of those that are left which is to be had."""
+async def switch_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDependency:
+    """Return the first available model after a fallback."""
     while True:
         try:
-            model, news = await _find_model(log.state, deps)
+            model, events = await _find_model(run.state, deps)
         except UsageError as error:
-            following = fallback_after(log.state, str(error))
-            if following is None:
-                log.record(_no_fallback_left(log.state, error))
+            fallback = fallback_after(run.state, str(error))
+            if fallback is None:
+                run.record(_no_fallback_left(run.state, error))
                 return MissingDependency(str(error))
-            log.record(following)
+            run.record(fallback)
         else:
-            log.record(*news)
+            run.record(*events)
             return model
 
 
 def has_alternative(model: Resolved, state: RunState, deps: EngineDeps) -> bool:
-    """Whether the name that the run goes by stands for another model now, as an alias of several may."""
+    """Return whether the run's model name, if it is an alias of several models, resolves to another one now."""
     try:
-        found = _resolve(_current_route(state).model, state, deps)
+        resolved = _resolve(_current_route(state).model, state, deps)
     except UsageError:
         return False
-    return (found.provider, found.model) != (model.provider, model.model)
+    return (resolved.provider, resolved.model) != (model.provider, model.model)
 
 
 def _no_fallback_left(state: RunState, error: UsageError) -> LlmError:
-    """The failure that made the run fall back, and why nobody could take over."""
+    """Return the failure that caused the fallback, with the reason why no fallback was available."""
     message = f"{state.fallback_reason} No fallback could take over: {error}"
     return LlmError(state.step.number, state.step.attempts, "not_found", message, retryable=False)
 
 
 async def _find_model(state: RunState, deps: EngineDeps) -> tuple[Resolved, tuple[EventData, ...]]:
-    """The model that the run asks, and what is put on record where it is another one than before, or where its
-    server says now how large its context window is."""
-    wanted, known = _current_route(state), state.model
-    found, is_told = await _with_window(_resolve(wanted.model, state, deps))
-    is_known = known and (known.provider, known.model, known.route) == (found.provider, found.model, wanted.model)
-    if known and is_known and (not is_told or known.context_window == found.profile.context_window):
-        return found, ()
-    reason = "; ".join(filter(None, (wanted.reason, found.reason)))
-    profile = msgspec.structs.replace(found.profile, prices=None)
-    window, route = profile.context_window, wanted.model
-    return found, (ModelResolved(found.provider, found.model, found.api_mode, reason, route, window, profile),)
+    """Return the run's model, and an event if it differs from before or if its server reports another context
+    window."""
+    route, known = _current_route(state), state.model
+    resolved, is_reported = await _with_window(_resolve(route.model, state, deps))
+    is_known = known and (known.provider, known.model, known.route) == (
+        resolved.provider,
+        resolved.model,
+        route.model,
+    )
+    if known and is_known and (not is_reported or known.context_window == resolved.profile.context_window):
+        return resolved, ()
+    reason = "; ".join(filter(None, (route.reason, resolved.reason)))
+    profile = msgspec.structs.replace(resolved.profile, prices=None)
+    window, route = profile.context_window, route.model
+    return resolved, (
+        ModelResolved(resolved.provider, resolved.model, resolved.api_mode, reason, route, window, profile),
+    )
 
 
-async def _with_window(found: Resolved) -> tuple[Resolved, bool]:
-    """The model with the context window that its server states, and whether it states one."""
-    window = None if found.ask_window is None else await found.ask_window()
+async def _with_window(resolved: Resolved) -> tuple[Resolved, bool]:
+    """Return the model with the context window that its server reports, and whether it reports one."""
+    window = None if resolved.query_window is None else await resolved.query_window()
     if window is None:
-        return found, False
+        return resolved, False
     return msgspec.structs.replace(
-        found, profile=msgspec.structs.replace(found.profile, context_window=window)
+        resolved, profile=msgspec.structs.replace(resolved.profile, context_window=window)
     ), True
 
 
 def _resolve(name: str, state: RunState, deps: EngineDeps) -> Resolved:
-    provider = state.agent.provider if name == state.agent.model else None  # others name their own
+    provider = state.agent.provider if name == state.agent.model else None  # other names bring their own provider
     return deps.models.resolve(name, provider)
 
 
 def _current_route(state: RunState) -> Route:
-    """What the run was routed to, once it has been; a fallback, once it fell back."""
+    """Return the model that the run was routed to, or the current fallback."""
     if not state.route:
         return route(state)
     return Route(state.route, "a fallback" if state.fallbacks_used else "")
 
 
 def _make_start(state: RunState, deps: EngineDeps) -> tuple[RunStart, ...]:
-    """What a run begins with: its tools, those of its skills, and what its system prompt has beside the persona.
-    Raises UsageError where a tool is gone that it has begun with."""
+    """Return the start of a run: its tools, those of its skills, and the sections of its system prompt after the
+    persona.
+
+    Raise UsageError if a run that has started needs a tool that is missing."""
     if state.started:
         for name in {spec.name for spec in state.tools.values()}:
             if deps.tools.find(name) is None:
                 raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
         return ()
-    around, agent = deps.surroundings, state.agent
-    skills = around.skills(agent) if agent.skills else ()
+    context, agent = deps.agent_context, state.agent
+    skills = context.skills(agent) if agent.skills else ()
     allowed = list_allowed_tools(agent.tools, skills, deps.tools)
-    workspace = around.workspace(agent)
+    workspace = context.workspace(agent)
     kept = state.kept_notes
-    notes = kept[1] if kept is not None and kept[0] == workspace else around.notes(agent)
-    wanted = f"{CLIENT_INSTRUCTIONS_HEADING}\n{state.instructions}" if state.instructions else ""
-    sections = (around.rules(), around.catalog(skills) if skills else "", wanted)
+    notes = kept[1] if kept is not None and kept[0] == workspace else context.notes(agent)
+    route = f"{CLIENT_INSTRUCTIONS_HEADING}\n{state.instructions}" if state.instructions else ""
+    sections = (context.rules(), context.catalog(skills) if skills else "", route)
     tools = tuple([tool.spec for tool in deps.tools.select(allowed) if may_use_tool(state.lineage, tool.spec.name)])
     said = tuple([section for section in sections if section])
-    guidance = around.guidance(agent, tools)
+    guidance = context.guidance(agent, tools)
     return (RunStart(tools, said, notes, workspace if notes else "", guidance, "short"),)
 
 
 def may_use_tool(lineage: Lineage | None, tool: str) -> bool:
-    """Whether a run may have a tool: a child has none that its parent has not. What a skill says is no right."""
+    """Return whether a run may use a tool. A child run has no tool that its parent lacks, and a skill grants
+    none."""
     return lineage is None or tool in lineage.tools or (tool == LOAD_SKILL and not lineage.judges)
 
 
 def list_allowed_tools(tools: Sequence[str], skills: Sequence[Skill], known: Toolbox) -> Sequence[str]:
-    """What an agent may call: its own tools, and those that its skills bring, as far as there are such."""
+    """Return the tools that an agent may call: its own, and those of its skills that exist."""
     if not skills:
         return tools
-    brought = [name for skill in skills for name in skill.tools if known.find(name) is not None]
-    return (*tools, LOAD_SKILL, *brought)
+    skill_tools = [name for skill in skills for name in skill.tools if known.find(name) is not None]
+    return (*tools, LOAD_SKILL, *skill_tools)

@@ -1,4 +1,4 @@
-"""What stands in where an engine has no vault, no people to ask, no memory and nowhere to keep long results."""
+"""Implementations for an engine without a vault, reviewers, memory, stored results or agents."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -24,7 +24,7 @@ class _PassThrough:
     def feed(self, piece: str) -> str:
         return piece
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         return ""
 
 
@@ -56,7 +56,8 @@ class NoVault:
 
 
 class NoAgents:
-    """Implements `ports.agents.Agents`: whoever begins a run under it can only begin a copy of itself."""
+    """Implements `ports.agents.Agents` for an engine without agents. A run can only delegate to a copy of
+    itself."""
 
     async def named(self, name: str, asked_by: AgentSpec) -> AgentSpec:
         raise UnknownAgent(f"No agent is called `{name}`: this engine knows none.")
@@ -96,7 +97,7 @@ class NoMemories:
     ) -> Recall:
         return Recall()
 
-    async def twin(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+    async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
         return None
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
@@ -104,7 +105,7 @@ class NoMemories:
 
 
 class NoAgentContext:
-    """Implements `ports.surroundings.Surroundings`."""
+    """Implements `ports.agent_context.AgentContext`."""
 
     def rules(self) -> str:
         return ""

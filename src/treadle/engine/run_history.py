@@ -1,4 +1,4 @@
-"""A run from its journal, long after: to see what the model saw, or to bring back what was folded away."""
+"""Loading a run from its journal."""
 
 from treadle.core.state import RunState, fresh
 from treadle.domain.envelope import Event
@@ -7,7 +7,7 @@ from treadle.ports.journal import Journal
 
 
 async def load_run_history(run_id: RunId, journal: Journal) -> tuple[RunState, list[Event]]:
-    """The state that a run began with, and its events, to be folded as far as is wanted."""
+    """Return the state that a run began with and all its events. The caller folds as many events as it needs."""
     events: list[Event] = []
     while page := await journal.read(run_id, events[-1].sequence if events else 0):
         events += page

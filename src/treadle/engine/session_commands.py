@@ -1,5 +1,4 @@
-"""What a session is asked to do with itself: begin anew, take that or a compaction back, keep a message; and what
-it is asked about itself."""
+"""Session commands: reset, undo, pin, and the questions about memory and usage."""
 
 from collections.abc import Sequence
 
@@ -30,29 +29,30 @@ MAX_LISTED_MEMORIES = 10
 """Memories that are shown."""
 
 
-async def run_session_command(step: RunSessionCommand, log: OwnedRun, deps: EngineDeps) -> None:
+async def run_session_command(step: RunSessionCommand, run: OwnedRun, deps: EngineDeps) -> None:
     match step.command:
         case ResetSession():
             said = CommandObeyed("The conversation begins anew. /undo takes it back.")
-            log.record(_open_segment("reset", 0, log, deps), said)
+            run.record(_open_segment("reset", 0, run, deps), said)
         case PinMessage(text):
-            log.record(*_pin(text, log.state.transcript.messages))
+            run.record(*_pin(text, run.state.transcript.messages))
         case UndoSession():
-            log.record(*await _undo(log, deps))
+            run.record(*await _undo(run, deps))
         case AskMemory(text):
-            log.record(CommandObeyed(await _describe_memory(text, log, deps)))
+            run.record(CommandObeyed(await _describe_memory(text, run, deps)))
         case AskUsage():
-            log.record(CommandObeyed(await _describe_usage(log, deps)))
+            run.record(CommandObeyed(await _describe_usage(run, deps)))
 
 
-def _open_segment(reason: SegmentReason, messages: int, log: OwnedRun, deps: EngineDeps) -> SegmentOpened:
-    return SegmentOpened(SegmentId(deps.ids("seg")), log.state.segment.segment_id, reason, messages)
+def _open_segment(reason: SegmentReason, messages: int, run: OwnedRun, deps: EngineDeps) -> SegmentOpened:
+    return SegmentOpened(SegmentId(deps.ids("seg")), run.state.segment.segment_id, reason, messages)
 
 
 def _pin(text: str, messages: Sequence[Message]) -> tuple[EventData, ...]:
     if len(text) > MAX_PIN_CHARACTERS:
-        told = f"What is pinned stays in every request: at most {MAX_PIN_CHARACTERS} characters, and this has {len(text)}."
-        return (CommandObeyed(told, done=False),)
+        size = f"at most {MAX_PIN_CHARACTERS} characters, and this has {len(text)}"
+        refusal = f"What is pinned stays in every request: {size}."
+        return (CommandObeyed(refusal, done=False),)
     if text:
         return MessagePinned(user(text)), CommandObeyed(f"Pinned: {_excerpt(text)}")
     for index in reversed(range(len(messages))):
@@ -66,10 +66,11 @@ def _pin(text: str, messages: Sequence[Message]) -> tuple[EventData, ...]:
 
 
 def _pin_message(index: int, message: Message, said: str) -> tuple[EventData, ...]:
-    """Keep what the user said, with their pictures, and not what the engine has put beside it."""
+    """Pin what the user said, with its images and without what the engine added."""
     if len(said) > MAX_PIN_CHARACTERS:
-        told = f"Your last message has {len(said)} characters; at most {MAX_PIN_CHARACTERS} can be pinned. Try /pin TEXT."
-        return (CommandObeyed(told, done=False),)
+        limit = f"at most {MAX_PIN_CHARACTERS} can be pinned"
+        refusal = f"Your last message has {len(said)} characters; {limit}. Try /pin TEXT."
+        return (CommandObeyed(refusal, done=False),)
     pictures = tuple([part for part in message.parts if isinstance(part, Image)])
     kept = Message("user", (Text(said), *pictures))
     return MessagePinned(kept, index), CommandObeyed(f"Pinned: {_excerpt(said)}")
@@ -80,45 +81,45 @@ def _excerpt(text: str) -> str:
     return line if len(line) <= EXCERPT_CHARACTERS else f"{line[: EXCERPT_CHARACTERS - 1]}…"
 
 
-async def _undo(log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
-    """Bring back what the latest compaction or reset took away that is not undone yet."""
-    latest = _find_undoable(await deps.sessions.segments(log.origin.session_id))
+async def _undo(run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
+    """Restore what the latest compaction or reset removed that is not undone yet."""
+    latest = _find_undoable(await deps.sessions.segments(run.origin.session_id))
     if latest is None:
         return (CommandObeyed("There is nothing to undo: nothing was compacted or reset.", done=False),)
     found = await _load_before(latest, deps)
-    now = log.state.transcript.messages
+    now = run.state.transcript.messages
     if found is None:
         return (CommandObeyed("What was before it is not on record any more.", done=False),)
     before, compacted = found
     if compacted is None:
         undone = CompactionUndone(latest.segment_id, 0, 0, tuple(before))
     else:
-        gone = before[compacted.first : compacted.last]
+        removed = before[compacted.first : compacted.last]
         at = next((index for index, message in enumerate(now) if message.mark == "summary"), None)
         if at is None:
             return (CommandObeyed("The summary is not in the conversation any more.", done=False),)
-        undone = CompactionUndone(latest.segment_id, at, at + 1 + len(compacted.kept), tuple(gone))
+        undone = CompactionUndone(latest.segment_id, at, at + 1 + len(compacted.kept), tuple(removed))
     count = len(now) - (undone.last - undone.first) + len(undone.messages)
     what = "reset" if compacted is None else "compaction"
     said = f"The latest {what} is undone: {len(undone.messages)} messages are back."
-    return undone, _open_segment("undo", count, log, deps), CommandObeyed(said)
+    return undone, _open_segment("undo", count, run, deps), CommandObeyed(said)
 
 
 def _find_undoable(segments: Sequence[SegmentRecord]) -> SegmentRecord | None:
-    """The latest that has not been undone: each undoing takes back the latest before it."""
-    standing: list[SegmentRecord] = []
+    """Return the latest segment that has not been undone. Each undo takes back the latest one before it."""
+    open_segments: list[SegmentRecord] = []
     for segment in segments:
         if segment.reason != "undo":
-            standing.append(segment)
-        elif standing:
-            standing.pop()
-    return standing[-1] if standing else None
+            open_segments.append(segment)
+        elif open_segments:
+            open_segments.pop()
+    return open_segments[-1] if open_segments else None
 
 
 async def _load_before(
     segment: SegmentRecord, deps: EngineDeps
 ) -> tuple[Sequence[Message], ContextCompacted | None] | None:
-    """The conversation just before a segment was opened, from the journal; and the compaction that opened it."""
+    """Return the messages just before a segment was opened, from the journal, and the compaction that opened it."""
     state, events = await load_run_history(segment.run_id, deps.journal)
     for index, event in enumerate(events):
         if isinstance(event.data, SegmentOpened) and event.data.segment_id == segment.segment_id:
@@ -129,11 +130,11 @@ async def _load_before(
     return None
 
 
-async def _describe_memory(text: str, log: OwnedRun, deps: EngineDeps) -> str:
-    """What the agent remembers, a line each."""
-    scope = log.state.memories
+async def _describe_memory(text: str, run: OwnedRun, deps: EngineDeps) -> str:
+    """Return the agent's memories, one per line."""
+    scope = run.state.memories
     if text:
-        recall = await deps.memories.recall(scope, text, MAX_LISTED_MEMORIES, log.state.agent.memory.embedder)
+        recall = await deps.memories.recall(scope, text, MAX_LISTED_MEMORIES, run.state.agent.memory.embedder)
         memories = [found.memory for found in recall.found]
     else:
         memories = list(await deps.memories.latest(scope, MAX_LISTED_MEMORIES))
@@ -142,9 +143,9 @@ async def _describe_memory(text: str, log: OwnedRun, deps: EngineDeps) -> str:
     return "\n".join(line(memory) for memory in memories)
 
 
-async def _describe_usage(log: OwnedRun, deps: EngineDeps) -> str:
-    """What the session has used, and how full its context is."""
-    session, state = log.origin.session_id, log.state
+async def _describe_usage(run: OwnedRun, deps: EngineDeps) -> str:
+    """Return what the session has used and how full its context window is."""
+    session, state = run.origin.session_id, run.state
     used = [end.metrics for end in await deps.sessions.ends(session)]
     inputs = sum(metrics.input_tokens for metrics in used)
     cached = sum(metrics.cache_read_tokens for metrics in used)

@@ -1,7 +1,7 @@
-"""Runs under a run: begun with the call that wants them, told what their parent is told, and heard of once.
+"""Child runs: begun by a tool call or an evaluation, signalled by their parent, and collected once.
 
-A child is a run like any other. What makes it a child is in its `run_queued`; what makes it wanted is the
-`agent_spawn` of its parent, in the same commit. Its end is delivered to its parent in the commit of that end."""
+A child is a run like any other. Its `run_queued` event makes it a child. The `agent_spawn` event of its parent, in
+the same commit, makes the parent wait for it. The commit of a child's end delivers it to the parent."""
 
 import os
 from collections.abc import Sequence
@@ -48,58 +48,58 @@ from treadle.engine.tool_results import finish_call
 
 NOTHING_BEGUN = "Nothing was begun"
 EVALUATION_SECONDS = 120.0
-"""For whoever judges how a run ends."""
+"""Time limit of the run that evaluates another."""
 QUEUE_SECONDS = 30.0
-"""Beyond that: it may have had to wait for its turn."""
+"""Additional patience for the evaluation: it may wait before it starts."""
 
 
 class ToolWork(Struct, frozen=True):
-    """What is about to be done of what was asked for."""
+    """The calls of a step, divided into calls that run here and child runs."""
 
     here: list[ReadyCall]
     """The calls that run here."""
     events: tuple[EventData, ...]
-    """What is on record of all of it before it is done."""
+    """The events to commit before any of it starts."""
     runs: tuple[NewChild, ...] = ()
-    """Those that are begun under this one."""
+    """The child runs to begin."""
 
 
 class _Child(Struct, frozen=True):
-    """Who it is, what it is asked, and whose it is."""
+    """A child run: its agent, its message and its place in the tree."""
 
     agent: AgentSpec
     message: Message
     session_id: SessionId
     lineage: Lineage
     patience: float | None
-    """Seconds until it is asked to stop; None: it never is."""
+    """Seconds until the parent asks it to stop; None for no limit."""
     deadline: float | None
-    """Seconds that it has by itself, once it has begun; None: as many as its agent."""
+    """Seconds for which it may run after its start; None for the limit of its agent."""
 
 
-async def delegate_calls(cleared: list[ReadyCall], log: OwnedRun, deps: EngineDeps) -> ToolWork:
-    """What is done here, and what is left to runs under this one."""
-    here = [item for item in cleared if item.tool.spec.delegates is None]
+async def delegate_calls(ready: list[ReadyCall], run: OwnedRun, deps: EngineDeps) -> ToolWork:
+    """Return which calls run here and which begin child runs."""
+    here = [item for item in ready if item.tool.spec.delegates is None]
     starts = tuple([item.start for item in here])
-    if len(here) == len(cleared):
+    if len(here) == len(ready):
         return ToolWork(here, starts)
     events: list[EventData] = []
     runs: list[NewChild] = []
-    for item in cleared:
+    for item in ready:
         if item.tool.spec.delegates is not None:
             try:
-                event, run = await _begin_child(item, log, deps)
+                event, child_run = await _begin_child(item, run, deps)
             except UsageError as error:
-                told = f"{NOTHING_BEGUN}: {error}"
-                events.append(ToolCallError(item.call.call_id, item.call.name, "failed", told))
+                reason = f"{NOTHING_BEGUN}: {error}"
+                events.append(ToolCallError(item.call.call_id, item.call.name, "failed", reason))
             else:
                 events.append(event)
-                runs.append(run)
+                runs.append(child_run)
     return ToolWork(here, (*starts, *events), tuple(runs))
 
 
-async def _begin_child(item: ReadyCall, log: OwnedRun, deps: EngineDeps) -> tuple[AgentSpawn, NewChild]:
-    state, order, role = log.state, item.arguments, item.tool.spec.delegates
+async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tuple[AgentSpawn, NewChild]:
+    state, order, role = run.state, item.arguments, item.tool.spec.delegates
     assert isinstance(order, Order), f"`{item.call.name}` delegates, and says nothing of to whom"
     assert role is not None, f"`{item.call.name}` delegates"
     if state.agent.limits.max_depth < 1:
@@ -108,26 +108,26 @@ async def _begin_child(item: ReadyCall, log: OwnedRun, deps: EngineDeps) -> tupl
         raise UsageError(f"`{order.agent}` waits for you itself: it could never answer. Answer it instead.")
     agent = ordered(await _find_agent(role, order, state, deps), state.agent, order)
     deps.models.resolve(agent.model, agent.provider)
-    wanted = [tool.spec.name for tool in deps.tools.select(agent.tools)]
+    wanted_tools = [tool.spec.name for tool in deps.tools.select(agent.tools)]
     lineage = lineage_of(state, item.call.call_id, role)
-    session = await _find_session(agent.name, log, deps) if role == "send" else SessionId(deps.ids("ses"))
-    left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
+    session = await _find_session(agent.name, run, deps) if role == "send" else SessionId(deps.ids("ses"))
+    seconds_left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
     patience = deps.timeouts.agents or None
-    child = _Child(agent, user(sendable(order.message)), session, lineage, patience, left)
-    withheld = tuple([name for name in wanted if not may_use_tool(lineage, name)])
-    return await _make_child(child, log, deps, item.start.arguments, withheld)
+    child = _Child(agent, user(sendable(order.message)), session, lineage, patience, seconds_left)
+    withheld = tuple([name for name in wanted_tools if not may_use_tool(lineage, name)])
+    return await _make_child(child, run, deps, item.start.arguments, withheld)
 
 
 async def _find_agent(role: Role, order: Order, state: RunState, deps: EngineDeps) -> AgentSpec:
-    """The agent that an order is for, as it is by itself."""
+    """Return the agent that an order names, before it is narrowed."""
     if role == "spawn" and order.agent in (None, state.agent.name):
         return copied(state.agent, order)
     found = await deps.agents.named(order.agent or "", state.agent)
     if order.instructions is not None:
         raise UsageError(f"`{found.name}` has instructions of its own. Say what you want of it in the message.")
     own = {tool.spec.name for tool in deps.tools.select(found.tools)}
-    asked = () if order.tools is None else deps.tools.select(order.tools)
-    if missing := [tool.spec.name for tool in asked if tool.spec.name not in own]:
+    ordered_tools = () if order.tools is None else deps.tools.select(order.tools)
+    if missing := [tool.spec.name for tool in ordered_tools if tool.spec.name not in own]:
         raise UsageError(
             f"`{found.name}` has no tool {', '.join(missing)}: it may have fewer than its own, not more."
         )
@@ -136,18 +136,18 @@ async def _find_agent(role: Role, order: Order, state: RunState, deps: EngineDep
 
 async def _make_child(
     child: _Child,
-    log: OwnedRun,
+    run: OwnedRun,
     deps: EngineDeps,
     arguments: str = "",
     withheld: tuple[str, ...] = (),
     end: Outcome | None = None,
 ) -> tuple[AgentSpawn, NewChild]:
-    state, now, lineage = log.state, deps.clock.now(), child.lineage
+    state, now, lineage = run.state, deps.clock.now(), child.lineage
     workspace = _real_path(str(deps.workspace(state.agent)))
     agent = narrowed(_resolve_paths(child.agent), _resolve_paths(state.agent), workspace, child.deadline)
-    same = agent.name == state.agent.name
-    agent_id = log.origin.agent_id if same else await deps.agents.identity(agent.name)
-    origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, log.origin.run_id)
+    is_same = agent.name == state.agent.name
+    agent_id = run.origin.agent_id if is_same else await deps.agents.identity(agent.name)
+    origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, run.origin.run_id)
     expires_at = None if child.patience is None else now + child.patience
     event = AgentSpawn(
         lineage.call_id,
@@ -160,12 +160,12 @@ async def _make_child(
         withheld,
         end,
     )
-    first = (_make_queued(agent, state, lineage), UserMessage(child.message))
-    return event, NewChild(origin, first)
+    events = (_make_queued(agent, state, lineage), UserMessage(child.message))
+    return event, NewChild(origin, events)
 
 
 def _resolve_paths(agent: AgentSpec) -> AgentSpec:
-    """The agent, with its folders where they are: what a link says can be changed by whoever may write there."""
+    """Return the agent with its folders resolved, since a process that can write there can change a link."""
     policy = agent.confinement
     return msgspec.structs.replace(
         agent,
@@ -197,76 +197,76 @@ def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQue
 
 
 def _waiting_agents(state: RunState) -> tuple[str, ...]:
-    """The agents that wait for this run, itself among them. Above a fork nobody does."""
+    """Return the agents that wait for this run, itself included. Ancestors of a fork do not wait."""
     lineage = state.lineage
     above = () if lineage is None else lineage.agents[len(lineage.agents) - len(lineage.above) :]
     return (*above, state.agent.name)
 
 
-async def _find_session(agent: str, log: OwnedRun, deps: EngineDeps) -> SessionId:
-    """The session that is kept for what this one says to an agent; another, where that one was deleted or is of
-    another user."""
+async def _find_session(agent: str, run: OwnedRun, deps: EngineDeps) -> SessionId:
+    """Return the session for messages from this session to an agent, or another one if that was deleted or belongs
+    to another user."""
     for number in count():
-        name = f"{log.origin.session_id}/{agent}/{number}"
+        name = f"{run.origin.session_id}/{agent}/{number}"
         session = SessionId(f"ses_{_derive_uuid(name)}")
         try:
             found = await deps.sessions.find(session)
         except SessionDeleted:
             continue
-        if found is None or found.owner == log.state.owner:
+        if found is None or found.owner == run.state.owner:
             return session
     raise AssertionError("there is always another number")
 
 
 def _derive_uuid(name: str) -> str:
-    """Always the same for a name: a UUID of version 8, which is made as one likes."""
+    """Return a UUID of version 8 that depends on the name only."""
     digest = int.from_bytes(blake2b(name.encode(), digest_size=16).digest())
     marks = (0xF << 76 | 0x3 << 62, 0x8 << 76 | 0x2 << 62)
     return f"{digest & ~marks[0] | marks[1]:032x}"
 
 
 async def manage_children(
-    task: CollectChildren | SignalChildren | NotifyResumed | Evaluate, log: OwnedRun, deps: EngineDeps
+    task: CollectChildren | SignalChildren | NotifyResumed | Evaluate, run: OwnedRun, deps: EngineDeps
 ) -> None:
-    """See to the runs under this one, and to the one that judges it."""
+    """Collect, signal or notify relatives of the run, or begin its evaluation."""
     match task:
         case CollectChildren(calls):
-            log.record(*await _collect_results(calls, log, deps))
+            run.record(*await _collect_results(calls, run, deps))
         case SignalChildren():
-            await _signal_children(task, log)
+            await _signal_children(task, run)
         case NotifyResumed():
-            await _notify_resumed(log)
+            await _notify_resumed(run)
         case Evaluate():
-            await _begin_evaluation(task, log, deps)
+            await _begin_evaluation(task, run, deps)
 
 
-async def _collect_results(calls: Sequence[Call], log: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
-    """The results of these calls, of what came of their children."""
+async def _collect_results(calls: Sequence[Call], run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
+    """Return the results of these calls, from the outcomes of their child runs."""
     results: list[EventData] = []
     for call in calls:
-        child, tool = log.state.children[call.call_id], deps.tools.find(call.name)
-        came, late = outcome_of(child)
+        child, tool = run.state.children[call.call_id], deps.tools.find(call.name)
+        result, timed_out = outcome_of(child)
         elapsed = max(0, round((deps.clock.now() - child.began_at) * 1000))
-        if tool is None:  # it is gone: nobody is asked about its result
-            results.append(ToolCallError(call.call_id, call.name, "failed", came.content, elapsed))
+        if tool is None:  # the tool no longer exists, so no hook applies
+            results.append(ToolCallError(call.call_id, call.name, "failed", result.content, elapsed))
             continue
-        start = ToolCallStart(call.call_id, call.name, child.spawn.arguments, f"{log.origin.run_id}/{call.call_id}")
+        start = ToolCallStart(call.call_id, call.name, child.spawn.arguments, f"{run.origin.run_id}/{call.call_id}")
         item = ReadyCall(call, tool, None, start)
-        results += await finish_call(item, came, elapsed, log, deps, "timeout" if late else "failed")
+        results += await finish_call(item, result, elapsed, run, deps, "timeout" if timed_out else "failed")
     return tuple(results)
 
 
-# ── What is told, down and up ──
+# ── Messages to children and ancestors ──
 
 
-async def _signal_children(step: SignalChildren, log: OwnedRun) -> None:
-    """Tell children what they must know. What they are told and that they were is one commit."""
-    told: list[ChildMessage] = []
+async def _signal_children(step: SignalChildren, run: OwnedRun) -> None:
+    """Send a signal to child runs. The messages and their record are one commit."""
+    messages: list[ChildMessage] = []
     for call_id in step.call_ids:
-        child = log.state.children[call_id]
-        key = f"{log.origin.run_id}/{step.what}/{log.state.sequence}"
-        told.append(ChildMessage(child.spawn.run_id, _make_signal(step), key))
-    await log.intend(AgentTold(step.call_ids, step.what, step.reason), tell=told)
+        child = run.state.children[call_id]
+        key = f"{run.origin.run_id}/{step.what}/{run.state.sequence}"
+        messages.append(ChildMessage(child.spawn.run_id, _make_signal(step), key))
+    await run.intend(AgentTold(step.call_ids, step.what, step.reason), tell=messages)
 
 
 def _make_signal(step: SignalChildren) -> EventData:
@@ -279,33 +279,34 @@ def _make_signal(step: SignalChildren) -> EventData:
             return ResumeRequested()
 
 
-def notify_of_end(end: RunEnd, log: OwnedRun) -> tuple[ChildMessage, ...]:
-    """What the parent of a run is told when it ends; nothing, where it has none."""
-    lineage, parent = log.state.lineage, log.origin.parent_run_id
+def notify_of_end(end: RunEnd, run: OwnedRun) -> tuple[ChildMessage, ...]:
+    """Return the message that tells the parent run of this run's end, or nothing if it has no parent."""
+    lineage, parent = run.state.lineage, run.origin.parent_run_id
     if lineage is None or parent is None:
         return ()
     event = AgentEnd(
         lineage.call_id,
-        log.origin.run_id,
-        log.state.agent.name,
+        run.origin.run_id,
+        run.state.agent.name,
         end.status,
         end.outcome,
         end.text,
         end.reason,
         end.metrics,
-        log.state.steps_of_tree,
+        run.state.steps_of_tree,
         end.stopped,
     )
-    return (ChildMessage(parent, event, f"end of {log.origin.run_id}"),)
+    return (ChildMessage(parent, event, f"end of {run.origin.run_id}"),)
 
 
-def notify_of_wait(wait: Wait, is_new: bool, log: OwnedRun) -> tuple[ChildMessage, ...]:
-    """What those above a run are told when it begins to wait for a person: the root's people answer, and the time
-    that it has stands still."""
-    lineage, run_id, reason = log.state.lineage, log.origin.run_id, wait.of_people
+def notify_of_wait(wait: Wait, is_new: bool, run: OwnedRun) -> tuple[ChildMessage, ...]:
+    """Return the messages that tell all ancestors that this run waits for a reviewer.
+
+    The reviewers of the root run answer, and the ancestors' time limits pause."""
+    lineage, run_id, reason = run.state.lineage, run.origin.run_id, wait.of_people
     if lineage is None or not is_new or reason is None:
         return ()
-    key, name = f"{run_id} waits at {log.state.sequence}", log.state.agent.name
+    key, name = f"{run_id} waits at {run.state.sequence}", run.state.agent.name
     return tuple(
         [
             ChildMessage(above.run_id, AgentWaiting(run_id, name, reason, wait.detail, above.call_id), key)
@@ -314,32 +315,34 @@ def notify_of_wait(wait: Wait, is_new: bool, log: OwnedRun) -> tuple[ChildMessag
     )
 
 
-async def _notify_resumed(log: OwnedRun) -> None:
-    """Tell them that it waits no more. That it has told them and that they were is one commit."""
-    lineage, run_id, name = log.state.lineage, log.origin.run_id, log.state.agent.name
+async def _notify_resumed(run: OwnedRun) -> None:
+    """Tell all ancestors that the run no longer waits. The messages and their record are one commit."""
+    lineage, run_id, name = run.state.lineage, run.origin.run_id, run.state.agent.name
     assert lineage is not None, "only a run that has some above it has told them that it waits"
-    key = f"{run_id} goes on at {log.state.sequence}"
-    told = [ChildMessage(above.run_id, AgentAnswered(run_id, name, above.call_id), key) for above in lineage.above]
-    await log.intend(AgentAnswered(run_id, name), tell=told)
+    key = f"{run_id} goes on at {run.state.sequence}"
+    messages = [
+        ChildMessage(above.run_id, AgentAnswered(run_id, name, above.call_id), key) for above in lineage.above
+    ]
+    await run.intend(AgentAnswered(run_id, name), tell=messages)
 
 
-# ── How a run ends is judged ──
+# ── Evaluation ──
 
 
-async def _begin_evaluation(step: Evaluate, log: OwnedRun, deps: EngineDeps) -> None:
-    """Begin the run that judges this one; or put on record why there is none."""
+async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> None:
+    """Begin the run that evaluates this one, or record why there is none."""
     role: Role = step.role
-    names = (f"@{role}-{number}" for number in count(len(log.state.children)))
-    lineage = lineage_of(log.state, next(name for name in names if not log.state.knows_call(name)), role)
-    message = user(sendable(asked_of(role, log.state, step.end)))
+    names = (f"@{role}-{number}" for number in count(len(run.state.children)))
+    lineage = lineage_of(run.state, next(name for name in names if not run.state.knows_call(name)), role)
+    message = user(sendable(asked_of(role, run.state, step.end)))
     try:
-        agent = await deps.agents.named(step.agent, log.state.agent)
+        agent = await deps.agents.named(step.agent, run.state.agent)
         deps.models.resolve(agent.model, agent.provider)
         deps.tools.select(agent.tools)
         seconds, session = EVALUATION_SECONDS, SessionId(deps.ids("ses"))
         child = _Child(agent, message, session, lineage, seconds + QUEUE_SECONDS, seconds)
-        event, run = await _make_child(child, log, deps, end=step.end)
+        event, child_run = await _make_child(child, run, deps, end=step.end)
     except UsageError as error:
-        log.record(unjudged(role == "quality", step.agent, f"It was not asked: {error}"))
+        run.record(unjudged(role == "quality", step.agent, f"It was not asked: {error}"))
         return
-    await log.intend(*step.events, event, begin=(run,))
+    await run.intend(*step.events, event, begin=(child_run,))

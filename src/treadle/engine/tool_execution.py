@@ -1,4 +1,4 @@
-"""Tool calls while they run: side by side, within their time, each ending in exactly one result."""
+"""Execution of tool calls: concurrently, each within its timeout, each with exactly one result."""
 
 import asyncio
 import logging
@@ -33,27 +33,27 @@ from treadle.ports.vault import SecretRefused, TextStream, VaultError
 logger = logging.getLogger(__name__)
 
 
-async def run_tools(ready: list[ReadyCall], log: OwnedRun, deps: EngineDeps) -> None:
-    """Run the calls side by side and record how each ended, as it ends."""
+async def run_tools(ready: list[ReadyCall], run: OwnedRun, deps: EngineDeps) -> None:
+    """Run the calls concurrently and record each result as its call ends."""
     if not ready:
         return
-    running = {item.call.call_id: RunningCall(item, log, deps) for item in ready}
-    work = [_run(call, running, log) for call in running.values()]
+    running = {item.call.call_id: RunningCall(item, run, deps) for item in ready}
+    work = [_run(call, running, run) for call in running.values()]
     together = work[0] if len(work) == 1 else _run_together(work)
-    await log.unless(must_stop_calls, together, until=log.state.deadline)
-    log.record(*(_make_stopped_error(call.item, log.state) for call in running.values()))
+    await run.run_unless(must_stop_calls, together, until=run.state.deadline)
+    run.record(*(_make_stopped_error(call.item, run.state) for call in running.values()))
 
 
-async def _run(call: "RunningCall", running: dict[str, "RunningCall"], log: OwnedRun) -> None:
-    ended = await call.to_its_end()
+async def _run(call: "RunningCall", running: dict[str, "RunningCall"], run: OwnedRun) -> None:
+    ended = await call.run_to_end()
     del running[call.item.call.call_id]
-    log.record(*ended)
+    run.record(*ended)
     if running:
-        await log.flush()  # the last one's end goes with whatever is decided next
+        await run.flush()  # the last result is committed with the next decision
 
 
 async def _run_together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """All of it side by side. Nothing is left running when this returns or raises."""
+    """Run all coroutines concurrently. None is left running when this returns or raises."""
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         await asyncio.gather(*tasks)
@@ -64,58 +64,74 @@ async def _run_together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 class RunningCall:
-    """One call while it runs."""
+    """One call in progress."""
 
-    __slots__ = ("_began", "_clock", "_deps", "_hidden", "_log", "_loop", "_shown", "_timeout", "item")
+    __slots__ = (
+        "_clock",
+        "_deps",
+        "_loop",
+        "_redaction",
+        "_run",
+        "_shown_characters",
+        "_started_at",
+        "_timeout",
+        "item",
+    )
 
-    def __init__(self, item: ReadyCall, log: OwnedRun, deps: EngineDeps) -> None:
+    def __init__(self, item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> None:
         self.item = item
-        self._log = log
+        self._run = run
         self._deps = deps
         self._loop = asyncio.get_running_loop()
         self._clock = deps.clock
-        self._began = deps.clock.monotonic()
+        self._started_at = deps.clock.monotonic()
         self._timeout = _timeout(item, deps)
-        self._shown = 0
-        self._hidden: TextStream | None = None
-        """What it shows, with the secrets taken out; made when it shows something first."""
+        self._shown_characters = 0
+        self._redaction: TextStream | None = None
+        """Redacts the progress that the tool shows; made when it first shows some."""
 
-    async def to_its_end(self) -> tuple[EventData, ...]:
-        """Run the tool, within its time; whatever becomes of it is events, the last of which is its result."""
+    async def run_to_end(self) -> tuple[EventData, ...]:
+        """Run the tool within its timeout and return the events that end the call. The last one is its result."""
         limit = Interruption(self._deps.timers, None if self._timeout is None else self._time_left)
         name = self.item.call.name
         kind: CallErrorKind = "failed"
         try:
-            came = _check_result(await self.item.tool.run(self._arguments(), self._context()))
+            result = _check_result(await self.item.tool.run(self._arguments(), self._context()))
         except (ToolError, SecretRefused) as error:
-            came = Observation(f"`{name}` failed: {error}", is_error=True)
+            result = Observation(f"`{name}` failed: {error}", is_error=True)
         except VaultError as error:
-            logger.warning("%s was not run: %s", name, error)
-            came = Observation(f"`{name}` was not run: the vault cannot be used now. Tell the user.", is_error=True)
-        except (Exception, SystemExit, asyncio.CancelledError) as raised:  # one that exits must not take us with it
-            if limit.take_back():
+            logger.warning("tool %s was not run: %s", name, error)
+            result = Observation(
+                f"`{name}` was not run: the vault cannot be used now. Tell the user.", is_error=True
+            )
+        except (
+            Exception,
+            SystemExit,
+            asyncio.CancelledError,
+        ) as raised:  # a tool that exits must not end the process
+            if limit.undo():
                 kind = "timeout"
-                came = Observation(
+                result = Observation(
                     f"`{name}` did not end within {self._timeout:g} s and was stopped.", is_error=True
                 )
-            elif isinstance(raised, asyncio.CancelledError) and not limit.from_within():
+            elif isinstance(raised, asyncio.CancelledError) and not limit.is_internal():
                 raise
             else:
-                came = Observation(f"`{name}` failed: {type(raised).__name__}: {raised}.", is_error=True)
+                result = Observation(f"`{name}` failed: {type(raised).__name__}: {raised}.", is_error=True)
         finally:
-            limit.over()
-        return await finish_call(self.item, came, self._elapsed_ms(), self._log, self._deps, kind)
+            limit.close()
+        return await finish_call(self.item, result, self._elapsed_ms(), self._run, self._deps, kind)
 
     def _context(self) -> ToolContext:
-        origin, start, agent = self._log.origin, self.item.start, self._log.state.agent
+        origin, start, agent = self._run.origin, self.item.start, self._run.state.agent
         context = ToolContext(
             origin.run_id,
             origin.session_id,
             start.call_id,
             start.idempotency_key,
-            self._progress,
+            self._report_progress,
             agent.name,
-            user=self._log.state.owner,
+            user=self._run.state.owner,
         )
         needs = self.item.tool.spec.needs
         if not needs:
@@ -127,37 +143,38 @@ class RunningCall:
             secrets=self._secrets() if "secrets" in needs else {},
             hidden=self._deps.hidden,
             approved=self.item.approved,
-            hide=self._hiding(),
-            report=self._log.record,
+            hide=self._make_redactor(),
+            report=self._run.record,
             recall=partial(self._deps.results.read, origin.session_id),
             search_memory=self._search_memory,
             new_memory_id=partial(self._deps.ids, "mem"),
-            load_skill=partial(self._deps.surroundings.load, agent),
+            load_skill=partial(self._deps.agent_context.load, agent),
         )
 
     def _workspace(self) -> Path:
-        """The folder that it works in. A child's was inside its parent's when it began, and must be there still."""
-        state = self._log.state
+        """Return the agent's folder. Raise ToolError if a child run's folder no longer leads where it did at its
+        start."""
+        state = self._run.state
         folder = self._deps.workspace(state.agent)
         if state.lineage is not None and folder.resolve() != folder.absolute():
             raise ToolError(f"the folder {folder} leads elsewhere by now. Tell whoever asked you.")
         return folder
 
     async def _search_memory(self, text: str, limit: int) -> Recall:
-        """What the agent remembers. That an embedder failed is put on record."""
-        state = self._log.state
+        """Return what the agent remembers, and record it if an embedder failed."""
+        state = self._run.state
         recall = await self._deps.memories.recall(state.memories, text, limit, state.agent.memory.embedder)
         if recall.degraded is not None:
-            self._log.record(recall.degraded)
+            self._run.record(recall.degraded)
         return recall
 
-    def _hiding(self) -> Callable[[str], str]:
-        """The redactor of now: a tool may call it from a thread."""
+    def _make_redactor(self) -> Callable[[str], str]:
+        """Return a function that redacts text with the current secrets. A tool may call it from a thread."""
         redactor = self._deps.vault.redactor
         return lambda text: redactor.redact(text).text
 
     def _arguments(self) -> Any:
-        """The arguments, with the values of secrets in the place of their handles."""
+        """Return the arguments with the values of secrets in place of their references."""
         text = self.item.start.arguments
         if not names_in(text):
             return self.item.arguments
@@ -169,9 +186,9 @@ class RunningCall:
             tool = self.item.tool.spec.known_as
             [value, *_] = [self._deps.vault.reveal(secret, name, tool) for name in self._grantees()]
         except SecretRefused as error:
-            self._log.record(SecretDenied(secret, call.name, call.call_id, error.reason))
+            self._run.record(SecretDenied(secret, call.name, call.call_id, error.reason))
             raise
-        self._log.record(SecretUsed(secret, call.name, call.call_id))
+        self._run.record(SecretUsed(secret, call.name, call.call_id))
         return value
 
     def _secrets(self) -> dict[str, str]:
@@ -179,34 +196,36 @@ class RunningCall:
         tool = self.item.tool.spec.known_as
         first, *others = [self._deps.vault.granted(name, tool) for name in self._grantees()]
         granted = {name: first[name] for name in first if all(name in other for other in others)}
-        self._log.record(*(SecretUsed(name, call.name, call.call_id) for name in granted))
+        self._run.record(*(SecretUsed(name, call.name, call.call_id) for name in granted))
         return granted
 
     def _grantees(self) -> tuple[str, ...]:
-        """Who must have been granted a secret: the agent, and all those above it."""
-        state = self._log.state
+        """Return the agents that must have been granted a secret: the run's own and those of all its ancestors."""
+        state = self._run.state
         return (state.agent.name,) if state.lineage is None else (state.agent.name, *state.lineage.agents)
 
     def _time_left(self) -> float:
-        return self._began + (self._timeout or 0.0) - self._clock.monotonic()
+        return self._started_at + (self._timeout or 0.0) - self._clock.monotonic()
 
     def _elapsed_ms(self) -> int:
-        return round((self._clock.monotonic() - self._began) * 1000)
+        return round((self._clock.monotonic() - self._started_at) * 1000)
 
-    def _progress(self, text: str) -> None:
+    def _report_progress(self, text: str) -> None:
         self._loop.call_soon_threadsafe(self._show, sendable(text))  # a tool may run in a thread
 
     def _show(self, text: str) -> None:
         call = self.item.call
-        if self._hidden is None:
-            self._hidden = self._deps.vault.redactor.stream()
-        text = self._hidden.feed(text)
-        self._log.live(ToolCallProgress(call.started, call.call_id, self._shown, text), call.started)
-        self._shown += len(text)
+        if self._redaction is None:
+            self._redaction = self._deps.vault.redactor.stream()
+        text = self._redaction.feed(text)
+        self._run.show_live(
+            ToolCallProgress(call.started, call.call_id, self._shown_characters, text), call.started
+        )
+        self._shown_characters += len(text)
 
 
 def _check_result(result: Any) -> Observation:
-    """What a tool gave back. It may be anybody's, and unchecked. Raises TypeError."""
+    """Return a tool's result as an Observation. Raise TypeError if it is something else: tools may be unchecked."""
     if isinstance(result, str):
         return Observation(result)
     if not isinstance(result, Observation):

@@ -1,4 +1,4 @@
-"""Asking the hooks about a call, before it runs and after. A hook that fails, or takes too long, blocks."""
+"""Calls to tool hooks, before and after a tool call. A hook that fails or times out blocks the call."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ HOOK_TIMEOUT_SECONDS = 30.0
 
 
 class BlockedByHook(Exception):
-    """A hook said no, or could not say anything."""
+    """A hook blocked the call, failed or timed out."""
 
     def __init__(self, hook: Hook, reason: str) -> None:
         super().__init__(reason)
@@ -26,14 +26,14 @@ class BlockedByHook(Exception):
 
 
 def select_hooks(hooks: Sequence[Hook], tool: ToolSpec) -> list[Hook]:
-    """The hooks that look at this tool, by any of its names."""
+    """Return the hooks whose pattern matches any name of the tool."""
     return [hook for hook in hooks if any(fnmatchcase(name, hook.tools) for name in tool.names)]
 
 
 async def run_before_hooks(hooks: Sequence[Hook], call: HookedCall) -> HookedCall:
-    """The call as the hooks let it run. Raises Blocked."""
+    """Return the call as the hooks let it run. Raise BlockedByHook if one blocks it."""
     for hook in hooks:
-        # A hook may be anybody's, and unchecked: what it promises is not what it must return.
+        # A hook may be unchecked third-party code and return anything.
         answer: Any = await _call_hook(
             hook, hook.before, msgspec.structs.replace(call, arguments=deepcopy(call.arguments))
         )
@@ -44,15 +44,15 @@ async def run_before_hooks(hooks: Sequence[Hook], call: HookedCall) -> HookedCal
                 call = msgspec.structs.replace(call, arguments=_check_arguments(hook, arguments))
             case None:
                 pass
-            case nonsense:
+            case other:
                 raise BlockedByHook(
-                    hook, f"the hook {hook.name} answered {type(nonsense).__name__}, not Block or Rewrite"
+                    hook, f"the hook {hook.name} answered {type(other).__name__}, not Block or Rewrite"
                 )
     return call
 
 
 async def run_after_hooks(hooks: Sequence[Hook], call: HookedCall, result: Observation) -> Observation:
-    """The result as the hooks let it be seen. Raises Blocked."""
+    """Return the result as the hooks let it be seen. Raise BlockedByHook if one blocks it."""
     for hook in hooks:
         answer: Any = await _call_hook(hook, hook.after, call, result)
         if answer is None:
@@ -64,7 +64,7 @@ async def run_after_hooks(hooks: Sequence[Hook], call: HookedCall, result: Obser
 
 
 def _check_arguments(hook: Hook, arguments: Any) -> dict[str, Any]:
-    """Arguments that can be written down. Raises Blocked."""
+    """Return arguments that can be encoded as a JSON object. Raise BlockedByHook if they cannot."""
     try:
         return msgspec.json.decode(msgspec.json.encode(arguments), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
@@ -73,16 +73,16 @@ def _check_arguments(hook: Hook, arguments: Any) -> dict[str, Any]:
         ) from None
 
 
-async def _call_hook(hook: Hook, ask: Callable[..., Any], *about: object) -> Any:
+async def _call_hook(hook: Hook, method: Callable[..., Any], *arguments: object) -> Any:
     try:
         async with asyncio.timeout(HOOK_TIMEOUT_SECONDS):
-            return await ask(*about)
+            return await method(*arguments)
     except TimeoutError:
         raise BlockedByHook(
             hook, f"the hook {hook.name} did not answer within {HOOK_TIMEOUT_SECONDS:g} s"
         ) from None
-    except (Exception, SystemExit, asyncio.CancelledError) as error:  # one that exits must not take us with it
+    except (Exception, SystemExit, asyncio.CancelledError) as error:  # a hook that exits must not end the process
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # somebody's wish, and not the hook's own doing
+            raise  # the caller was cancelled
         raise BlockedByHook(hook, f"the hook {hook.name} failed: {type(error).__name__}: {error}") from error

@@ -1,5 +1,7 @@
-"""Before a call runs: its arguments are decoded; hooks and rules are asked, and a person where a rule says so. What
-comes of it is a call that is ready, or the events that say why not."""
+"""Preparation of tool calls: decode the arguments, then ask hooks, rules and, where a rule requires it, a
+reviewer.
+
+The result is a call that is ready to run, or the events that say why it is not."""
 
 from typing import Any
 
@@ -49,7 +51,7 @@ class ReadyCall(Struct, frozen=True):
 
 
 class CallRefused(Exception):
-    """The call does not run, or not now; these events say so."""
+    """The call does not run, or not now. Its events say why."""
 
     def __init__(self, *events: EventData) -> None:
         super().__init__()
@@ -57,147 +59,147 @@ class CallRefused(Exception):
 
 
 async def prepare_calls(
-    calls: tuple[Call, ...], log: OwnedRun, deps: EngineDeps
+    calls: tuple[Call, ...], run: OwnedRun, deps: EngineDeps
 ) -> tuple[list[ReadyCall], list[EventData]]:
-    """Those of the calls that may run now; and what is on record of the others."""
+    """Return the calls that may run now, and the events that record the others."""
     ready: list[ReadyCall] = []
     refused: list[EventData] = []
-    clearing = _prepare_each(calls, ready, refused, log, deps)
-    if deps.hooks:  # which may take their time: what was said is safe, and whoever wants it to stop is heard
-        await log.flush()
-        if not await log.unless(must_stop_calls, clearing, until=log.state.deadline):
+    preparation = _prepare_each(calls, ready, refused, run, deps)
+    if deps.hooks:  # hooks may be slow: commit first, and let a delivery stop them
+        await run.flush()
+        if not await run.run_unless(must_stop_calls, preparation, until=run.state.deadline):
             return [], []
     else:
-        await clearing
-    return (ready if len(ready) < 2 else _select_concurrent(ready, log)), refused
+        await preparation
+    return (ready if len(ready) < 2 else _select_concurrent(ready, run)), refused
 
 
 async def _prepare_each(
-    calls: tuple[Call, ...], ready: list[ReadyCall], refused: list[EventData], log: OwnedRun, deps: EngineDeps
+    calls: tuple[Call, ...], ready: list[ReadyCall], refused: list[EventData], run: OwnedRun, deps: EngineDeps
 ) -> None:
     for call in calls:
         try:
-            ready.append(await _prepare(call, log, deps))
+            ready.append(await _prepare(call, run, deps))
         except CallRefused as refusal:
             refused += refusal.events
 
 
 def must_stop_calls(state: RunState) -> bool:
-    """Whether somebody wants the calls of a run to stop."""
+    """Return whether a client wants the calls of a run to stop."""
     return state.cancelled is not None or state.interrupted is not None
 
 
-def _select_concurrent(ready: list[ReadyCall], log: OwnedRun) -> list[ReadyCall]:
-    """Those that may run side by side with the arguments they have now; the others have their turn after them."""
+def _select_concurrent(ready: list[ReadyCall], run: OwnedRun) -> list[ReadyCall]:
+    """Return the calls that may run concurrently with the arguments they have now. The others run after them."""
     if all(item.start.arguments == item.call.use.arguments for item in ready):
         return ready
-    batch, together = Batch(log.state.tools), list[ReadyCall]()
+    batch, concurrent = Batch(run.state.tools), list[ReadyCall]()
     for item in ready:
         call = PlannedCall(item.call.name, item.start.arguments)
         if batch.fits(call):
             batch.add(call)
-            together.append(item)
-    return together
+            concurrent.append(item)
+    return concurrent
 
 
-async def _prepare(call: Call, log: OwnedRun, deps: EngineDeps) -> ReadyCall:
+async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
     tool = deps.tools.find(call.name)
     if tool is None:
         raise _make_error(call, "failed", f"The tool `{call.name}` is not to be had any more. Go on without it.")
-    if call.arguments is not None:  # it was started before, and runs again as it was
-        return await _make_approved(call, tool, call.arguments, _parse(call, tool, call.arguments), log, deps)
+    if call.arguments is not None:  # it was started before, and runs again with the same arguments
+        return await _make_approved(call, tool, call.arguments, _parse(call, tool, call.arguments), run, deps)
     if call.secrets:
         raise _refuse_raw_secret(call)
-    approval = log.state.approvals.get(call.call_id)
+    approval = run.state.approvals.get(call.call_id)
     if approval is None:
-        text, arguments = await _apply_hooks(call, tool, call.use.arguments, log, deps)
+        text, arguments = await _apply_hooks(call, tool, call.use.arguments, run, deps)
         if tool.spec.asks_a_person:
-            raise _make_question(call, arguments, log, deps)
-        subjects = await _assess_subjects(call, tool, arguments, log, deps)
-        if subjects.caution is not None or subjects.concern is not None or not needs_no_ruling(log.state):
-            await _check_permission(call, tool, subjects, text, log, deps)
-        return _make_ready(call, tool, text, arguments, log)
-    edited = log.state.decisions[approval.approval_id].arguments
+            raise _make_question(call, arguments, run, deps)
+        subjects = await _assess_subjects(call, tool, arguments, run, deps)
+        if subjects.caution is not None or subjects.concern is not None or not needs_no_ruling(run.state):
+            await _check_permission(call, tool, subjects, text, run, deps)
+        return _make_ready(call, tool, text, arguments, run)
+    edited = run.state.decisions[approval.approval_id].arguments
     if edited is None:
         arguments = _parse(call, tool, approval.arguments)
-        return await _make_approved(call, tool, approval.arguments, arguments, log, deps)
-    text, arguments = await _apply_hooks(call, tool, edited, log, deps)
-    ruling = ruling_for(log.state, tool.spec, _subjects(call, tool, arguments))
+        return await _make_approved(call, tool, approval.arguments, arguments, run, deps)
+    text, arguments = await _apply_hooks(call, tool, edited, run, deps)
+    ruling = ruling_for(run.state, tool.spec, _subjects(call, tool, arguments))
     if ruling.verdict == "deny":
         raise CallRefused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
-    return await _make_approved(call, tool, text, arguments, log, deps)
+    return await _make_approved(call, tool, text, arguments, run, deps)
 
 
 async def _make_approved(
-    call: Call, tool: Tool, text: str, arguments: Any, log: OwnedRun, deps: EngineDeps
+    call: Call, tool: Tool, text: str, arguments: Any, run: OwnedRun, deps: EngineDeps
 ) -> ReadyCall:
-    """Return the call as it is ready, with the private places that its approval is for.
+    """Return the approved call, ready to run, with the private places that its approval covers.
 
-    An approval names the place that the reviewer saw. Where the path leads to another one by now, it is not
+    An approval names the place that the reviewer saw. If the path leads to another place now, that is not
     approved, and the tool refuses it. A reviewer who edited the arguments has chosen the path."""
-    ready = _make_ready(call, tool, text, arguments, log)
-    approval = log.state.approvals.get(call.call_id)
-    if approval is None or (concern := await _assess(call, tool, arguments, log, deps)) is None:
+    ready = _make_ready(call, tool, text, arguments, run)
+    approval = run.state.approvals.get(call.call_id)
+    if approval is None or (concern := await _assess(call, tool, arguments, run, deps)) is None:
         return ready
-    decision = log.state.decisions.get(approval.approval_id)
+    decision = run.state.decisions.get(approval.approval_id)
     was_edited = decision is not None and decision.arguments is not None
     if decision is None or not (was_edited or concern.reason == approval.reason):
         return ready
     return msgspec.structs.replace(ready, approved=concern.places)
 
 
-async def _assess(call: Call, tool: Tool, arguments: Any, log: OwnedRun, deps: EngineDeps) -> Concern | None:
+async def _assess(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps) -> Concern | None:
     """Return what the tool finds on this machine that needs a reviewer."""
     assess = getattr(tool, "assess", None)
     if assess is None:
         return None
-    agent = log.state.agent
+    agent = run.state.agent
     try:
         workspace = deps.workspace(agent)
-    except UsageError:  # said when the call runs
+    except UsageError:  # reported when the call runs
         return None
     try:
         return await assess(arguments, Scene(call.call_id, workspace, agent.confinement, deps.hidden))
-    except Exception as raised:  # a tool may be anybody's
+    except Exception as raised:  # tools may be third-party code
         raise _make_failure(call, raised) from raised
 
 
-async def _assess_subjects(call: Call, tool: Tool, arguments: Any, log: OwnedRun, deps: EngineDeps) -> Subjects:
+async def _assess_subjects(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps) -> Subjects:
     """Return what rules look at, with what the tool finds on this machine."""
     subjects = _subjects(call, tool, arguments)
-    concern = await _assess(call, tool, arguments, log, deps)
+    concern = await _assess(call, tool, arguments, run, deps)
     if concern is None:
         return subjects
-    # A rule for all such calls cannot wave a private place through, so none is offered.
+    # A rule for all such calls cannot permit a private place, so none is offered.
     pattern = None if concern.kind == "private" else subjects.pattern
     return msgspec.structs.replace(subjects, concern=concern, pattern=pattern)
 
 
-async def _apply_hooks(call: Call, tool: Tool, text: str, log: OwnedRun, deps: EngineDeps) -> tuple[str, Any]:
-    """The arguments as the hooks leave them, as text and decoded."""
+async def _apply_hooks(call: Call, tool: Tool, text: str, run: OwnedRun, deps: EngineDeps) -> tuple[str, Any]:
+    """Return the arguments as the hooks leave them, as text and decoded."""
     arguments = _parse(call, tool, text)
     if not deps.hooks or not (hooks := select_hooks(deps.hooks, tool.spec)):
         return text, arguments
-    asked_about = make_hooked_call(call, tool, text, log)
+    hooked_call = make_hooked_call(call, tool, text, run)
     try:
-        changed = await run_before_hooks(hooks, asked_about)
+        changed = await run_before_hooks(hooks, hooked_call)
     except BlockedByHook as blocked:
-        told = f"`{call.name}` was not run: {blocked.reason}"
-        raise CallRefused(HookBlocked(call.call_id, call.name, blocked.hook, told)) from blocked
-    if changed is asked_about:
+        reason = f"`{call.name}` was not run: {blocked.reason}"
+        raise CallRefused(HookBlocked(call.call_id, call.name, blocked.hook, reason)) from blocked
+    if changed is hooked_call:
         return text, arguments
     text = msgspec.json.encode(changed.arguments).decode()
     if deps.vault.redactor.redact(text).names:
-        told = (
+        reason = (
             f"`{call.name}` was not run: a hook has put the value of a secret into its arguments. "
             "Go on without this call, and tell the user."
         )
-        raise CallRefused(HookBlocked(call.call_id, call.name, "the last that rewrote it", told))
+        raise CallRefused(HookBlocked(call.call_id, call.name, "the last that rewrote it", reason))
     return text, _parse(call, tool, text)
 
 
-def _make_ready(call: Call, tool: Tool, text: str, arguments: Any, log: OwnedRun) -> ReadyCall:
-    key = f"{log.origin.run_id}/{call.call_id}"
+def _make_ready(call: Call, tool: Tool, text: str, arguments: Any, run: OwnedRun) -> ReadyCall:
+    key = f"{run.origin.run_id}/{call.call_id}"
     return ReadyCall(call, tool, arguments, ToolCallStart(call.call_id, call.name, text, key, call.attempts + 1))
 
 
@@ -206,7 +208,7 @@ def _parse(call: Call, tool: Tool, text: str) -> Any:
         return tool.parse(text)
     except InvalidArguments as error:
         raise _make_error(call, "invalid_arguments", f"`{call.name}` was not run: {error}") from None
-    except Exception as raised:  # a tool may be anybody's
+    except Exception as raised:  # tools may be third-party code
         raise _make_failure(call, raised) from raised
 
 
@@ -219,40 +221,40 @@ def _make_error(call: Call, kind: CallErrorKind, text: str) -> CallRefused:
 
 
 def _refuse_raw_secret(call: Call) -> CallRefused:
-    handles = ", ".join(map(handle, call.secrets))
-    return CallRefused(denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=handles)))
+    references = ", ".join(map(handle, call.secrets))
+    return CallRefused(denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=references)))
 
 
-def make_hooked_call(call: Call, tool: Tool, text: str, log: OwnedRun) -> HookedCall:
-    """The call as its hooks see it, with these arguments."""
-    origin = log.origin
+def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun) -> HookedCall:
+    """Return the call as its hooks see it, with these arguments."""
+    origin = run.origin
     arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
-    return HookedCall(origin.run_id, origin.session_id, log.state.agent.name, call.call_id, tool.spec, arguments)
+    return HookedCall(origin.run_id, origin.session_id, run.state.agent.name, call.call_id, tool.spec, arguments)
 
 
-def _make_question(call: Call, arguments: Any, log: OwnedRun, deps: EngineDeps) -> CallRefused:
-    if not can_be_asked(log.state):
+def _make_question(call: Call, arguments: Any, run: OwnedRun, deps: EngineDeps) -> CallRefused:
+    if not can_be_asked(run.state):
         return _make_error(call, "denied", NO_ONE_TO_ASK)
     options = tuple(getattr(arguments, "options", ()) or ())
-    return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _expires_at(log, deps)))
+    return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _expires_at(run, deps)))
 
 
 async def _check_permission(
-    call: Call, tool: Tool, subjects: Subjects, text: str, log: OwnedRun, deps: EngineDeps
+    call: Call, tool: Tool, subjects: Subjects, text: str, run: OwnedRun, deps: EngineDeps
 ) -> None:
-    """Return if the call may run now. Raises Refused with a denial, or with the question to a person."""
-    ruling = ruling_for(log.state, tool.spec, subjects)
+    """Return if the call may run now. Raise CallRefused with a denial or with the request for an approval."""
+    ruling = ruling_for(run.state, tool.spec, subjects)
     if ruling.verdict == "ask":
-        ruling = ruling_for(log.state, tool.spec, subjects, await deps.approvals.grants(log.origin.session_id))
+        ruling = ruling_for(run.state, tool.spec, subjects, await deps.approvals.grants(run.origin.session_id))
     match ruling.verdict:
         case "auto":
             return
         case "deny":
             raise CallRefused(denied(call, f"It is not allowed: {ruling.reason}."))
         case "ask":
-            if not can_be_asked(log.state):
+            if not can_be_asked(run.state):
                 raise CallRefused(denied(call, f"{NO_REVIEWER} ({ruling.reason})"))
-            approval_id, expires_at = ApprovalId(deps.ids("apr")), _expires_at(log, deps)
+            approval_id, expires_at = ApprovalId(deps.ids("apr")), _expires_at(run, deps)
             raise CallRefused(
                 ApprovalRequested(
                     approval_id, call.call_id, call.name, text, ruling.reason, subjects.pattern, expires_at
@@ -263,10 +265,10 @@ async def _check_permission(
 def _subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
     try:
         return tool.subjects(arguments)
-    except Exception as raised:  # a tool may be anybody's
+    except Exception as raised:  # tools may be third-party code
         raise _make_failure(call, raised) from raised
 
 
-def _expires_at(log: OwnedRun, deps: EngineDeps) -> Instant | None:
-    lifetime = log.state.agent.approvals.expires_seconds
+def _expires_at(run: OwnedRun, deps: EngineDeps) -> Instant | None:
+    lifetime = run.state.agent.approvals.expires_seconds
     return None if lifetime is None else deps.clock.now() + lifetime

@@ -1,5 +1,7 @@
-"""After a call has run: hooks see the result, secrets are taken out, and what is too long for what is left of the
-context is cut. Nothing of it is lost: the whole text is kept and can be recalled."""
+"""Completion of tool calls: hooks see the result, secrets are redacted, and a result that is too long is
+truncated.
+
+The full text of a truncated result is stored and can be recalled."""
 
 from treadle.core.context.projection import LEAST_RESULT, room_for_a_result
 from treadle.core.context.truncation import cut
@@ -24,55 +26,55 @@ AFTER_AN_ERROR = "Do not make up a result: say that it failed, or try another wa
 
 async def finish_call(
     item: ReadyCall,
-    came: Observation,
+    result: Observation,
     elapsed_ms: int,
-    log: OwnedRun,
+    run: OwnedRun,
     deps: EngineDeps,
     kind: CallErrorKind = "failed",
 ) -> tuple[EventData, ...]:
-    """The events that end a call, of what came of it."""
+    """Return the events that end a call, from its result."""
     call = item.call
     if deps.hooks:
         try:
-            came = await _apply_hooks(item, came, log, deps)
+            result = await _apply_hooks(item, result, run, deps)
         except BlockedByHook as blocked:
-            told = f"`{call.name}` has run, but its result is withheld: {blocked.reason}"
-            return (HookBlocked(call.call_id, call.name, blocked.hook, told),)
-    beside: list[EventData] = []
-    content = sendable(came.content)
-    if log.state.approvals:
-        content = f"{_note_edit(item, log)}{content}"
+            text = f"`{call.name}` has run, but its result is withheld: {blocked.reason}"
+            return (HookBlocked(call.call_id, call.name, blocked.hook, text),)
+    events: list[EventData] = []
+    content = sendable(result.content)
+    if run.state.approvals:
+        content = f"{_note_edit(item, run)}{content}"
     redactor = deps.vault.redactor
     if not redactor.is_idle:
         redaction = redactor.redact(content)
         content = redaction.text
         if redaction.names:
-            beside.append(Redacted(redaction.names, "tool_result", call.call_id))
-    room = LEAST_RESULT if len(content) <= LEAST_RESULT else room_for_a_result(log.state)
-    truncated = len(content) > room
+            events.append(Redacted(redaction.names, "tool_result", call.call_id))
+    max_characters = LEAST_RESULT if len(content) <= LEAST_RESULT else room_for_a_result(run.state)
+    truncated = len(content) > max_characters
     if truncated:
-        await deps.results.keep(log.origin, call.call_id, content)
-        shown = cut(content, room, call.call_id)
-        beside.append(ResultTruncated(call.call_id, len(content), len(shown)))
-        content = shown
-    if came.is_error:
-        told = f"{content} {AFTER_AN_ERROR}"
-        ended = ToolCallError(call.call_id, call.name, kind, told, elapsed_ms, came.exit_code, truncated)
+        await deps.results.keep(run.origin, call.call_id, content)
+        truncated_text = cut(content, max_characters, call.call_id)
+        events.append(ResultTruncated(call.call_id, len(content), len(truncated_text)))
+        content = truncated_text
+    if result.is_error:
+        text = f"{content} {AFTER_AN_ERROR}"
+        ended = ToolCallError(call.call_id, call.name, kind, text, elapsed_ms, result.exit_code, truncated)
     else:
-        ended = ToolCallEnd(call.call_id, call.name, content, elapsed_ms, came.exit_code, truncated)
-    return (*beside, ended)
+        ended = ToolCallEnd(call.call_id, call.name, content, elapsed_ms, result.exit_code, truncated)
+    return (*events, ended)
 
 
-def _note_edit(item: ReadyCall, log: OwnedRun) -> str:
-    """What the model must know before it reads the result of a call that it did not quite ask for."""
-    asked = log.state.approvals.get(item.call.call_id)
-    if asked is None or item.start.arguments == asked.arguments:
+def _note_edit(item: ReadyCall, run: OwnedRun) -> str:
+    """Return the note that tells the model that a reviewer edited the arguments of its call, or nothing."""
+    approval = run.state.approvals.get(item.call.call_id)
+    if approval is None or item.start.arguments == approval.arguments:
         return ""
     return f"[a person had it run with other arguments: {item.start.arguments}]\n"
 
 
-async def _apply_hooks(item: ReadyCall, came: Observation, log: OwnedRun, deps: EngineDeps) -> Observation:
+async def _apply_hooks(item: ReadyCall, result: Observation, run: OwnedRun, deps: EngineDeps) -> Observation:
     hooks = select_hooks(deps.hooks, item.tool.spec)
     if not hooks:
-        return came
-    return await run_after_hooks(hooks, make_hooked_call(item.call, item.tool, item.start.arguments, log), came)
+        return result
+    return await run_after_hooks(hooks, make_hooked_call(item.call, item.tool, item.start.arguments, run), result)

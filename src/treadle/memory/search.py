@@ -129,7 +129,7 @@ class HybridMemories:
                 degraded = self._leave_alone(name, str(error) or type(error).__name__)
         return await self._store.read(lambda view: _by_words(view, wanted, degraded))
 
-    async def twin(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+    async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
         return await self._store.read(lambda view: view.same(agent_id, owner, text))
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:

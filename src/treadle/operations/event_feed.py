@@ -32,10 +32,10 @@ async def durable_feed(
 ) -> AsyncGenerator[Sequence[Placed], None]:
     """Yield what is committed after a position (None: from now on), of all runs or of some agents or one owner."""
     is_part = agents is not None or owner is not None
-    with hub.news() as news:
+    with hub.watch_commits() as news:
         last = await runs.position() if after is None else after
         while True:
-            hub.refuse_if_lost()
+            hub.raise_if_lost()
             news.clear()
             reached = await runs.position() if is_part else 0
             while page := await runs.after(last, agents, owner=owner):
@@ -50,14 +50,14 @@ async def live_feed(
 ) -> AsyncGenerator[Sequence[Placed | Event | Missed], None]:
     """Yield the same, with the live events of each run after the durable event that they belong to, and how many of
     them a slow reader has missed."""
-    with hub.news() as news, LiveEvents(hub, news) as live:
+    with hub.watch_commits() as news, LiveEvents(hub, news) as live:
         last = await runs.position() if after is None else after
         wanted = RunFilter(None if agents is None else tuple(agents), unfinished=True, owner=owner)
         for record in await runs.find(wanted, MOST_RUNS_IN_PROGRESS):
             live.listen_to(record.origin.run_id, record.sequence)
         changes, is_caught_up = -1, False
         while True:
-            hub.refuse_if_lost()
+            hub.raise_if_lost()
             news.clear()
             if hub.changes != changes:  # a token alone needs no look at the journal
                 changes = hub.changes
@@ -81,7 +81,7 @@ async def live_feed(
 
 
 class LiveEvents:
-    """The live events of the runs in progress. Implements `engine.hub.Listener`.
+    """The live events of the runs in progress. Implements `engine.event_hub.Listener`.
 
     An event is held until the reader has the durable event that it belongs to. A reader that is too slow loses live
     events, never durable ones, and is told how many: the whole text comes with `llm_response`."""
@@ -111,8 +111,8 @@ class LiveEvents:
         if run_id in self._seen:
             return
         self._seen[run_id] = seen
-        self._hub.listen(run_id, self)
-        text = self._hub.said_here(run_id)
+        self._hub.add_reader(run_id, self)
+        text = self._hub.make_live_text_event(run_id)
         if text is not None and isinstance(text.data, Token):
             self._texts[run_id] = text.data
             self._events.append(text)
@@ -157,7 +157,7 @@ class LiveEvents:
     def _leave(self, run_id: RunId) -> None:
         if self._seen.pop(run_id, None) is not None:
             self._texts.pop(run_id, None)
-            self._hub.forget(run_id, self)
+            self._hub.remove_reader(run_id, self)
 
     # ── What the hub tells ──
 

@@ -45,11 +45,11 @@ async def followed(
             more = len(page) == PAGE
             yield page
         live.catching_up = False
-        caught_up = hub.text_in_flight(run_id)
+        caught_up = hub.live_text(run_id)
         if caught_up is not None and (caught_up.request > last or not caught_up.text):
             caught_up = None  # its request is still to come, and all of its text behind it
         if caught_up is not None:
-            yield (hub.event(origin, caught_up.request, caught_up),)
+            yield (hub.make_event(origin, caught_up.request, caught_up),)
         if ended:
             return
         while (batch := await live.take()) is not None:
@@ -71,7 +71,7 @@ async def followed(
                 yield news
             if ended:
                 return
-        yield (hub.event(origin, last, make_stream_reset(last)),)
+        yield (hub.make_event(origin, last, make_stream_reset(last)),)
 
 
 async def without_resets(service: Watching, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:

@@ -232,7 +232,7 @@ class LocalService:
 
     async def wait(self, run_id: RunId) -> EndedRun:
         """The end of a run, whenever it comes, and whose it is."""
-        end = self._hub.end_of(run_id)
+        end = self._hub.await_end(run_id)
         try:
             if not self._hub.is_unfinished(run_id):
                 record = await self._runs.record(run_id)
@@ -242,7 +242,7 @@ class LocalService:
                     return record.origin, last.data
             return await end
         finally:
-            self._hub.forget_end(run_id, end)
+            self._hub.stop_awaiting_end(run_id, end)
 
     async def events(
         self, run_id: RunId, after: int = 0, backlog: int = MAX_BACKLOG_EVENTS
@@ -261,7 +261,7 @@ class LocalService:
 
     def reset(self, origin: Origin, reason: str) -> Event:
         """What a reader is told who must begin anew."""
-        return self._hub.event(origin, 0, StreamReset(0, reason))
+        return self._hub.make_event(origin, 0, StreamReset(0, reason))
 
     async def page(self, run_id: RunId, after: int = 0, limit: int = 100) -> Sequence[Event]:
         """So many of the events of a run that are in the journal now."""

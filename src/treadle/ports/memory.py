@@ -81,7 +81,7 @@ class Memories(Protocol):
         what several of them have said alike is found once. Never raises for an embedder that fails."""
         ...
 
-    async def twin(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+    async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
         """The fact of this owner with this very text, but for case, white space and the full stop."""
         ...
 

@@ -173,7 +173,7 @@ class Resolved(Struct, frozen=True):
     client: Model
     breaker: Breaker
     profile: Profile = Profile()
-    ask_window: Callable[[], Awaitable[int | None]] | None = None
+    query_window: Callable[[], Awaitable[int | None]] | None = None
     """Ask the server for the context window, where the profile does not know it; None: no server to ask."""
 
 

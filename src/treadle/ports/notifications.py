@@ -20,30 +20,30 @@ class Changed(Struct, frozen=True, gc=False):
     """It comes from somebody other than the owner of the run, who must be told."""
 
 
-class Hearer(Protocol):
+class NotificationListener(Protocol):
     """Who is told, on the event loop. Never blocks."""
 
-    def changed(self, runs: Sequence[Changed]) -> None: ...
+    def on_changed(self, runs: Sequence[Changed]) -> None: ...
 
-    def told(self, message: bytes) -> None:
+    def on_message(self, message: bytes) -> None:
         """What another process has to say to all."""
         ...
 
-    def missed(self) -> None:
+    def on_missed(self) -> None:
         """The line is up, again or at last: whatever was said before was not heard."""
         ...
 
 
-class Line(Protocol):
-    async def open(self, hearer: Hearer) -> None:
+class NotificationChannel(Protocol):
+    async def open(self, listener: NotificationListener) -> None:
         """Listen until it is closed, whatever becomes of the line meanwhile."""
         ...
 
-    async def tell(self, messages: Sequence[bytes]) -> None:
+    async def send(self, messages: Sequence[bytes]) -> None:
         """Say this to all others, in order. What is said while the line is down is lost."""
         ...
 
-    async def places(self, run_ids: Sequence[RunId]) -> Sequence[Changed]:
+    async def positions(self, run_ids: Sequence[RunId]) -> Sequence[Changed]:
         """How far those of these runs have come that are there, also while the line is down."""
         ...
 

@@ -35,7 +35,7 @@ class TextStream(Protocol):
         """What can be shown now."""
         ...
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """What was held back: the text has ended."""
         ...
 

@@ -86,7 +86,7 @@ class Player:
             RecordedVault(script),
             RecordedApprovals(script),
             memories=RecordedMemories(script),
-            surroundings=RecordedSurroundings(script),
+            agent_context=RecordedSurroundings(script),
             sessions=RecordedSessions(script),
             agents=RecordedAgents(script),
             isolation=NoIsolation(),
@@ -320,5 +320,5 @@ def _conversations(recorded: Recorded, carried: int) -> TranscriptCache:
             fold_all(state, run.events)
             tokens, counted_by = state.tokens, state.counted_by
         said = CachedTranscript(transcribed(recorded.history), tokens, counted_by)
-        kept.keep(recorded.origin.session_id, BEFORE, said)
+        kept.put(recorded.origin.session_id, BEFORE, said)
     return kept

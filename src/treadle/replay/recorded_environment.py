@@ -137,7 +137,7 @@ class _Whole:
     def feed(self, piece: str) -> str:
         return piece
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         return ""
 
 
@@ -238,7 +238,7 @@ class RecordedMemories:
                     pass
         return Recall(degraded=degraded)
 
-    async def twin(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+    async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
         return next((data.repeats for data in self._script.upcoming() if isinstance(data, e.MemorySaved)), None)
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
@@ -258,7 +258,7 @@ def _recalled(data: e.MemoryRecalled, agent_id: AgentId, degraded: e.MemoryDegra
 
 
 class RecordedSurroundings:
-    """Implements `ports.surroundings.Surroundings`."""
+    """Implements `ports.agent_context.AgentContext`."""
 
     def __init__(self, script: Script) -> None:
         start = next((event.data for event in script.events if isinstance(event.data, e.RunStart)), None)

@@ -43,7 +43,7 @@ class SecretRedactor:
         if self.is_idle:
             return Redaction(text)
         stream = self.stream()
-        shown = stream.feed(text) + stream.rest()
+        shown = stream.feed(text) + stream.flush()
         return Redaction(shown, tuple(stream.names)) if stream.names else Redaction(text)
 
     def stream(self) -> "SecretStream":
@@ -77,7 +77,7 @@ class SecretStream:
                 certain = begun
         return self._let_out(text, certain)
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         return self._let_out(self.held, len(self.held))
 
     def _let_out(self, text: str, certain: int) -> str:

@@ -93,12 +93,12 @@ def reply(text: str) -> LlmResponse:
 
 
 async def heard_that_somebody_listens(there: Side, run_id: RunId) -> None:
-    while not there.hub.listened_to(run_id):  # noqa: ASYNC110 -- nobody is told when that is heard
+    while not there.hub.has_readers(run_id):  # noqa: ASYNC110 -- nobody is told when that is heard
         await asyncio.sleep(0.005)
 
 
 def own(there: Side, claim: Claim) -> None:
-    there.hub.on_delivery(claim.origin.run_id, lambda: None)
+    there.hub.set_owner(claim.origin.run_id, lambda: None)
 
 
 async def texts_until(events: AsyncGenerator[Sequence[Event], None], whole: str) -> None:
@@ -166,7 +166,7 @@ def test_who_waits_for_an_end_hears_of_it(url: str) -> None:
     async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
-            end = here.hub.end_of(claim.origin.run_id)
+            end = here.hub.await_end(claim.origin.run_id)
             await there.process.end(claim, 2)
             origin, told = await end
             assert (origin, told.outcome) == (claim.origin, "completed")
@@ -179,10 +179,10 @@ def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             heard = asyncio.Event()
-            there.hub.on_delivery(claim.origin.run_id, heard.set)
+            there.hub.set_owner(claim.origin.run_id, heard.set)
             observed: list[object] = []
             there.hub.observers.append(lambda origin, first, drafts: observed.append(drafts))
-            with there.hub.news() as news:
+            with there.hub.watch_commits() as news:
                 await here.process.steer(claim.origin.run_id)
                 await heard.wait()
                 await news.wait()
@@ -201,8 +201,8 @@ def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) 
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
             heard = asyncio.Event()
-            there.hub.on_delivery(run_id, heard.set)
-            end = here.hub.end_of(run_id)
+            there.hub.set_owner(run_id, heard.set)
+            end = here.hub.await_end(run_id)
             reading = asyncio.create_task(_sequences(here, run_id))
             await here.process.steer(run_id)
             await heard.wait()
@@ -222,7 +222,7 @@ def test_news_that_come_late_twice_or_in_disorder_change_nothing(url: str) -> No
             seen = 2
             for number in range(1, 11):
                 seen = (await there.process.advance(claim, seen, facts=[StepStart(number)])).sequence
-                here.others.changed([Changed(run_id, number), Changed(run_id, seen), Changed(run_id, 1)])
+                here.others.on_changed([Changed(run_id, number), Changed(run_id, seen), Changed(run_id, 1)])
             await there.process.end(claim, seen)
             assert await reading == list(range(1, 14))
 
@@ -238,9 +238,9 @@ def test_news_of_what_is_not_there_are_no_harm(url: str) -> None:
             run_id = claim.origin.run_id
             reading = asyncio.create_task(_sequences(here, run_id))
             seen = (await there.process.advance(claim, 2, facts=[StepStart(1)])).sequence
-            here.others.changed([Changed(run_id, 1000)])
-            said = here.hub.event(claim.origin, 999, Token(999, 1, 0, "x"))
-            here.others.told(msgspec.json.encode(RelayMessage(live=(Raw(to_json(said)),))))
+            here.others.on_changed([Changed(run_id, 1000)])
+            said = here.hub.make_event(claim.origin, 999, Token(999, 1, 0, "x"))
+            here.others.on_message(msgspec.json.encode(RelayMessage(live=(Raw(to_json(said)),))))
             for _ in range(5):  # as many reads as it takes to find that nothing is there
                 await here.journal.read(run_id)
             seen = (await there.process.advance(claim, seen, facts=[StepStart(2)])).sequence
@@ -264,8 +264,8 @@ def test_a_line_that_is_cut_while_it_is_spoken_on_is_mended_each_time(
 
             async def speak() -> None:
                 while True:
-                    await there.line.tell([b"{}"])
-                    await here.line.tell([b"{}"])
+                    await there.line.send([b"{}"])
+                    await here.line.send([b"{}"])
                     await asyncio.sleep(0)
 
             speaking = asyncio.create_task(speak())
@@ -311,11 +311,11 @@ def test_tokens_come_from_there_and_a_late_reader_gets_what_was_said_before(url:
             own(there, claim)
             request = await asked(there, claim)
             speech = Speaking(origin, request, "")
-            there.hub.speaking(run_id, speech)
+            there.hub.set_live_text(run_id, speech)
 
             def say(text: str) -> None:
                 offset = len(speech.said.text)
-                there.hub.live(origin, request, Token(request, 1, offset, text))
+                there.hub.show_live(origin, request, Token(request, 1, offset, text))
                 speech.said = Token(request, 1, 0, speech.said.text + text)
 
             say("nobody hears this ")
@@ -329,7 +329,7 @@ def test_tokens_come_from_there_and_a_late_reader_gets_what_was_said_before(url:
                 late = asyncio.create_task(texts_until(second, "nobody hears this yet, and this; all"))
                 say("; all")
                 await late
-            there.hub.speaking(run_id, None)
+            there.hub.set_live_text(run_id, None)
             await there.process.advance(claim, request, facts=[reply(speech.said.text)])
 
     asyncio.run(story())
@@ -345,19 +345,19 @@ def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.Monk
             own(there, claim)
             request = await asked(there, claim)
             speech = Speaking(origin, request, "")
-            there.hub.speaking(run_id, speech)
+            there.hub.set_live_text(run_id, speech)
             lost = list[bytes]()
             async with aclosing(here.follow(run_id)) as events:
                 reading = asyncio.create_task(texts_until(events, "one two three"))
                 await heard_that_somebody_listens(there, run_id)
                 with monkeypatch.context() as deaf:
                     deaf.setattr(here.others, "told", lost.append)
-                    there.hub.live(origin, request, Token(request, 1, 0, "one "))
+                    there.hub.show_live(origin, request, Token(request, 1, 0, "one "))
                     while not lost:  # noqa: ASYNC110 -- nobody is told when it is
                         await asyncio.sleep(0.005)
                 speech.said = Token(request, 1, 0, "one two ")
                 with monkeypatch.context() as watched:
-                    told, told_there = asyncio.Event(), there.others.told
+                    told, told_there = asyncio.Event(), there.others.on_message
 
                     def hear(message: bytes) -> None:
                         told_there(message)
@@ -365,10 +365,10 @@ def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.Monk
                             told.set()
 
                     watched.setattr(there.others, "told", hear)
-                    there.hub.live(origin, request, Token(request, 1, 4, "two "))
+                    there.hub.show_live(origin, request, Token(request, 1, 4, "two "))
                     await told.wait()
                 speech.said = Token(request, 1, 0, "one two three")
-                there.hub.live(origin, request, Token(request, 1, 8, "three"))
+                there.hub.show_live(origin, request, Token(request, 1, 8, "three"))
                 await reading
 
     asyncio.run(story())
@@ -382,7 +382,7 @@ def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
             own(there, claim)
             request = await asked(there, claim)
             text = 'ä☃𝄞"\\\n\x00' * 5000
-            there.hub.speaking(run_id, Speaking(origin, request, text))
+            there.hub.set_live_text(run_id, Speaking(origin, request, text))
             async with aclosing(here.follow(run_id)) as events:
                 await texts_until(events, text)
 
@@ -403,20 +403,20 @@ def test_what_is_said_too_late_is_not_shown(url: str, monkeypatch: pytest.Monkey
                 await heard_that_somebody_listens(there, run_id)
                 replied = (await there.process.advance(claim, request, facts=[reply("all of it")])).sequence
                 with monkeypatch.context() as watched:
-                    heard, told_here = asyncio.Event(), here.others.told
+                    heard, told_here = asyncio.Event(), here.others.on_message
 
                     def hear(message: bytes) -> None:
                         told_here(message)
                         heard.set()
 
                     watched.setattr(here.others, "told", hear)
-                    there.hub.live(origin, request, Token(request, 1, 0, "all of"))
-                    there.others.hurry()
+                    there.hub.show_live(origin, request, Token(request, 1, 0, "all of"))
+                    there.others.flush()
                     await heard.wait()
                 await there.process.end(claim, replied)
                 rest = [event.type async for batch in events for event in batch]
             assert rest == ["llm_response", "run_end"]
-            assert here.hub.text_in_flight(run_id) is None
+            assert here.hub.live_text(run_id) is None
 
     asyncio.run(story())
 
@@ -430,13 +430,13 @@ def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypat
             run_id, sent = claim.origin.run_id, list[object]()
             own(there, claim)
             monkeypatch.setattr(there.others, "show", sent.append)
-            there.hub.live(claim.origin, 2, Token(2, 1, 0, "alone"))
+            there.hub.show_live(claim.origin, 2, Token(2, 1, 0, "alone"))
             async with aclosing(here.follow(run_id)) as events:
                 await anext(events)
                 await heard_that_somebody_listens(there, run_id)
             # who says no more that they listen is forgotten
-            await until(lambda: not there.hub.listened_to(run_id))
-            there.hub.live(claim.origin, 2, Token(2, 1, 0, "alone again"))
+            await until(lambda: not there.hub.has_readers(run_id))
+            there.hub.show_live(claim.origin, 2, Token(2, 1, 0, "alone again"))
             assert not sent
 
     asyncio.run(story())
@@ -450,12 +450,12 @@ def test_who_catches_up_is_offered_nothing_out_of_its_place(is_owned: bool, know
         hub = EventHub(CLOCK, IDS, lambda run_id, at: None)
         origin = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
         if is_owned:
-            hub.on_delivery(origin.run_id, lambda: None)
+            hub.set_owner(origin.run_id, lambda: None)
         with hub.subscribe(origin.run_id) as reader:
-            hub.live(origin, 6, Token(6, 1, 0, "one"))
-            hub.heard([hub.event(origin, 6, StepStart(1))], known)
-            hub.heard([hub.event(origin, 6, StepStart(1))], known)
-            hub.live(origin, 6, Token(6, 1, 3, " two"))
+            hub.show_live(origin, 6, Token(6, 1, 0, "one"))
+            hub.publish_committed([hub.make_event(origin, 6, StepStart(1))], known)
+            hub.publish_committed([hub.make_event(origin, 6, StepStart(1))], known)
+            hub.show_live(origin, 6, Token(6, 1, 3, " two"))
             batch = await reader.take()
         assert batch is not None
         assert [event.type for event in batch] == ["token", *["step_start"] * expected, "token"]

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.ids import RunId
-from treadle.ports.notifications import Changed, Hearer
+from treadle.ports.notifications import Changed, NotificationListener
 from treadle.stores.postgres.connection import SQL
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresConnection, PostgresRow
@@ -38,12 +38,14 @@ _decode_news = msgspec.json.Decoder(_News).decode
 
 
 class PostgresLine:
-    """Implements `ports.line.Line`. `name` is that of the writer of this process, who need not be heard here."""
+    """Implements `ports.notifications.NotificationChannel`. `name` is that of the writer of this process.
+
+    Notifications of that writer are ignored: the process knows them."""
 
     def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database = database
         self._name = name
-        self._hearer: Hearer | None = None
+        self._listener: NotificationListener | None = None
         self._connection: PostgresConnection | None = None
         self._asking = asyncio.Lock()
         self._down = asyncio.Event()
@@ -51,16 +53,16 @@ class PostgresLine:
         self._said = 0
         self._halves: dict[str, list[str]] = {}
 
-    async def open(self, hearer: Hearer) -> None:
-        self._hearer = hearer
+    async def open(self, listener: NotificationListener) -> None:
+        self._listener = listener
         await self._connect()
         self._keeping = asyncio.create_task(self._keep(), name="treadle-line")
 
-    async def tell(self, messages: Sequence[bytes]) -> None:
+    async def send(self, messages: Sequence[bytes]) -> None:
         sent = [part for message in messages for part in self._parts(message)]
         await self._ask("tell", TALK, sent)
 
-    async def places(self, run_ids: Sequence[RunId]) -> Sequence[Changed]:
+    async def positions(self, run_ids: Sequence[RunId]) -> Sequence[Changed]:
         found = await self._database.rows("places", list(run_ids))  # not on the line: it may be down
         return [Changed(row[0], row[1]) for row in found]
 
@@ -106,8 +108,8 @@ class PostgresLine:
             self._lost(connection)
             raise
         self._halves.clear()
-        if self._hearer is not None:
-            self._hearer.missed()
+        if self._listener is not None:
+            self._listener.on_missed()
 
     async def _ask(self, statement: str, *values: object) -> Sequence[PostgresRow]:
         async with self._asking:
@@ -139,17 +141,17 @@ class PostgresLine:
             news = _decode_news(payload)
         except msgspec.MsgspecError:
             return  # of a later version, or of somebody who has nothing to do with us
-        if news.by != self._name and self._hearer is not None:
-            self._hearer.changed([Changed(*note) for note in news.runs])
+        if news.by != self._name and self._listener is not None:
+            self._listener.on_changed([Changed(*note) for note in news.runs])
 
     def _heard_talk(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
         del connection, process, channel
         head, _, part = payload.partition("\n")
         match head.split():
-            case [name, number, place, count] if name != self._name and self._hearer is not None:
+            case [name, number, place, count] if name != self._name and self._listener is not None:
                 message = self._whole(f"{name} {number}", place, count, part)
                 if message is not None:
-                    self._hearer.told(message.encode())
+                    self._listener.on_message(message.encode())
             case _:
                 pass
 

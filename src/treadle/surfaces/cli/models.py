@@ -57,7 +57,7 @@ async def show_model(model: str, json: bool) -> int:
     """What a name stands for, and what is known of that model."""
     models = Engine().models
     found = models.resolve(model, None)
-    if found.ask_window is not None and await found.ask_window() is not None:
+    if found.query_window is not None and await found.query_window() is not None:
         found = models.resolve(model, None)
     source = models.window_source(found)
     profile = msgspec.to_builtins(found.profile)
