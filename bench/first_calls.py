@@ -22,7 +22,7 @@ from tests.tokens.measure import Counter, counter
 from treadle.bootstrap.agent_context import HomeAgentContext
 from treadle.bootstrap.tool_names import known_tools
 from treadle.config.home import DEFAULT_AGENT, Home
-from treadle.core.context.projection import preamble
+from treadle.core.context.projection import make_preamble
 from treadle.domain.agents import AgentSpec, ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.tools import ToolSpec
@@ -53,7 +53,7 @@ class Prompts(Struct, frozen=True):
     """What is sent with a message."""
 
     name: str
-    preamble: Preamble
+    make_preamble: Preamble
     preface: str = ""
     aside: str = ""
 
@@ -86,7 +86,7 @@ def after(name: str, home: Home, allowed: Sequence[str] | None = None) -> Prompt
     known = known_tools()
     tools = tuple([known[name] for name in sorted(allowed or agent.tools)])
     guidance = HomeAgentContext(home).guidance(agent, tools)
-    return Prompts(name, preamble(agent, tools, (guidance,)), PREFACE)
+    return Prompts(name, make_preamble(agent, tools, (guidance,)), PREFACE)
 
 
 def first_of(reply: str) -> str:

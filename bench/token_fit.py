@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from tests.tokens.measure import Counter
 from tests.tokens.sessions import FIT, sessions
 
-from treadle.core.context.tokens import A_RUN, A_WORD, BEFORE_A_NUMBER, CLASSES, SIGNS, counts
+from treadle.core.context.tokens import A_RUN, A_WORD, BEFORE_A_NUMBER, CLASSES, SIGNS, count_runs
 from treadle.domain.messages import Text, ToolUse
 
 ROUNDS = 400
@@ -20,7 +20,7 @@ LEAST = {"blank": 0.02, "control": 0.1}
 
 def features(text: str) -> list[int]:
     data = text.encode("utf-8", "surrogatepass")
-    return [*(sum(map(data.count, kind.members)) for kind in CLASSES), *counts(data)]
+    return [*(sum(map(data.count, kind.members)) for kind in CLASSES), *count_runs(data)]
 
 
 def fitted(rows: list[list[int]], tokens: list[int], prior: list[float], least: list[float]) -> list[float]:

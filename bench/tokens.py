@@ -20,7 +20,7 @@ from tests.tokens.measure import Counter, Measured, counter, replay
 from tests.tokens.sessions import CHECK, FIT, sessions, texts
 
 from bench.token_fit import fit
-from treadle.core.context.tokens import tokens_in, tokens_of
+from treadle.core.context.tokens import estimate_message, estimate_text
 from treadle.domain.messages import Message, Text, ToolResult, ToolUse, user
 from treadle.models.local.weights import index_url, pull
 from treadle.ports.model import Preamble
@@ -162,13 +162,13 @@ def fast() -> None:
     short = user(prose[:200])
     print()
     for name, work, bar in (
-        ("a message of 200 characters", lambda: tokens_of(short), BAR_SHORT_US),
-        ("4 KB of prose", lambda text=(prose * 9)[:4096]: tokens_in(text), BAR_LONG_US),
-        ("64 KB of prose", lambda text=(prose * 99)[:65536]: tokens_in(text), BAR_LONG_US),
-        ("64 KB of code", lambda text=(code * 99)[:65536]: tokens_in(text), BAR_LONG_US),
-        ("64 KB of a log", lambda text=(log * 2000)[:65536]: tokens_in(text), BAR_LONG_US),
-        ("64 KB of Chinese", lambda text=(chinese * 400)[:65536]: tokens_in(text), None),
-        ("16 MB of prose", lambda text=prose * 10000: tokens_in(text), BAR_LONG_US),
+        ("a message of 200 characters", lambda: estimate_message(short), BAR_SHORT_US),
+        ("4 KB of prose", lambda text=(prose * 9)[:4096]: estimate_text(text), BAR_LONG_US),
+        ("64 KB of prose", lambda text=(prose * 99)[:65536]: estimate_text(text), BAR_LONG_US),
+        ("64 KB of code", lambda text=(code * 99)[:65536]: estimate_text(text), BAR_LONG_US),
+        ("64 KB of a log", lambda text=(log * 2000)[:65536]: estimate_text(text), BAR_LONG_US),
+        ("64 KB of Chinese", lambda text=(chinese * 400)[:65536]: estimate_text(text), None),
+        ("16 MB of prose", lambda text=prose * 10000: estimate_text(text), BAR_LONG_US),
     ):
         spent = microseconds(work)
         missed = "" if bar is None or spent <= bar else f", above {bar:g}: is the machine busy?"

@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.core.decide import decide
 from treadle.core.fold import fold
-from treadle.core.state import RunState, fresh
+from treadle.core.state import RunState, new_state
 from treadle.core.steps import CallModel, Finish, RunTools, Step, Wait
 from treadle.core.tools.ledger import Call
 from treadle.domain import events as e
@@ -50,7 +50,7 @@ class Story:
     """A run under way. `turn` plays the model and the tools; what was decided on the way is kept."""
 
     def __init__(self, *tools: ToolSpec, limits: dict[str, Any] | None = None, **agent: Any) -> None:
-        self.state: RunState = fresh(ORIGIN)
+        self.state: RunState = new_state(ORIGIN)
         self.now = START
         self.events: list[EventData] = []
         self.ran: list[str] = []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.core.story import READ, START, Story, noted, outcome, spec, use, waits
-from treadle.core.context.projection import preamble
+from treadle.core.context.projection import make_preamble
 from treadle.core.steps import CallModel, Finish, Step
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Loop
@@ -199,7 +199,7 @@ def test_without_the_marker_calls_are_made() -> None:
 
 def test_the_model_is_told_of_the_marker_and_the_schema() -> None:
     agent = AgentSpec("hero", "m", persona="Be kind.", output=SCHEMA, loop=Loop(final_marker="DONE"))
-    system = preamble(agent, (READ,)).system
+    system = make_preamble(agent, (READ,)).system
     assert system.startswith("Be kind.\n\n")
     assert '"required":["n"]' in system
     assert system.endswith("end your answer with DONE")

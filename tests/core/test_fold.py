@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.core.story import ORIGIN, READ, START, WRITE, Story, fails, same, use
 from treadle.core.fold import fold, fold_all
-from treadle.core.state import RunState, fresh
+from treadle.core.state import RunState, new_state
 from treadle.core.steps import CallModel, Finish
 from treadle.domain import events as e
 from treadle.domain.envelope import Event, draft
@@ -137,8 +137,8 @@ def journaled(data: EventData, sequence: int) -> Event:
 def test_folding_in_parts_is_folding_in_one(turns: list[Any], data: st.DataObject) -> None:
     events = tell(turns)
     cut = data.draw(st.integers(0, len(events)))
-    whole = fold_all(fresh(ORIGIN), events)
-    halves = fold_all(fold_all(fresh(ORIGIN), events[:cut]), events[cut:])
+    whole = fold_all(new_state(ORIGIN), events)
+    halves = fold_all(fold_all(new_state(ORIGIN), events[:cut]), events[cut:])
     assert picture(whole) == picture(halves)
     assert whole.sequence == halves.sequence == len(events)
 
@@ -182,7 +182,7 @@ def test_every_call_that_was_asked_for_has_exactly_one_result(turns: list[Any]) 
 @given(TURNS)
 def test_events_of_a_later_version_change_nothing(turns: list[Any]) -> None:
     events = tell(turns)
-    known, salted = fresh(ORIGIN), fresh(ORIGIN)
+    known, salted = new_state(ORIGIN), new_state(ORIGIN)
     for event in events:
         fold(known, event.data, event.sequence, event.timestamp)
         fold(salted, e.UnknownEvent(), event.sequence, event.timestamp)
@@ -195,7 +195,7 @@ def test_events_of_a_later_version_change_nothing(turns: list[Any]) -> None:
 
 def test_what_an_earlier_run_said_stands_before_what_this_one_says() -> None:
     history = (user("before"), Message("assistant", (Text("yes"),)))
-    state = fresh(ORIGIN, history)
+    state = new_state(ORIGIN, history)
     assert state.transcript.messages == list(history)
     assert state.said == ()
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.core.story import POLL, READ, WRITE, Story, fails, noted, outcome, same, use
 from treadle.core.steps import CallModel, Finish
-from treadle.core.tools.ledger import Call, call_key
+from treadle.core.tools.ledger import Call, make_call_key
 from treadle.domain.agents import Loop
 from treadle.domain.events import LoopWarning, ToolCallBlocked
 from treadle.domain.messages import ToolResult, ToolUse
@@ -66,25 +66,25 @@ def test_the_same_call_with_other_arguments_is_not_counted() -> None:
 
 def test_arguments_are_the_same_however_they_are_spelled() -> None:
     keys = {
-        call_key(ToolUse("1", "read", '{"a": 1, "b": [1, 2]}')),
-        call_key(ToolUse("2", "read", '{"b":[1,2],"a":1}')),
+        make_call_key(ToolUse("1", "read", '{"a": 1, "b": [1, 2]}')),
+        make_call_key(ToolUse("2", "read", '{"b":[1,2],"a":1}')),
     }
     assert len(keys) == 1
-    assert call_key(ToolUse("3", "read", '{"a": 2, "b": [1, 2]}')) not in keys
-    assert call_key(ToolUse("4", "look", '{"a": 1, "b": [1, 2]}')) not in keys
+    assert make_call_key(ToolUse("3", "read", '{"a": 2, "b": [1, 2]}')) not in keys
+    assert make_call_key(ToolUse("4", "look", '{"a": 1, "b": [1, 2]}')) not in keys
 
 
 def test_long_arguments_are_told_apart() -> None:
     long = "x" * 10_000
-    assert call_key(use("read", path=long + "a")) != call_key(use("read", path=long + "b"))
-    assert len(call_key(use("read", path=long))) < 300
+    assert make_call_key(use("read", path=long + "a")) != make_call_key(use("read", path=long + "b"))
+    assert len(make_call_key(use("read", path=long))) < 300
 
 
 @pytest.mark.parametrize(
     "arguments", ["", "not json", "[" * 100_000, "[" * 5000 + "]" * 5000, "\ud800", "9" * 6000, "1e999", "null"]
 )
 def test_whatever_a_model_writes_as_arguments_has_a_key(arguments: str) -> None:
-    assert call_key(ToolUse("1", "read", arguments)).startswith("read ")
+    assert make_call_key(ToolUse("1", "read", arguments)).startswith("read ")
 
 
 @pytest.mark.parametrize("period", [2, 3, 4])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.core.tools.permissions import rule_on
+from treadle.core.tools.permissions import apply_rules
 from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
@@ -46,13 +46,13 @@ OPEN = ApprovalRules(rules=(ApprovalRule("bash", "ask", "rm *"), ApprovalRule("d
 def test_the_strictest_rule_decides(
     approvals: ApprovalRules, tool: str, texts: tuple[str, ...], verdict: Verdict
 ) -> None:
-    assert rule_on(approvals, spec(tool), Subjects(texts)).verdict == verdict
+    assert apply_rules(approvals, spec(tool), Subjects(texts)).verdict == verdict
 
 
 def test_a_rule_says_which_it_is() -> None:
-    ruling = rule_on(GIT, spec("bash"), Subjects(("git push origin",)))
+    ruling = apply_rules(GIT, spec("bash"), Subjects(("git push origin",)))
     assert ruling.reason == "the rule for `git push *` of `bash` says ask"
-    assert rule_on(ASK, spec("post"), Subjects(())).reason == "`post` is on ask by default"
+    assert apply_rules(ASK, spec("post"), Subjects(())).reason == "`post` is on ask by default"
 
 
 @pytest.mark.parametrize(
@@ -62,26 +62,28 @@ def test_what_nobody_can_tell_is_asked_for_where_any_rule_might_refuse_it(
     approvals: ApprovalRules, verdict: Verdict
 ) -> None:
     subjects = Subjects(("git log",), opaque="the command is made when it runs")
-    assert rule_on(approvals, spec("bash"), subjects).verdict == verdict
+    assert apply_rules(approvals, spec("bash"), subjects).verdict == verdict
 
 
 def test_what_a_tool_is_cautious_about_is_asked_for_whatever_the_rules_say() -> None:
     allowed = ApprovalRules(rules=(ApprovalRule("bash", "auto"),))
-    ruling = rule_on(allowed, spec("bash"), Subjects(("rm -rf /",), caution="it removes everything"))
+    ruling = apply_rules(allowed, spec("bash"), Subjects(("rm -rf /",), caution="it removes everything"))
     assert (ruling.verdict, ruling.reason) == ("ask", "it removes everything")
 
 
 def test_a_grant_answers_what_would_be_asked_and_nothing_else() -> None:
     grants = (Grant("bash", "git push *"),)
-    assert rule_on(GIT, spec("bash"), Subjects(("git push origin",)), grants).verdict == "auto"
-    assert rule_on(GIT, spec("bash"), Subjects(("git push --force x",)), (Grant("bash", "*"),)).verdict == "deny"
-    assert rule_on(GIT, spec("bash"), Subjects(("git push origin", "rm x")), grants).verdict == "ask"
-    assert rule_on(GIT, spec("other"), Subjects(("git push origin",)), grants).verdict == "ask"
+    assert apply_rules(GIT, spec("bash"), Subjects(("git push origin",)), grants).verdict == "auto"
+    assert (
+        apply_rules(GIT, spec("bash"), Subjects(("git push --force x",)), (Grant("bash", "*"),)).verdict == "deny"
+    )
+    assert apply_rules(GIT, spec("bash"), Subjects(("git push origin", "rm x")), grants).verdict == "ask"
+    assert apply_rules(GIT, spec("other"), Subjects(("git push origin",)), grants).verdict == "ask"
     opaque = Subjects(("git push origin",), opaque="an expansion")
-    assert rule_on(GIT, spec("bash"), opaque, grants).verdict == "ask"
+    assert apply_rules(GIT, spec("bash"), opaque, grants).verdict == "ask"
 
 
 def test_a_rule_for_a_tool_is_one_for_its_other_names() -> None:
     alias = ToolSpec("run_command", "", {}, alias_of="bash")
-    assert rule_on(OPEN, alias, Subjects(("rm x",))).verdict == "ask"
-    assert rule_on(GIT, alias, Subjects(("git push x",)), (Grant("bash", "git push *"),)).verdict == "auto"
+    assert apply_rules(OPEN, alias, Subjects(("rm x",))).verdict == "ask"
+    assert apply_rules(GIT, alias, Subjects(("git push x",)), (Grant("bash", "git push *"),)).verdict == "auto"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.core.story import Story, use
 from tests.patience import cpu_seconds, processor_seconds
 from treadle.core.guards import phantom
-from treadle.core.guards.sentences import claims_of
+from treadle.core.guards.sentences import find_answer_claims
 from treadle.core.steps import CallModel, Finish
 from treadle.domain import events as e
 from treadle.domain.tools import Effect, ToolSpec
@@ -51,7 +51,7 @@ def judged(answer: str, done: list[str], **agent: Any) -> bool:
         story.turn(*(use(name, n=number) for number, name in enumerate(done)))
     story.asks()
     story.replies(text=answer)
-    return phantom.unverified(story.state) is not None
+    return phantom.find_unverified_claim(story.state) is not None
 
 
 @pytest.mark.parametrize("names", [BLIND, ("answers_more.yaml",)], ids=["blind", "more"])
@@ -194,7 +194,7 @@ def test_a_call_that_failed_bears_nothing_out() -> None:
     story.happens(e.ToolCallError("c1", "send_email", "failed", "no such address"))
     story.asks()
     story.replies(text="I sent the email.")
-    assert phantom.unverified(story.state) is not None
+    assert phantom.find_unverified_claim(story.state) is not None
 
 
 @pytest.mark.parametrize("done", [["bash"], ["send_email"]])
@@ -266,7 +266,7 @@ def takes_long(text: str) -> bool:
     """Whether it takes more CPU time than ten times a fixed piece of work: 50 ms in 2020."""
 
     def is_over(times: int) -> bool:
-        return cpu_seconds(lambda: claims_of(text), times) > 10 * processor_seconds(times)
+        return cpu_seconds(lambda: find_answer_claims(text), times) > 10 * processor_seconds(times)
 
     return is_over(1) and is_over(5)
 
@@ -285,5 +285,5 @@ def test_no_mixture_of_shapes_takes_long(pieces: list[str], size: int) -> None:
 
 def test_of_a_long_answer_both_ends_are_looked_at() -> None:
     claim, filler = "I have sent the email to Bob.", "\n" + "All is well with the world. " * 4_000 + "\n"
-    assert [found.sentence for found in claims_of(claim + filler)] == [claim]
-    assert [found.sentence for found in claims_of(filler + claim)] == [claim]
+    assert [found.sentence for found in find_answer_claims(claim + filler)] == [claim]
+    assert [found.sentence for found in find_answer_claims(filler + claim)] == [claim]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.context.transcript import LOST_RESULT, Transcript, repair, unique_call_ids
+from treadle.core.context.transcript import LOST_RESULT, Transcript, make_call_ids_unique, repair
 from treadle.domain.messages import Image, Message, Part, Role, Text, Thinking, ToolResult, ToolUse, user
 
 ids = st.sampled_from(["", "a", "b", "a_2", "a_3", "call", "call_2", "a_2_2", "\ud800"])
@@ -109,7 +109,7 @@ def test_what_was_said_does_not_change_when_more_is_said(before: list[Message], 
 
 @given(st.lists(parts, max_size=8).map(tuple), st.sets(ids))
 def test_call_ids_of_a_reply_are_new_to_the_run(reply: tuple[Part, ...], taken: set[str]) -> None:
-    unique = unique_call_ids(reply, taken.__contains__, prefix="call_1")
+    unique = make_call_ids_unique(reply, taken.__contains__, prefix="call_1")
     given_ids = [part.call_id for part in unique if isinstance(part, ToolUse)]
     assert len(set(given_ids)) == len(given_ids)
     assert not set(given_ids) & taken
@@ -161,7 +161,7 @@ def test_two_calls_with_one_id_keep_each_its_own_result() -> None:
 
 
 def test_a_made_up_id_is_not_one_that_was_taken_before() -> None:
-    unique = unique_call_ids((call("a"), call("a")), {"a_2"}.__contains__, prefix="call_1")
+    unique = make_call_ids_unique((call("a"), call("a")), {"a_2"}.__contains__, prefix="call_1")
     assert [part.call_id for part in unique if isinstance(part, ToolUse)] == ["a", "a_3"]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.core.story import START, Story, outcome, waits
 from treadle.core.context.projection import project
-from treadle.core.retry import LONGEST_MS, retry_after
+from treadle.core.retry import MAX_DELAY_MS, plan_retry
 from treadle.core.steps import CallModel, Finish
 from treadle.domain.agents import ModelSettings, Retry
 from treadle.domain.events import LlmError, LlmRetry, MessageSteered
@@ -22,7 +22,7 @@ def delays(policy: Retry, chance: float = 1.0, asked: float | None = None) -> li
     for attempt in range(1, 100):
         story.asks()
         failed = error(attempt)
-        retry = retry_after(story.state, failed, asked, story.now, chance)
+        retry = plan_retry(story.state, failed, asked, story.now, chance)
         if retry is None:
             break
         assert retry.wake_at == pytest.approx(story.now + retry.delay_ms / 1000)
@@ -52,7 +52,7 @@ def test_a_wait_that_is_too_long_ends_the_run_and_gives_the_time() -> None:
     story = Story(retry=Retry(longest_wait="10m"))
     story.asks()
     failed = LlmError(1, 1, "rate_limited", "slow down.", True, asked_wait=7500.0)
-    assert retry_after(story.state, failed, 7500.0, story.now, 1.0) is None
+    assert plan_retry(story.state, failed, 7500.0, story.now, 1.0) is None
     story.happens(failed)
     step = story.decision()
     assert isinstance(step, Finish)
@@ -69,29 +69,29 @@ def test_what_helps_once_is_tried_once() -> None:
     story = Story()
     failed = LlmError(1, 1, "invalid_request", "cannot read the call", True, once=True)
     story.asks()
-    first = retry_after(story.state, failed, None, story.now, 0.0)
+    first = plan_retry(story.state, failed, None, story.now, 0.0)
     assert first is not None
     story.happens(failed, first)
     story.now = first.wake_at
     story.asks()
-    assert retry_after(story.state, failed, None, story.now, 0.0) is None
+    assert plan_retry(story.state, failed, None, story.now, 0.0) is None
 
 
 def test_a_reply_that_may_not_be_so_long_is_asked_for_with_a_lower_bound() -> None:
     story = Story(model_settings=ModelSettings(max_tokens=20_000))
     story.asks()
     failed = LlmError(1, 1, "invalid_request", "max_tokens is too large", False, longest_reply=8192)
-    retry = retry_after(story.state, failed, None, story.now, 0.0)
+    retry = plan_retry(story.state, failed, None, story.now, 0.0)
     assert retry is not None
     assert (retry.longest_reply, retry.delay_ms) == (8192, 0)
     story.happens(failed, retry)
     story.asks()
     assert project(story.state, True, Profile()).settings.max_tokens == 8192
-    assert retry_after(story.state, failed, None, story.now, 0.0) is None, "it is no lower than before"
+    assert plan_retry(story.state, failed, None, story.now, 0.0) is None, "it is no lower than before"
 
 
 def test_exponential_does_not_grow_without_bounds() -> None:
-    assert delays(Retry(attempts=40))[-1] == LONGEST_MS
+    assert delays(Retry(attempts=40))[-1] == MAX_DELAY_MS
 
 
 def test_linear_gives_0_2_and_4_seconds() -> None:
@@ -107,7 +107,7 @@ def test_no_attempts_means_no_retry() -> None:
 
 
 def test_what_cannot_be_mended_by_waiting_is_not_tried_again() -> None:
-    assert retry_after(Story().state, error(1, retryable=False), 3.0, START, 1.0) is None
+    assert plan_retry(Story().state, error(1, retryable=False), 3.0, START, 1.0) is None
 
 
 def failed_story(wake_in: float = 5.0) -> Story:

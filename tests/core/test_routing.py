@@ -10,8 +10,8 @@ from tests.core.story import ORIGIN, READ, START, WRITE
 from tests.engine.running import agent, journal, opened
 from treadle.config.home import Home
 from treadle.core.fold import fold
-from treadle.core.routing import route, score
-from treadle.core.state import RunState, fresh
+from treadle.core.routing import choose_route, score_complexity
+from treadle.core.state import RunState, new_state
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Routing, Tier
 from treadle.domain.errors import ConfigError
@@ -23,7 +23,7 @@ CODE = "```python\nprint(1)\n```"
 
 
 def asked(text: str, *tools: Any, routing: Routing | None = TIERS) -> RunState:
-    state = fresh(ORIGIN)
+    state = new_state(ORIGIN)
     spec = AgentSpec("hero", "own/model", routing=routing)
     for sequence, data in enumerate((e.RunQueued(spec), e.UserMessage(user(text)), e.RunStart(tools)), 1):
         fold(state, data, sequence, START)
@@ -40,26 +40,26 @@ def asked(text: str, *tools: Any, routing: Routing | None = TIERS) -> RunState:
     ],
 )
 def test_a_harder_message_goes_to_a_larger_model(text: str, tools: tuple[Any, ...], model: str) -> None:
-    assert route(asked(text, *tools)).model == model
+    assert choose_route(asked(text, *tools)).model == model
 
 
 def test_without_tiers_the_agents_own_model_answers() -> None:
-    assert route(asked("anything", routing=None)) == ("own/model", "")
+    assert choose_route(asked("anything", routing=None)) == ("own/model", "")
 
 
 def test_the_reasons_add_up() -> None:
-    found = score(asked(f"{CODE} " + "word " * 200, READ))
+    found = score_complexity(asked(f"{CODE} " + "word " * 200, READ))
     assert found.points == sum(int(reason.rpartition(": ")[2]) for reason in found.reasons)
     assert any(reason.startswith("code") for reason in found.reasons)
 
 
 def test_the_last_tier_takes_what_is_beyond_it_too() -> None:
     tiers = Routing((Tier("small/s", 1), Tier("middle/m", 2)))
-    assert route(asked(CODE, routing=tiers)).model == "middle/m"
+    assert choose_route(asked(CODE, routing=tiers)).model == "middle/m"
 
 
 def test_more_of_anything_never_lowers_the_score() -> None:
-    points = [score(asked("word " * count)).points for count in range(0, 3000, 100)]
+    points = [score_complexity(asked("word " * count)).points for count in range(0, 3000, 100)]
     assert points == sorted(points)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.core.story import AGAIN, READ, Story, spec, use
 from treadle.core.steps import CallModel
-from treadle.core.suspicion import MOST_DOUBT, Suspicion
+from treadle.core.suspicion import MAX_DOUBT, Suspicion
 from treadle.domain import events as e
 
 KILL = spec("kill")
@@ -47,7 +47,7 @@ def test_deaths_of_workers_that_did_not_execute_the_run_raise_the_bar() -> None:
         found.count_death(e.RunRecovered(1, "died", True, lately), NOTHING)
     assert (found.alone, found.unexplained) == (3, 2)
     found.count_death(e.RunRecovered(1, "died", True, 300), NOTHING)
-    assert found.unexplained == 296 > MOST_DOUBT
+    assert found.unexplained == 296 > MAX_DOUBT
     assert not found.is_culprit
 
 

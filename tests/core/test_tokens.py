@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.context.tokens import CLASSES, TokenCount, tokens_in, tokens_of, tokens_of_tool
+from treadle.core.context.tokens import CLASSES, TokenCount, estimate_message, estimate_text, estimate_tool
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.observations import header_line
 from treadle.domain.tools import ToolSpec
@@ -25,19 +25,19 @@ REPORTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)), max_
 
 @given(ANY_TEXT)
 def test_any_text_has_a_size(text: str) -> None:
-    assert 0 <= tokens_in(text) <= 4 * len(text) + 4
-    assert (tokens_in(text) == 0) == (not text)
+    assert 0 <= estimate_text(text) <= 4 * len(text) + 4
+    assert (estimate_text(text) == 0) == (not text)
 
 
 @given(ANY_TEXT, ANY_TEXT)
 def test_what_is_appended_never_makes_it_smaller(one: str, other: str) -> None:
-    assert tokens_in(one + other) >= max(tokens_in(one), tokens_in(other) - 2)
+    assert estimate_text(one + other) >= max(estimate_text(one), estimate_text(other) - 2)
 
 
 @given(ANY_TEXT, ANY_TEXT)
 def test_the_whole_is_about_its_parts(one: str, other: str) -> None:
     """Only where they meet may it differ."""
-    assert abs(tokens_in(one + other) - tokens_in(one) - tokens_in(other)) <= 12
+    assert abs(estimate_text(one + other) - estimate_text(one) - estimate_text(other)) <= 12
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_the_whole_is_about_its_parts(one: str, other: str) -> None:
 )
 @pytest.mark.parametrize("times", [600, 5000])
 def test_a_long_text_is_sampled(text: str, times: int) -> None:
-    assert tokens_in(text * times) == pytest.approx(times * (tokens_in(text * 100) / 100), rel=0.05)
+    assert estimate_text(text * times) == pytest.approx(times * (estimate_text(text * 100) / 100), rel=0.05)
 
 
 def test_a_long_text_of_two_kinds_is_sampled_all_over() -> None:
     log = "2025-03-04T05:06:07Z GET /a/b 200 0x7f3a 12ms\n"
     pieces = [PROSE * 300, log * 400, PROSE * 200, log * 300]
-    assert tokens_in("".join(pieces)) == pytest.approx(sum(map(tokens_in, pieces)), rel=0.15)
+    assert estimate_text("".join(pieces)) == pytest.approx(sum(map(estimate_text, pieces)), rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_long_text_of_two_kinds_is_sampled_all_over() -> None:
     ],
 )
 def test_kinds_of_text(text: str, least: int, most: int) -> None:
-    assert least <= tokens_in(text) <= most
+    assert least <= estimate_text(text) <= most
 
 
 def test_every_byte_counts_once() -> None:
@@ -88,7 +88,7 @@ def test_every_byte_counts_once() -> None:
 @given(st.lists(PARTS, max_size=4), PARTS)
 def test_a_message_grows_with_its_parts(parts: list[Part], more: Part) -> None:
     one, other = Message("assistant", tuple(parts)), Message("assistant", (*parts, more))
-    assert 0 < tokens_of(one) <= tokens_of(other)
+    assert 0 < estimate_message(one) <= estimate_message(other)
 
 
 @given(st.lists(st.lists(PARTS, max_size=3), min_size=1, max_size=6), REPORTS)
@@ -98,7 +98,7 @@ def test_a_conversation_grows_with_its_messages(said: list[list[Part]], reports:
         count.heard(*report)
     guessed, last = count.guessed, count.estimate(count.guessed)
     for parts in said:
-        guessed += tokens_of(Message("assistant", tuple(parts)))
+        guessed += estimate_message(Message("assistant", tuple(parts)))
         assert count.estimate(guessed) > last >= 0
         last = count.estimate(guessed)
 
@@ -107,18 +107,18 @@ def test_how_a_call_ended_counts_the_same_for_every_result() -> None:
     """It stands before the text, and would be taken for the whole of it where only a sample is
     looked at."""
     text = PROSE * 1000
-    plain = tokens_of(Message("tool", (ToolResult("c", text),)))
-    assert tokens_of(Message("tool", (ToolResult("c", header_line("ok", 3) + text),))) == plain
-    assert plain > tokens_of(user(text))
+    plain = estimate_message(Message("tool", (ToolResult("c", text),)))
+    assert estimate_message(Message("tool", (ToolResult("c", header_line("ok", 3) + text),))) == plain
+    assert plain > estimate_message(user(text))
 
 
 def test_a_picture_does_not_count_by_its_bytes() -> None:
-    assert tokens_of(user("look", Image("image/png", "A" * 10**6))) < 2000
+    assert estimate_message(user("look", Image("image/png", "A" * 10**6))) < 2000
 
 
 def test_a_tool_counts_by_what_its_schema_says() -> None:
     def tool(**properties: object) -> int:
-        return tokens_of_tool(ToolSpec("read", "Read a file.", {"type": "object", "properties": properties}))
+        return estimate_tool(ToolSpec("read", "Read a file.", {"type": "object", "properties": properties}))
 
     path = tool(path={"type": "string"})
     assert tool() < path < tool(path={"type": "string", "description": "Where it is."})
@@ -131,7 +131,7 @@ def test_a_schema_may_be_as_deep_as_it_likes() -> None:
     schema: dict[str, object] = {"type": "string"}
     for _ in range(5000):
         schema = {"type": "object", "properties": {"inner": schema}}
-    assert 0 < tokens_of_tool(ToolSpec("deep", "Goes down.", schema)) < 100
+    assert 0 < estimate_tool(ToolSpec("deep", "Goes down.", schema)) < 100
 
 
 # ── A conversation ─────────────────────────────────────────────────────────────────────────────────

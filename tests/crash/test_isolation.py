@@ -7,7 +7,7 @@ import pytest
 
 from tests.domain.test_envelope import ORIGIN
 from tests.engine.running import in_a_world, types, virtually
-from treadle.core.state import fresh
+from treadle.core.state import new_state
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
@@ -113,7 +113,7 @@ def test_suspect_that_neither_finishes_nor_dies_holds_up_the_others_for_ten_seco
         began = loop.time()
         async with isolation.share() as turn:
             assert 0 < loop.time() - began <= ISOLATION_SECONDS
-            assert turn.may_continue(fresh(ORIGIN))
+            assert turn.may_continue(new_state(ORIGIN))
         suspect.cancel()
         await asyncio.wait({suspect})
 

@@ -8,7 +8,7 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
 from treadle.config.home import Home
-from treadle.core.retry import MOST_KEYS
+from treadle.core.retry import MAX_KEYS
 from treadle.domain.errors import UsageError
 from treadle.domain.events import (
     BreakerOpened,
@@ -335,7 +335,7 @@ def test_other_keys_are_not_tried_for_ever() -> None:
         async with in_virtual_time(FunctionModel(lambda _: limited)) as engine:
             add_fallbacks(engine, ScriptedModel(say("instead")))
             result = await engine.run(agent(**FALLBACKS), "go")
-        assert (result.text, result.metrics.model_calls) == ("instead", MOST_KEYS + 4 + 1)
+        assert (result.text, result.metrics.model_calls) == ("instead", MAX_KEYS + 4 + 1)
 
     virtually(story())
 

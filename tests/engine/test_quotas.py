@@ -14,8 +14,8 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
 from treadle.core.fold import fold
-from treadle.core.guards.quota import for_a_model_call, judge
-from treadle.core.state import fresh
+from treadle.core.guards.quota import judge, reserve_model_call
+from treadle.core.state import new_state
 from treadle.core.steps import Finish
 from treadle.domain.agents import AgentSpec, Limits, ModelSettings
 from treadle.domain.envelope import Event, Origin
@@ -175,9 +175,9 @@ def test_a_ceiling_on_a_model_without_a_price_is_refused_when_it_is_asked_for(tm
 
 def test_a_model_whose_price_is_not_known_any_more_is_not_asked() -> None:
     """The prices may have been taken away since the run was asked for, or another model stands for its name."""
-    state = fresh(Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1")))
+    state = new_state(Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1")))
     fold(state, RunQueued(AgentSpec("hero", "p/m", limits=Limits(cost=1.0), quotas=Quotas(credits=5.0))), 1, 0.0)
-    reserve = for_a_model_call(state, 1, 1, 100, None)
+    reserve = reserve_model_call(state, 1, 1, 100, None)
     assert reserve is not None
     assert reserve.cost == reserve.credits == inf
     for short, kind in (

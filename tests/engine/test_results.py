@@ -8,13 +8,13 @@ import pytest
 import treadle
 from tests.engine.running import agent, journal, opened
 from tests.observed import all_told
-from treadle.core.context.projection import LEAST_RESULT, MOST_RESULT, room_for_a_result
+from treadle.core.context.projection import MAX_RESULT_CHARACTERS, MIN_RESULT_CHARACTERS, max_result_characters
 from treadle.core.context.tokens import TokenCount
-from treadle.core.state import fresh
+from treadle.core.state import new_state
 from treadle.domain.envelope import Origin
 from treadle.domain.events import ModelResolved, ResultTruncated, ToolCallEnd
 from treadle.domain.ids import AgentId, RunId, SessionId
-from treadle.engine.tool_results import cut
+from treadle.engine.tool_results import truncate_text
 from treadle.ports.tool import Observation, ToolError
 from treadle.testing.models import ScriptedModel, ask, call, say
 
@@ -53,7 +53,7 @@ def test_a_long_result_is_cut_and_can_be_recalled_also_by_a_later_run(tmp_path: 
         assert cut_event.length == len(LONG[:400_000])
         ends = [data for data in events if isinstance(data, ToolCallEnd)]
         assert [end.truncated for end in ends] == [True, False]
-        assert MOST_RESULT <= cut_event.shown == len(ends[0].content) < MOST_RESULT + 300
+        assert MAX_RESULT_CHARACTERS <= cut_event.shown == len(ends[0].content) < MAX_RESULT_CHARACTERS + 300
         assert ends[0].content.startswith("line 0\n")
         assert ends[0].content.endswith(LONG[:400_000][-100:])
         assert 'recall(call_id="big", start=' in ends[0].content
@@ -65,14 +65,14 @@ def test_a_long_result_is_cut_and_can_be_recalled_also_by_a_later_run(tmp_path: 
 
 
 def test_the_room_for_results_shrinks_as_the_context_fills() -> None:
-    state = fresh(Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1")))
+    state = new_state(Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1")))
     state.model = ModelResolved("p", "m", "custom", "why", context_window=100_000)
     rooms: list[int] = []
     for counted in (1, 40_000, 80_000, 95_000, 99_999, 150_000):
         state.tokens = TokenCount(counted=counted)
-        rooms.append(room_for_a_result(state))
+        rooms.append(max_result_characters(state))
     assert rooms == sorted(rooms, reverse=True)
-    assert (rooms[0], rooms[-1]) == (MOST_RESULT, LEAST_RESULT)
+    assert (rooms[0], rooms[-1]) == (MAX_RESULT_CHARACTERS, MIN_RESULT_CHARACTERS)
     assert rooms[2] == 20_000
 
 
@@ -89,7 +89,9 @@ def test_parallel_results_share_the_room(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("length", [0, 1, LEAST_RESULT - 1, LEAST_RESULT, LEAST_RESULT + 1])
+@pytest.mark.parametrize(
+    "length", [0, 1, MIN_RESULT_CHARACTERS - 1, MIN_RESULT_CHARACTERS, MIN_RESULT_CHARACTERS + 1]
+)
 def test_short_results_are_left_as_they_are(tmp_path: Path, length: int) -> None:
     model = ScriptedModel(ask(call("read_all", "c1", length=length)), say("done"))
 
@@ -104,7 +106,7 @@ def test_short_results_are_left_as_they_are(tmp_path: Path, length: int) -> None
 
 def test_what_is_left_out_is_exactly_what_the_marker_says() -> None:
     text = "".join(chr(33 + n % 90) for n in range(10_000))
-    shown = cut(text, 1000, "c1")
+    shown = truncate_text(text, 1000, "c1")
     head, _, rest = shown.partition("\n[… ")
     count = int(rest.split(" of ", 1)[0])
     tail = rest.partition("…]\n")[2]

@@ -15,7 +15,7 @@ from tests.engine.running import agent, in_virtual_time, journal, opened, until,
 from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
 from tests.stores.corpus import make
 from treadle.bootstrap.engine import observe
-from treadle.core.fold.registry import CHANGES
+from treadle.core.fold.registry import HANDLERS
 from treadle.core.guards import loop as loop_guard
 from treadle.domain import events as e
 from treadle.domain.envelope import VERSION, Event, draft
@@ -412,7 +412,7 @@ def test_a_retry_that_is_not_made_any_more_is_found(monkeypatch: pytest.MonkeyPa
     def never(*about: Any) -> None:
         return None
 
-    monkeypatch.setattr("treadle.engine.model_call.retry_after", never)
+    monkeypatch.setattr("treadle.engine.model_call.plan_retry", never)
     found = replay(record, ToolRegistry()).divergence
     assert found is not None
     assert (found.type, found.today_type) == ("llm_retry", "run_end")
@@ -432,7 +432,7 @@ def test_code_that_waits_where_it_went_on_is_found(monkeypatch: pytest.MonkeyPat
     record = asyncio.run(story())
     resumed = first_of(record, e.ResumeRequested)
     assert replay(record, ToolRegistry()).is_same
-    monkeypatch.delitem(CHANGES, e.ResumeRequested)
+    monkeypatch.delitem(HANDLERS, e.ResumeRequested)
     found = replay(record, ToolRegistry()).divergence
     assert found is not None
     assert (found.sequence, found.today_type) == (resumed.sequence + 1, "nothing")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from treadle.core.fold import fold, fold_all
-from treadle.core.fork import standing
-from treadle.core.state import RunState, fresh
+from treadle.core.fork import make_fork
+from treadle.core.state import RunState, new_state
 from treadle.domain.events import LlmRequest, RunQueued
 from treadle.operations.replays import recorded
 from treadle.ports.tool import Toolbox
@@ -61,10 +61,10 @@ def forks_of(record: Recorded) -> Iterator[tuple[RunState, RunState]]:
     for asked in requests.values():
         assert isinstance(asked.data, LlmRequest)
         before = record.events[: asked.sequence]
-        state = fold_all(fresh(record.origin, record.history), before)
-        fork = fresh(record.origin, ())
+        state = fold_all(new_state(record.origin, record.history), before)
+        fork = new_state(record.origin, ())
         fold(fork, RunQueued(state.agent, before=tuple(state.transcript.messages)), 1, 0.0)
-        fold(fork, standing(state, before, asked.data), 2, 0.0)
+        fold(fork, make_fork(state, before, asked.data), 2, 0.0)
         yield state, fork
 
 

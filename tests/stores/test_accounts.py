@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.core.fold import fold_all
-from treadle.core.state import fresh
+from treadle.core.state import new_state
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Draft
 from treadle.domain.errors import UsageError
@@ -294,7 +294,7 @@ class Told:
 async def metrics_of(process: Desk, run: Told) -> Metrics:
     """What the journal folds to, which is another's work."""
     events = await process.store.read(run.claim.origin.run_id)
-    return fold_all(fresh(run.claim.origin), events).metrics(0.0)
+    return fold_all(new_state(run.claim.origin), events).metrics(0.0)
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,7 +11,7 @@ from tests.testing.harnesses import opened
 from treadle import Engine
 from treadle.config.home import Home
 from treadle.core.fold import fold_all
-from treadle.core.state import fresh
+from treadle.core.state import new_state
 from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.events import ToolCallError, UnknownEvent
 from treadle.ports.model import ModelRequest
@@ -53,7 +53,7 @@ def test_an_older_journal_folds(path: str) -> None:
     async def run() -> None:
         async with opened(path, Recorder(), FakeClock()) as journal:
             states = {
-                record.origin.run_id: fold_all(fresh(record.origin), await journal.read(record.origin.run_id))
+                record.origin.run_id: fold_all(new_state(record.origin), await journal.read(record.origin.run_id))
                 for record in await journal.find()
             }
             waiting, pending, posting, ended = states.values()

@@ -131,11 +131,11 @@ def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
 
 
 def steered_messages_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    patch.delitem(registry.CHANGES, e.MessageSteered)
+    patch.delitem(registry.HANDLERS, e.MessageSteered)
 
 
 def cancels_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    patch.delitem(registry.CHANGES, e.CancelRequested)
+    patch.delitem(registry.HANDLERS, e.CancelRequested)
 
 
 def results_are_recorded_twice(patch: pytest.MonkeyPatch) -> None:
@@ -333,7 +333,7 @@ def children_spend_for_themselves(patch: pytest.MonkeyPatch) -> None:
     """What those above may use at most does not bind a child."""
 
     def own(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
-        return accounts.spending(trees[:1])
+        return accounts.model_call_accounts(trees[:1])
 
     patch.setattr(fold_life, "spending", own)
 
@@ -344,7 +344,7 @@ def any_number_runs_at_a_time(patch: pytest.MonkeyPatch) -> None:
 
 def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
     """Calls that are open when a run ends have no result, if somebody is to look at the end."""
-    judges = decide.who_judges
+    judges = decide.evaluate_end
 
     def forgetful(*args: Any) -> Any:
         step = judges(*args)

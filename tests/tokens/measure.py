@@ -14,9 +14,9 @@ import aiohttp
 import msgspec
 
 from tests.tokens.sessions import Session
-from treadle.core.context.projection import input_estimate, project
+from treadle.core.context.projection import estimate_input, project
 from treadle.core.fold import fold
-from treadle.core.state import RunState, fresh
+from treadle.core.state import RunState, new_state
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin
@@ -117,7 +117,7 @@ async def replay(session: Session, count: Counter, prompt: Count | None = None) 
     for turn in session.turns:
         if turn.asked and found:
             run.happens(e.UserMessage(user(turn.asked)))
-        estimate = input_estimate(run.state)
+        estimate = estimate_input(run.state)
         request = run.asks()
         counted, replied = await (prompt or count.prompt)(request), await count.reply(request, turn.reply)
         then = msgspec.structs.replace(request, conversation=Conversation(request.conversation.messages))
@@ -135,7 +135,7 @@ class _Run:
     """A run under way, told as events."""
 
     def __init__(self, session: Session) -> None:
-        self.state: RunState = fresh(_ORIGIN)
+        self.state: RunState = new_state(_ORIGIN)
         self.happens(
             e.RunQueued(AgentSpec("measured", "local/smollm2", persona=session.persona)),
             e.UserMessage(user(session.turns[0].asked)),

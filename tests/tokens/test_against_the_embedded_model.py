@@ -13,8 +13,8 @@ from tests.tokens.measure import Measured, counter, replay
 from tests.tokens.sessions import CHECK, FIT, KINDS, sessions
 from treadle.bootstrap.tool_names import known_tools
 from treadle.config.home import DEFAULT_LOOKS, Home
-from treadle.core.context.projection import preamble, preamble_tokens
-from treadle.core.context.tokens import TokenCount, tokens_of
+from treadle.core.context.projection import estimate_preamble, make_preamble
+from treadle.core.context.tokens import TokenCount, estimate_message
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.tools import ToolSpec
@@ -108,11 +108,11 @@ def test_the_default_tools_are_small_and_estimated_within_ten_percent(path: Path
         async with counter(path) as count:
             found: list[tuple[int, int, int]] = []
             for tools in sets:
-                prompt = preamble(agent, tools, ("Your working folder is /home/ada/work.",))
+                prompt = make_preamble(agent, tools, ("Your working folder is /home/ada/work.",))
                 conversation = Conversation([user("What is in notes.txt?")])
                 request = ModelRequest("smollm2", prompt, conversation, ModelSettings(), profile=PROFILE)
-                counts = TokenCount(preamble_tokens(prompt))
-                estimate = counts.estimate(tokens_of(conversation.messages[0]))
+                counts = TokenCount(estimate_preamble(prompt))
+                estimate = counts.estimate(estimate_message(conversation.messages[0]))
                 found.append((await count.prompt(request), estimate, await count.tokens(rendered(tools))))
             return found
 

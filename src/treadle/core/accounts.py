@@ -7,22 +7,22 @@ from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.ports.accounts import Ceilings
 
 
-def ceilings_of(
+def account_ceilings(
     agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | None, lineage: Lineage | None = None
 ) -> tuple[Ceilings, ...]:
     """Those that a run shares with others: its agent's, and that of the token it was asked for with."""
     found: list[Ceilings] = []
     if agent.quotas != NO_QUOTAS:
-        found.append(_ceilings(f"agent/{agent.name}", agent.quotas))
+        found.append(_make_ceilings(f"agent/{agent.name}", agent.quotas))
     for name, quotas in () if lineage is None else lineage.quotas:
         if name != agent.name:
-            found.append(_ceilings(f"agent/{name}", quotas))
+            found.append(_make_ceilings(f"agent/{name}", quotas))
     if token is not None and token_quotas is not None and token_quotas != NO_QUOTAS:
-        found.append(_ceilings(f"token/{token}", token_quotas))
+        found.append(_make_ceilings(f"token/{token}", token_quotas))
     return tuple(found)
 
 
-def trees_of(run_id: RunId, agent: AgentSpec, lineage: Lineage | None) -> tuple[TreeCeiling, ...]:
+def tree_ceilings(run_id: RunId, agent: AgentSpec, lineage: Lineage | None) -> tuple[TreeCeiling, ...]:
     """What a run shares with the runs under it, and what it shares with those above it."""
     limits = agent.limits
     steps = limits.max_steps if agent.budget == "shared" else None
@@ -30,16 +30,16 @@ def trees_of(run_id: RunId, agent: AgentSpec, lineage: Lineage | None) -> tuple[
     return (own,) if lineage is None else (own, *lineage.ceilings)
 
 
-def spending(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
+def model_call_accounts(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
     """The accounts that a model call counts for."""
     bounded = [tree for tree in trees if (tree.cost, tree.steps) != (None, None)]
     return tuple([Ceilings(f"tree/{tree.run_id}", cost=tree.cost, steps=tree.steps) for tree in bounded])
 
 
-def growing(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
+def child_run_accounts(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
     """The accounts that a run under this one counts for."""
     return tuple([Ceilings(f"tree/{tree.run_id}", runs=tree.runs) for tree in trees if tree.runs is not None])
 
 
-def _ceilings(account: str, quotas: Quotas) -> Ceilings:
+def _make_ceilings(account: str, quotas: Quotas) -> Ceilings:
     return Ceilings(account, quotas.max_llm_tokens_per_hour, quotas.max_tool_calls_per_minute, quotas.credits)

@@ -1,14 +1,14 @@
 """What a run does next, given all that has happened to it. Pure: the same state and time give the same step."""
 
 from treadle.core import guards
-from treadle.core.context.budget import compact, make_room, overflow, overflows
-from treadle.core.context.projection import input_estimate
-from treadle.core.evaluation import unjudged, verdict, who_judges, without_note
+from treadle.core.context.budget import make_overflow, make_room, overflows, plan_compaction
+from treadle.core.context.projection import estimate_input
+from treadle.core.evaluation import evaluate_end, make_unjudged, read_verdict, remove_note
 from treadle.core.final_marker import has_marker
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
-from treadle.core.guards.verdict import StopRun, strictest
-from treadle.core.retry import fallback_after, too_long_a_wait
+from treadle.core.guards.verdict import StopRun, combine_verdicts
+from treadle.core.retry import describe_long_wait, plan_fallback
 from treadle.core.state import RunState
 from treadle.core.steps import (
     CallModel,
@@ -25,8 +25,8 @@ from treadle.core.steps import (
     Wait,
 )
 from treadle.core.subagents.child import Child
-from treadle.core.subagents.waiting import before_the_end, interrupted, resumed, wait_for
-from treadle.core.tools.plan import plan_calls, skipped
+from treadle.core.subagents.waiting import interrupt_children, resume_child, stop_children_first, wait_for_child
+from treadle.core.tools.plan import make_skipped, plan_calls
 from treadle.domain.commands import CompactSession, SessionCommand
 from treadle.domain.events import (
     CommandObeyed,
@@ -42,82 +42,84 @@ from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 from treadle.domain.time_format import second
 
-CLOCKS_DIFFER_SECONDS = 60.0
+MAX_CLOCK_SKEW_SECONDS = 60.0
 """How far the clocks of two machines that share a database may be apart."""
 MORE_CAME = "Another message came first."
 
 
 def decide(state: RunState, now: Instant) -> Step:
     """The next step of a run that has started and not ended."""
-    step = _decided(state, now)
+    step = _decide(state, now)
     if not state.asks_people or (isinstance(step, Wait) and step.of_people is not None):
         return step
     return NotifyResumed()
 
 
-def _decided(state: RunState, now: Instant) -> Step:
+def _decide(state: RunState, now: Instant) -> Step:
     if state.judging is not None and state.cancelled is None:
-        return _judged(state, state.judging, now)
-    step = _next(state, now)
-    return ended(state, step, now) if isinstance(step, Finish) else step
+        return _await_verdict(state, state.judging, now)
+    step = _next_step(state, now)
+    return prepare_end(state, step, now) if isinstance(step, Finish) else step
 
 
-def ended(state: RunState, finish: Finish, now: Instant) -> Step:
+def prepare_end(state: RunState, finish: Finish, now: Instant) -> Step:
     """What comes before an end: those under the run have ended, and somebody has looked at it. Where a run was to
     try again, and has nothing left for that, it ends as it would have before."""
     child = state.judging
     if child is not None and state.cancelled is None:
-        said = without_note(verdict(state, child, now) or unjudged(True, child.spawn.agent, MORE_CAME, child))
+        said = remove_note(
+            read_verdict(state, child, now) or make_unjudged(True, child.spawn.agent, MORE_CAME, child)
+        )
         if state.steered is None and child.spawn.end is not None:
             return Finish(child.spawn.end, (said, *finish.events))
         finish = Finish(finish.outcome, (said, *finish.events))
-    ready = before_the_end(state, finish, now)
-    return who_judges(state, ready) if isinstance(ready, Finish) else ready
+    ready = stop_children_first(state, finish, now)
+    return evaluate_end(state, ready) if isinstance(ready, Finish) else ready
 
 
-def _judged(state: RunState, child: Child, now: Instant) -> Step:
+def _await_verdict(state: RunState, child: Child, now: Instant) -> Step:
     """The run has come to its end, and somebody looks at it: wait for the verdict, and then end, or try again."""
-    end, said = child.spawn.end, verdict(state, child, now)
+    end, said = child.spawn.end, read_verdict(state, child, now)
     assert end is not None, "whoever judges was told how the run ends"
     if state.interrupted is not None:
-        return interrupted(state) or Wait("interrupted", state.interrupted)
+        return interrupt_children(state) or Wait("interrupted", state.interrupted)
     if state.steered is not None and child.spawn.role == "quality":  # there is more to be answered
-        said = said or unjudged(True, child.spawn.agent, MORE_CAME, child)
-        reach = before_the_end(state, Finish(end), now) if child.told != "cancel" else None
+        said = said or make_unjudged(True, child.spawn.agent, MORE_CAME, child)
+        reach = stop_children_first(state, Finish(end), now) if child.told != "cancel" else None
         if isinstance(reach, SignalChildren):
             return reach
-        step = _call_model(state, now, (without_note(said),))
-        return ended(state, step, now) if isinstance(step, Finish) else step
+        step = _call_model(state, now, (remove_note(said),))
+        return prepare_end(state, step, now) if isinstance(step, Finish) else step
     if said is None:
-        return resumed(child) or wait_for(state, child)
+        return resume_child(child) or wait_for_child(state, child)
     if isinstance(said, QualityScored) and said.note:
         again = _call_model(state, now, (said,))
         if not isinstance(again, Finish):
             return again
-    finish = Finish(end, (without_note(said),))
-    return before_the_end(state, finish, now) if child.told != "cancel" else finish
+    finish = Finish(end, (remove_note(said),))
+    return stop_children_first(state, finish, now) if child.told != "cancel" else finish
 
 
-def _next(state: RunState, now: Instant) -> Step:
-    stop = strictest(guards.ALWAYS, state, now)
+def _next_step(state: RunState, now: Instant) -> Step:
+    stop = combine_verdicts(guards.ALWAYS, state, now)
     if isinstance(stop, StopRun):
         return _finish(state, stop)
     if state.open_calls and state.interrupted is None:
         return _plan_calls(state, now)
     if state.command is not None:
-        return obey(state, state.command)
-    if wait := _must_wait(state, now):
-        return interrupted(state) or wait if wait.reason == "interrupted" else wait
+        return decide_command(state, state.command)
+    if wait := _find_wait(state, now):
+        return interrupt_children(state) or wait if wait.reason == "interrupted" else wait
     if state.failure is not None:
         return _after_failure(state, state.failure)
     if state.reply is not None and not state.calls:
-        verdict = strictest(guards.ANSWER, state, now)
+        verdict = combine_verdicts(guards.ANSWER, state, now)
         if isinstance(verdict, StopRun):
             return _finish(state, verdict)
         if verdict is not None:
             return _ask_again(state, now, verdict.events)
         if state.steered is None and state.reply.stop != "interrupted":
-            return Finish(completed(state))
+            return Finish(make_completed(state))
     return _call_model(state, now)
 
 
@@ -135,14 +137,14 @@ def _ask_again(
 def _call_model(
     state: RunState, now: Instant, events: tuple[EventData, ...] = ()
 ) -> CallModel | TruncateResults | Compact | Finish:
-    verdict = strictest(guards.PACE, state, now)
+    verdict = combine_verdicts(guards.PACE, state, now)
     if isinstance(verdict, StopRun):
         return _finish(state, verdict)
-    size = input_estimate(state)
+    size = estimate_input(state)
     if (step := make_room(state, size)) is not None:
         return step
     if overflows(state, size):
-        return Finish(_or_what_was_claimed(state, overflow(state)))
+        return Finish(_or_claimed_answer(state, make_overflow(state)))
     if verdict is not None:
         events += verdict.events
     must_report = state.recovery.report_due
@@ -152,10 +154,10 @@ def _call_model(
     return CallModel(events, tools_offered=not must_report)
 
 
-def _must_wait(state: RunState, now: Instant) -> Wait | None:
+def _find_wait(state: RunState, now: Instant) -> Wait | None:
     if state.interrupted is not None:
         return Wait("interrupted", state.interrupted, state.deadline)
-    if state.retry_at is not None and _is_ahead(state.retry_at, state, now) and state.steered is None:
+    if state.retry_at is not None and _is_in_future(state.retry_at, state, now) and state.steered is None:
         attempt = f"attempt {state.failures + 1} of the model call"
         if state.deadline is not None and state.deadline < state.retry_at:
             return Wait("retry", f"the deadline, which comes before {attempt}", state.deadline)
@@ -163,42 +165,44 @@ def _must_wait(state: RunState, now: Instant) -> Wait | None:
     return None
 
 
-def _is_ahead(moment: Instant, state: RunState, now: Instant) -> bool:
+def _is_in_future(moment: Instant, state: RunState, now: Instant) -> bool:
     """Whether the moment is still to come. Where the clock was set back since the last event, it has passed."""
-    return state.latest_at - CLOCKS_DIFFER_SECONDS <= now < moment
+    return state.latest_at - MAX_CLOCK_SKEW_SECONDS <= now < moment
 
 
 def _plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | Finish:
-    if marked_final(state):
-        return _finish(state, StopRun(completed(state)))
+    if has_final_marker(state):
+        return _finish(state, StopRun(make_completed(state)))
     plan = plan_calls(state, now)
     return _finish(state, plan) if isinstance(plan, StopRun) else plan
 
 
-def obey(state: RunState, command: SessionCommand) -> Compact | RunSessionCommand | Finish:
+def decide_command(state: RunState, command: SessionCommand) -> Compact | RunSessionCommand | Finish:
     """What a run does that was asked to do something with its session. It does not wait: it can be asked again."""
     if state.interrupted is not None:
         return Finish(Outcome("cancelled", reason=state.interrupted))
     if state.obeyed is not None:
-        return Finish(_outcome_of(state.obeyed))
+        return Finish(_command_outcome(state.obeyed))
     if not isinstance(command, CompactSession):
         return RunSessionCommand(command)
     match state.compaction:
         case ContextCompacted(tokens_before=before, tokens_after=after):
             said = f"The conversation is shorter: about {before} tokens before, {after} now. /undo takes it back."
-            return _obeyed(CommandObeyed(said))
+            return _finish_command(CommandObeyed(said))
         case CompactionFailed(reason=reason):
-            return _obeyed(CommandObeyed(f"No summary was to be had, and nothing is changed: {reason}", False))
+            return _finish_command(
+                CommandObeyed(f"No summary was to be had, and nothing is changed: {reason}", False)
+            )
         case None:
             nothing = "There is nothing to fold away: too little was said since the conversation last began."
-            return compact(state, "compact", "command") or _obeyed(CommandObeyed(nothing))
+            return plan_compaction(state, "compact", "command") or _finish_command(CommandObeyed(nothing))
 
 
-def _obeyed(event: CommandObeyed) -> Finish:
-    return Finish(_outcome_of(event), (event,))
+def _finish_command(event: CommandObeyed) -> Finish:
+    return Finish(_command_outcome(event), (event,))
 
 
-def _outcome_of(obeyed: CommandObeyed) -> Outcome:
+def _command_outcome(obeyed: CommandObeyed) -> Outcome:
     return Outcome("completed", obeyed.said) if obeyed.done else Outcome("failed", "", obeyed.said)
 
 
@@ -207,11 +211,11 @@ def _outcome_of(obeyed: CommandObeyed) -> Outcome:
 
 def _finish(state: RunState, stop: StopRun) -> Finish:
     """End the run; calls that are still open get their one result first."""
-    unanswered = [skipped(call, stop.outcome.reason) for call in state.open_calls]
-    return Finish(_or_what_was_claimed(state, stop.outcome), (*unanswered, *stop.events))
+    unanswered = [make_skipped(call, stop.outcome.reason) for call in state.open_calls]
+    return Finish(_or_claimed_answer(state, stop.outcome), (*unanswered, *stop.events))
 
 
-def _or_what_was_claimed(state: RunState, outcome: Outcome) -> Outcome:
+def _or_claimed_answer(state: RunState, outcome: Outcome) -> Outcome:
     """A run that answered, was asked about a claim and got no further has still answered."""
     if state.claimed is None or outcome.kind not in ("empty", "max_steps", "model_error"):
         return outcome
@@ -219,36 +223,36 @@ def _or_what_was_claimed(state: RunState, outcome: Outcome) -> Outcome:
     return Outcome("completed", answer, unverified_claim=claim)
 
 
-def marked_final(state: RunState) -> bool:
+def has_final_marker(state: RunState) -> bool:
     marker = state.agent.loop.final_marker
     return marker is not None and state.reply is not None and has_marker(state.answer_so_far, marker)
 
 
-def completed(state: RunState) -> Outcome:
+def make_completed(state: RunState) -> Outcome:
     if state.answer.strip() in SILENT_TEXTS:
         return Outcome("silent", "", reason="The agent had nothing to say.")
-    if not state.phantom_claims and not marked_final(state):
+    if not state.phantom_claims and not has_final_marker(state):
         return Outcome("completed", state.answer)
-    answer, claim = phantom.delivered(state)
+    answer, claim = phantom.choose_answer(state)
     return Outcome("completed", answer, unverified_claim=claim)
 
 
 def _after_failure(state: RunState, failure: LlmError) -> TruncateResults | Compact | SwitchModel | Finish:
     """A model call has failed for good: a shorter conversation, another model, or the end."""
-    if failure.compact and (step := make_room(state, input_estimate(state))) is not None:
+    if failure.compact and (step := make_room(state, estimate_input(state))) is not None:
         return step
-    following = fallback_after(state, failure.message) if failure.next_model else None
+    following = plan_fallback(state, failure.message) if failure.next_model else None
     if following is not None:
         return SwitchModel(following)
     attempts = f" ({state.failures} attempts)" if state.failures > 1 else ""
-    reason = f"{failure.message}{too_long_a_wait(state, failure)}{attempts}"
+    reason = f"{failure.message}{describe_long_wait(state, failure)}{attempts}"
     if failure.compact and not failure.guessed:
-        return Finish(_or_what_was_claimed(state, overflow(state, reason)))
-    outcome = Outcome("model_error", state.answer_so_far, reason, _next_after(state, failure))
-    return Finish(_or_what_was_claimed(state, outcome))
+        return Finish(_or_claimed_answer(state, make_overflow(state, reason)))
+    outcome = Outcome("model_error", state.answer_so_far, reason, _advise_after(state, failure))
+    return Finish(_or_claimed_answer(state, outcome))
 
 
-def _next_after(state: RunState, failure: LlmError) -> str:
+def _advise_after(state: RunState, failure: LlmError) -> str:
     if failure.guessed or state.shortened:
         return (
             "If the conversation is too long for the model, send /compact to have it summarised or /reset to go on "

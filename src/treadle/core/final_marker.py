@@ -24,15 +24,15 @@ _DECORATIONS = "#>*- \t"
 
 
 def has_marker(text: str, marker: str) -> bool:
-    return marker in text and _word(marker).search(text) is not None
+    return marker in text and _word_pattern(marker).search(text) is not None
 
 
 def remove_marker(text: str, marker: str) -> str:
     """Return the text without the marker, what wraps it, and the line that it leaves empty."""
-    while (found := _word(marker).search(text)) is not None:
-        start, end = _unwrapped(text, *found.span())
+    while (found := _word_pattern(marker).search(text)) is not None:
+        start, end = _extend_over_wrapping(text, *found.span())
         if end == found.end() and _opens_line(text, start) and text[end : end + 1] in (":", ".", "!"):
-            start, end = _unwrapped(text, start, end + 1)  # a label: `FINAL: the answer`
+            start, end = _extend_over_wrapping(text, start, end + 1)  # a label: `FINAL: the answer`
         before, after = text[:start], text[end:]
         if not (after[:1].isalnum() and start < found.start()):  # a tag in front of a word leaves its blank
             before = before.rstrip(" \t")
@@ -41,7 +41,7 @@ def remove_marker(text: str, marker: str) -> str:
         line = before.rpartition("\n")[2]
         if line.strip() and not line.strip(_DECORATIONS) and not after.partition("\n")[0].strip():
             before = before.removesuffix(line)  # a heading, a quote or an item of a list with nothing else in it
-        text = _joined(before, after.lstrip(" \t") if _opens_line(text, start) else after)
+        text = _join(before, after.lstrip(" \t") if _opens_line(text, start) else after)
     return text.strip()
 
 
@@ -49,7 +49,7 @@ def _opens_line(text: str, start: int) -> bool:
     return not text[:start].rpartition("\n")[2].strip(_DECORATIONS + "_`")
 
 
-def _unwrapped(text: str, start: int, end: int) -> tuple[int, int]:
+def _extend_over_wrapping(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the place of a word with the pairs of signs directly around it: `**word**`, `<word>`, `</word>`."""
     while start > 0 and end < len(text):
         if _PAIRS.get(text[start - 1]) == text[end]:
@@ -63,7 +63,7 @@ def _unwrapped(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _joined(before: str, after: str) -> str:
+def _join(before: str, after: str) -> str:
     """Join two texts; where the marker had its own lines, only one gap is left."""
     if not (before.endswith("\n") and after.startswith("\n")):
         return before + after
@@ -72,7 +72,7 @@ def _joined(before: str, after: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _word(marker: str) -> re.Pattern[str]:
+def _word_pattern(marker: str) -> re.Pattern[str]:
     before = r"(?<!\w)" if re.match(r"\w", marker) else ""
     after = r"(?!\w)" if re.search(r"\w\Z", marker) else ""
     return re.compile(f"{before}{re.escape(marker)}{after}")

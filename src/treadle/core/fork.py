@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from treadle.core.state import RunState
-from treadle.core.tools.ledger import call_key, digest
+from treadle.core.tools.ledger import digest_result, make_call_key
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
 from treadle.domain.events import Counters, Ended, Measured, ReusedCall, RunForked
@@ -16,7 +16,7 @@ from treadle.domain.tools import ToolSpec
 Turns = tuple[tuple[ReusedCall, ...], ...]
 
 
-def standing(state: RunState, events: Iterable[Event], request: e.LlmRequest) -> RunForked:
+def make_fork(state: RunState, events: Iterable[Event], request: e.LlmRequest) -> RunForked:
     """What the steps before a request have left behind. `state` is that of the run when it had just been sent, and
     `events` are those up to then."""
     messages = state.transcript.messages
@@ -27,18 +27,18 @@ def standing(state: RunState, events: Iterable[Event], request: e.LlmRequest) ->
         request.step,
         state.asked,
         tuple([index for index, message in enumerate(messages) if message in state.tasks]),
-        reused(known, state.tools),
-        _counted(state, request),
-        _measured(state),
-        _first_route(known) if state.agent.routing is not None else "",
+        collect_calls(known, state.tools),
+        _read_counters(state, request),
+        _read_measured(state),
+        _find_first_route(known) if state.agent.routing is not None else "",
         state.plain and not state.fallbacks_used,
-        _in_the_system_prompt(known),
+        _find_system_memories(known),
         "" if start is None else start.notes,
         "" if start is None else start.workspace,
     )
 
 
-def _counted(state: RunState, request: e.LlmRequest) -> Counters:
+def _read_counters(state: RunState, request: e.LlmRequest) -> Counters:
     recovery = state.recovery
     return Counters(
         state.answer_so_far,
@@ -55,7 +55,7 @@ def _counted(state: RunState, request: e.LlmRequest) -> Counters:
     )
 
 
-def _measured(state: RunState) -> Measured | None:
+def _read_measured(state: RunState) -> Measured | None:
     if state.counted_by is None:
         return None
     provider, model = state.counted_by
@@ -66,12 +66,12 @@ def _measured(state: RunState) -> Measured | None:
     )  # fmt: skip
 
 
-def _first_route(events: Iterable[Event]) -> str:
+def _find_first_route(events: Iterable[Event]) -> str:
     """What the run was routed to, before any fallback."""
     return next((event.data.route for event in events if isinstance(event.data, e.ModelResolved)), "")
 
 
-def _in_the_system_prompt(events: Iterable[Event]) -> str:
+def _find_system_memories(events: Iterable[Event]) -> str:
     """The memories that stand there."""
     found = ""
     for event in events:
@@ -85,7 +85,7 @@ def _in_the_system_prompt(events: Iterable[Event]) -> str:
     return found
 
 
-def reused(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
+def collect_calls(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
     """The calls that were made, and what came of each, turn by turn; those of the run before a fork come first."""
     turns: list[RecordedTurn] = []
     earlier: Turns = ()
@@ -96,7 +96,9 @@ def reused(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
             case e.LlmResponse(parts=parts, stop=stop) if stop != "interrupted":
                 uses = [part for part in parts if isinstance(part, ToolUse)]
                 if uses:
-                    turns.append(RecordedTurn({use.call_id: _asked(use, tools.get(use.name)) for use in uses}))
+                    turns.append(
+                        RecordedTurn({use.call_id: _make_reused_call(use, tools.get(use.name)) for use in uses})
+                    )
             case e.ToolCallEnd(call_id, _, content) if turns:
                 turns[-1].end(call_id, "ok", content)
             case e.ToolCallError(call_id=call_id, kind="denied") if turns:
@@ -110,9 +112,9 @@ def reused(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
     return (*earlier, *(tuple(turn.calls.values()) for turn in turns))
 
 
-def _asked(use: ToolUse, spec: ToolSpec | None) -> ReusedCall:
+def _make_reused_call(use: ToolUse, spec: ToolSpec | None) -> ReusedCall:
     name, writes, polls = (use.name, False, False) if spec is None else (spec.name, spec.writes, spec.poller)
-    return ReusedCall(use.call_id, name, call_key(use), writes=writes, polls=polls)
+    return ReusedCall(use.call_id, name, make_call_key(use), writes=writes, polls=polls)
 
 
 @dataclass(slots=True)
@@ -124,6 +126,6 @@ class RecordedTurn:
 
     def end(self, call_id: str, how: Ended, content: str = "") -> None:
         if (call := self.calls.get(call_id)) is not None:
-            told = digest(content).hex() if how in ("ok", "failed") else ""
+            told = digest_result(content).hex() if how in ("ok", "failed") else ""
             self.calls[call_id] = msgspec.structs.replace(call, ended=how, told=told, after=self.ended)
             self.ended += 1

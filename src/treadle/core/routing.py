@@ -24,19 +24,19 @@ class Route(NamedTuple):
     reason: str
 
 
-def route(state: RunState) -> Route:
+def choose_route(state: RunState) -> Route:
     """The model that a run begins with: the agent's own, or that of the first tier that the message fits."""
     routing = state.agent.routing
     if routing is None:
         return Route(state.agent.model, "")
-    found = score(state)
+    found = score_complexity(state)
     tier = next(
         (tier for tier in routing.tiers if tier.upto is None or found.points <= tier.upto), routing.tiers[-1]
     )
     return Route(tier.model, f"complexity {found.points} ({', '.join(found.reasons)}): {_describe(tier)}")
 
 
-def score(state: RunState) -> Score:
+def score_complexity(state: RunState) -> Score:
     """Points for what makes a task harder, each capped, so that no single thing decides alone."""
     text = "\n".join(message.text for message in state.inbox)
     tokens, earlier = len(text) // CHARACTERS_PER_TOKEN, len(state.transcript.messages)

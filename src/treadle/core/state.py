@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from treadle.core.context.tokens import TokenCount
-from treadle.core.context.transcript import Transcript, transcribed
+from treadle.core.context.transcript import Transcript, make_transcript
 from treadle.core.final_marker import remove_marker
 from treadle.core.subagents.child import Child
 from treadle.core.suspicion import Suspicion
@@ -48,7 +48,7 @@ from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import SessionFacts
 from treadle.ports.model import Preamble
 
-NOTHING_SETTLED = SessionFacts()
+NO_SESSION_FACTS = SessionFacts()
 RoomStage = TrimStage | CompactStage
 """What can be done to make room."""
 
@@ -309,7 +309,7 @@ class RunState:
         """What this run has added to the conversation, with what the model was never sent of it; or the whole
         conversation, where it is another one now."""
         sent = tuple(self.transcript.messages[0 if self.revised else self.said_from :])
-        return (*sent, joined(self.inbox)) if self.inbox else sent
+        return (*sent, join_messages(self.inbox)) if self.inbox else sent
 
     @property
     def window(self) -> int:
@@ -360,11 +360,11 @@ class RunState:
         )
 
 
-def said_something(reply: LlmResponse) -> bool:
+def has_text(reply: LlmResponse) -> bool:
     return any(isinstance(part, Text) and part.text.strip() for part in reply.parts)
 
 
-def joined(messages: list[Message], preface: str = "") -> Message:
+def join_messages(messages: list[Message], preface: str = "") -> Message:
     """Several messages of the user's side as one, a paragraph each."""
     parts: list[Part] = []
     for message in messages:
@@ -382,12 +382,14 @@ def first_segment(session_id: SessionId) -> SegmentOpened:
     return SegmentOpened(segment, segment, "reset")
 
 
-def fresh(origin: Origin, history: Sequence[Message] = (), session: SessionFacts = NOTHING_SETTLED) -> RunState:
+def new_state(
+    origin: Origin, history: Sequence[Message] = (), session: SessionFacts = NO_SESSION_FACTS
+) -> RunState:
     """The state of a run to which nothing has happened yet, in a session that has said `history`."""
-    return beginning(origin, transcribed(history), session)
+    return new_state_on(origin, make_transcript(history), session)
 
 
-def beginning(origin: Origin, transcript: Transcript, session: SessionFacts = NOTHING_SETTLED) -> RunState:
+def new_state_on(origin: Origin, transcript: Transcript, session: SessionFacts = NO_SESSION_FACTS) -> RunState:
     """The state of a run to which nothing has happened yet. It goes on with this conversation, in place."""
     opened = session.segment or first_segment(origin.session_id)
     state = RunState(origin, transcript, said_from=len(transcript.messages), segment=opened)

@@ -14,7 +14,7 @@ CULPRIT_DEATHS = 3
 """Deaths without progress after which one more ends the run."""
 COMPANY_SHARE = 4
 """After the first two, so many deaths in company count as one: a run may kill its worker slowly."""
-MOST_DOUBT = 6
+MAX_DOUBT = 6
 """The most deaths that unexplained deaths of other workers add to what it takes to end a run."""
 MODEL_CALL = ""
 """The activity of a run that has no tool call in progress."""
@@ -56,7 +56,7 @@ class Suspicion:
 
     @property
     def is_culprit(self) -> bool:
-        return self.deaths > CULPRIT_DEATHS + min(MOST_DOUBT, self.unexplained)
+        return self.deaths > CULPRIT_DEATHS + min(MAX_DOUBT, self.unexplained)
 
     @property
     def is_suspect(self) -> bool:

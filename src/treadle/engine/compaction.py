@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 from treadle.core.context.compaction import (
     Summary,
-    instructions,
-    notes_so_far,
-    pieces,
+    extract_notes,
+    make_instructions,
+    make_prompt,
+    make_summary_message,
+    max_summary_tokens,
     read_summary,
-    summary_message,
-    summary_tokens,
-    writing_prompt,
+    split_into_pieces,
 )
-from treadle.core.context.projection import input_estimate, longest_reply, most_expensive
-from treadle.core.context.tokens import tokens_in, tokens_of
-from treadle.core.guards.quota import Intent, for_a_model_call, intent_to
+from treadle.core.context.projection import estimate_input, max_cost, max_reply_tokens
+from treadle.core.context.tokens import estimate_message, estimate_text
+from treadle.core.guards.quota import Intent, make_reserved_intent, reserve_model_call
 from treadle.core.state import RunState
 from treadle.core.steps import Compact, TruncateResults
 from treadle.domain.agents import ModelSettings
@@ -105,10 +105,10 @@ class SummaryWriter:
             state.model.model,
         )
         window = state.window if own else writer.profile.context_window
-        self._max_tokens = min(summary_tokens(state.window), summary_tokens(window))
-        self._pieces = pieces(self._span, window)
+        self._max_tokens = min(max_summary_tokens(state.window), max_summary_tokens(window))
+        self._pieces = split_into_pieces(self._span, window)
         remembers = state.agent.memory.remember
-        self._preamble = Preamble(instructions(remembers), ())
+        self._preamble = Preamble(make_instructions(remembers), ())
         self._focus = state.command.focus if isinstance(state.command, CompactSession) else ""
         self._usage = Usage()
         self._calls = 0
@@ -117,8 +117,8 @@ class SummaryWriter:
         self.reason = "There is nothing to write about."
 
     def make_intent(self) -> Intent:
-        text = sum(tokens_in(piece) for piece in self._pieces)
-        tokens = text + len(self._pieces) * (tokens_in(self._preamble.system) + self._max_tokens)
+        text = sum(estimate_text(piece) for piece in self._pieces)
+        tokens = text + len(self._pieces) * (estimate_text(self._preamble.system) + self._max_tokens)
         settings = ModelSettings(max_tokens=self._max_tokens * max(1, len(self._pieces)))
         step, state = self._step, self._state
         started = CompactionStarted(
@@ -129,17 +129,19 @@ class SummaryWriter:
             self._writer.provider,
             self._writer.model,
             tokens,
-            most_expensive(tokens, settings, self._writer.profile),
+            max_cost(tokens, settings, self._writer.profile),
             state.compacting,
         )
-        most = tokens + longest_reply(settings, self._writer.profile)
-        return intent_to((), started, for_a_model_call(state, state.step.number, 0, most, started.cost_estimate))
+        most = tokens + max_reply_tokens(settings, self._writer.profile)
+        return make_reserved_intent(
+            (), started, reserve_model_call(state, state.step.number, 0, most, started.cost_estimate)
+        )
 
     async def write(self) -> None:
         """Ask for the notes piece by piece, each time with the notes so far."""
-        so_far, remember = notes_so_far(self._span), dict[str, None]()
+        so_far, remember = extract_notes(self._span), dict[str, None]()
         for piece in self._pieces:
-            written = await self._ask(writing_prompt(so_far, piece, self._focus))
+            written = await self._ask(make_prompt(so_far, piece, self._focus))
             if written is None:
                 return
             so_far = written.text
@@ -185,11 +187,11 @@ class SummaryWriter:
         """Return the estimated number of tokens that the summary saves."""
         step, sizes = self._step, self._state.transcript.sizes
         gone = sum(sizes[at] for at in range(step.first, step.last) if at not in step.kept)
-        return gone - tokens_of(summary_message(summary.text))
+        return gone - estimate_message(make_summary_message(summary.text))
 
     def make_compacted(self, summary: Summary, elapsed_ms: int, segment: SegmentId) -> tuple[EventData, ...]:
         step, state = self._step, self._state
-        before = input_estimate(state)
+        before = estimate_input(state)
         after = max(0, before - round(self._saved_tokens(summary) * state.tokens.rate))
         left = len(state.transcript.messages) - len(self._span) + 1 + bool(state.inbox)
         compacted = ContextCompacted(
@@ -218,7 +220,7 @@ class SummaryWriter:
     def make_interrupted(self, elapsed_ms: int) -> CompactionFailed:
         """Return the failure of a summary that was interrupted. The provider may charge for it, so its usage is
         estimated."""
-        lost = Usage(tokens_in(self._preamble.system) + tokens_in(self._prompt), estimated=True)
+        lost = Usage(estimate_text(self._preamble.system) + estimate_text(self._prompt), estimated=True)
         self._usage = _add_usage(self._usage, lost)
         self.reason = "It was interrupted."
         return self.make_failure(elapsed_ms)

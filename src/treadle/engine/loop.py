@@ -4,10 +4,10 @@ import logging
 
 from msgspec import Struct
 
-from treadle.core.decide import decide, ended
-from treadle.core.evaluation import judged_of
-from treadle.core.guards.quota import for_calls, judge
-from treadle.core.retry import fallback_after
+from treadle.core.decide import decide, prepare_end
+from treadle.core.evaluation import summarise_verdicts
+from treadle.core.guards.quota import judge, reserve_calls
+from treadle.core.retry import plan_fallback
 from treadle.core.state import RunState
 from treadle.core.steps import (
     CallModel,
@@ -24,7 +24,7 @@ from treadle.core.steps import (
     TruncateResults,
     Wait,
 )
-from treadle.core.subagents.waiting import stopped, within_tree
+from treadle.core.subagents.waiting import describe_stopped, fit_into_tree
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
 from treadle.domain.ids import Instant, RunId
@@ -148,7 +148,7 @@ async def execute_tools(step: RunTools, run: OwnedRun, deps: EngineDeps) -> None
     """Run the calls that may run here, and begin the child runs that other calls delegate to."""
     ready, refused = await prepare_calls(step.run, run, deps)
     work = await delegate_calls(ready, run, deps)
-    reserve = for_calls(run.state, len(work.here), len(work.runs))
+    reserve = reserve_calls(run.state, len(work.here), len(work.runs))
     if await run.intend(*step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
         await run_tools(work.here, run, deps)
 
@@ -185,10 +185,10 @@ def apply_refusal(step: Step, run: OwnedRun, deps: EngineDeps) -> Step:
     if run.refused is None or not isinstance(step, CallModel | RunTools | Compact):
         return step
     if run.refused.kind == "runs":
-        return within_tree(run.state, step, run.refused) if isinstance(step, RunTools) else step
+        return fit_into_tree(run.state, step, run.refused) if isinstance(step, RunTools) else step
     now = deps.clock.now()
     replacement = judge(run.state, run.refused, now)
-    return ended(run.state, replacement, now) if isinstance(replacement, Finish) else replacement
+    return prepare_end(run.state, replacement, now) if isinstance(replacement, Finish) else replacement
 
 
 def apply_availability(
@@ -207,7 +207,7 @@ def apply_availability(
         if has_alternative(model, state, deps):
             return UseAlternative()
         failing = f"{model.provider}/{model.model} fails too often and is left alone for {seconds:.0f} s"
-        fallback = fallback_after(state, failing)
+        fallback = plan_fallback(state, failing)
         if fallback:
             return SwitchModel(fallback)
         wake_at = deps.clock.now() + seconds
@@ -244,9 +244,9 @@ def make_run_end(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
         outcome.text,
         outcome.reason,
         outcome.next,
-        (*state.stopped, *(("the model call",) if model_stopped else ()), *stopped(state)),
+        (*state.stopped, *(("the model call",) if model_stopped else ()), *describe_stopped(state)),
         outcome.unverified_claim,
-        *judged_of(state),
+        *summarise_verdicts(state),
         silent=outcome.kind == "silent",
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.core.context.memory_prompt import interaction, section
+from treadle.core.context.memory_prompt import make_section, summarise_interaction
 from treadle.core.state import RunState
 from treadle.domain.events import EventData, MemoryFlushed, MemoryRecalled, MemorySaved, Reminder
 from treadle.domain.memories import MemorySource
@@ -27,7 +27,7 @@ async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData,
         state.memories, query, settings.recall + min(len(seen), MAX_EXTRA_RESULTS), settings.embedder, exclusion
     )
     events: list[EventData] = [] if recall.degraded is None else [recall.degraded]
-    text, found = section(recall, seen, settings.recall)
+    text, found = make_section(recall, seen, settings.recall)
     if text:
         reminders = tuple([Reminder(each.memory.memory_id, round(each.score, 4)) for each in found])
         events.append(MemoryRecalled(reminders, text, recall.by, settings.place))
@@ -46,7 +46,7 @@ async def save_interaction(outcome: Outcome, state: RunState, deps: EngineDeps) 
     """Return the memory of a run that ended with an answer."""
     if not state.agent.memory.remember or outcome.kind != "completed" or state.command is not None:
         return ()
-    text = interaction(state.asked, outcome.text)
+    text = summarise_interaction(state.asked, outcome.text)
     return () if not text else (await _make_memory(text, "run", state, deps),)
 
 

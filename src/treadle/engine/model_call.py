@@ -5,12 +5,12 @@ from typing import Literal
 import msgspec
 
 from treadle.core.context.budget import may_be_too_long
-from treadle.core.context.ephemeral import preface, tells
-from treadle.core.context.projection import input_estimate, longest_reply, most_expensive, project
-from treadle.core.context.tokens import CHARACTERS_PER_TOKEN, tokens_in
-from treadle.core.context.transcript import unique_call_ids
-from treadle.core.guards.quota import Intent, for_a_model_call, intent_to
-from treadle.core.retry import retry_after
+from treadle.core.context.ephemeral import joins_transcript, make_preface
+from treadle.core.context.projection import estimate_input, max_cost, max_reply_tokens, project
+from treadle.core.context.tokens import CHARACTERS_PER_TOKEN, estimate_text
+from treadle.core.context.transcript import make_call_ids_unique
+from treadle.core.guards.quota import Intent, make_reserved_intent, reserve_model_call
+from treadle.core.retry import plan_retry
 from treadle.core.state import RunState
 from treadle.domain.events import (
     AttemptReset,
@@ -58,31 +58,31 @@ def make_intent(
     """Return the intent to call the model: a new step, or another attempt at the open one. The guards' notes
     precede it."""
     assert state.model is not None, "a run that asks has resolved its model"
-    tokens = input_estimate(state)
+    tokens = estimate_input(state)
     for note in notes:
         if isinstance(note, MemoryRecalled):
-            tokens += tokens_in(note.section)
-    opening_text = preface(state, now)
+            tokens += estimate_text(note.section)
+    opening_text = make_preface(state, now)
     if opening_text:
-        tokens += tokens_in(opening_text)
+        tokens += estimate_text(opening_text)
     opening = () if state.step.open else (StepStart(state.step.number + 1),)
     request = LlmRequest(
         step=state.step.number + len(opening),
         attempt=1 if opening else state.step.attempts + 1,
         provider=state.model.provider,
         model=state.model.model,
-        messages=len(state.transcript.messages) + bool(state.inbox or any(map(tells, notes))),
+        messages=len(state.transcript.messages) + bool(state.inbox or any(map(joins_transcript, notes))),
         tools_offered=tools_offered,
         repeats_lost=state.in_flight,
         input_estimate=tokens,
-        cost_estimate=most_expensive(tokens, state.agent.model_settings, profile),
+        cost_estimate=max_cost(tokens, state.agent.model_settings, profile),
         preface=opening_text,
     )
     reserve = None
     if state.accounts:
-        max_tokens = tokens + longest_reply(state.agent.model_settings, profile)
-        reserve = for_a_model_call(state, request.step, request.attempt, max_tokens, request.cost_estimate)
-    return intent_to((*notes, *opening), request, reserve)
+        max_tokens = tokens + max_reply_tokens(state.agent.model_settings, profile)
+        reserve = reserve_model_call(state, request.step, request.attempt, max_tokens, request.cost_estimate)
+    return make_reserved_intent((*notes, *opening), request, reserve)
 
 
 async def call_model(model: Resolved, tools_offered: bool, run: OwnedRun, deps: EngineDeps) -> None:
@@ -158,7 +158,7 @@ class Attempt:
         step = self._run.state.step.number
         match self._redact_end():
             case Completed(parts, stop, usage, raw_stop, dropped):
-                unique = unique_call_ids(parts, self._run.state.knows_call, prefix=f"call_{step}")
+                unique = make_call_ids_unique(parts, self._run.state.knows_call, prefix=f"call_{step}")
                 response = self._make_response(unique, stop, usage, raw_stop, dropped)
                 if self._redaction is not None:
                     response = _redact_arguments(response, self._redaction)
@@ -218,7 +218,7 @@ class Attempt:
             guessed,
             failed.retry_after,
         )
-        retry = retry_after(state, error, failed.retry_after, self._deps.clock.now(), self._deps.random())
+        retry = plan_retry(state, error, failed.retry_after, self._deps.clock.now(), self._deps.random())
         return (error,) if retry is None else (error, retry)
 
     def _update_breaker(self, failed: bool) -> tuple[EventData, ...]:
@@ -270,7 +270,7 @@ class Attempt:
     def _estimate_usage(self) -> Usage:
         """Return the estimated usage of an interrupted attempt, for which the provider reported none."""
         characters = self._length + self._reasoning_length + sum(self._argument_lengths.values())
-        return Usage(input_estimate(self._run.state), characters // CHARACTERS_PER_TOKEN, estimated=True)
+        return Usage(estimate_input(self._run.state), characters // CHARACTERS_PER_TOKEN, estimated=True)
 
 
 def _redact_arguments(response: LlmResponse, redaction: ReplyRedaction) -> LlmResponse:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from treadle.core.retry import fallback_after
-from treadle.core.routing import Route, route
+from treadle.core.retry import plan_fallback
+from treadle.core.routing import Route, choose_route
 from treadle.core.state import RunState
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
@@ -52,7 +52,7 @@ async def switch_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDep
         try:
             model, events = await _find_model(run.state, deps)
         except UsageError as error:
-            fallback = fallback_after(run.state, str(error))
+            fallback = plan_fallback(run.state, str(error))
             if fallback is None:
                 run.record(_no_fallback_left(run.state, error))
                 return MissingDependency(str(error))
@@ -115,7 +115,7 @@ def _resolve(name: str, state: RunState, deps: EngineDeps) -> Resolved:
 def _current_route(state: RunState) -> Route:
     """Return the model that the run was routed to, or the current fallback."""
     if not state.route:
-        return route(state)
+        return choose_route(state)
     return Route(state.route, "a fallback" if state.fallbacks_used else "")
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 from treadle.core.context.tokens import TokenCount
-from treadle.core.context.transcript import Transcript, transcribed
+from treadle.core.context.transcript import Transcript, make_transcript
 from treadle.core.fold import fold, fold_all
-from treadle.core.guards.quota import warning
-from treadle.core.state import RunState, beginning, joined
+from treadle.core.guards.quota import make_warning
+from treadle.core.state import RunState, join_messages, new_state_on
 from treadle.domain.envelope import Draft, Event, Origin, drafts
 from treadle.domain.errors import Fenced, NotClaimable, UsageError
 from treadle.domain.events import EventData, RunFenced
@@ -57,7 +57,7 @@ class OwnedRun:
         self.origin = claim.origin
         self.death = claim.death
         self.epoch = claim.epoch
-        state = beginning(claim.origin, cached.transcript if cached else Transcript(), claim.session)
+        state = new_state_on(claim.origin, cached.transcript if cached else Transcript(), claim.session)
         if cached is not None:
             state.tokens, state.counted_by = cached.tokens, cached.counted_by
         self.state = fold_all(state, claim.events)
@@ -133,7 +133,7 @@ class OwnedRun:
         all of it."""
         if state.started:
             if state.inbox:
-                state.transcript.add(joined(state.inbox))
+                state.transcript.add(join_messages(state.inbox))
             state.transcript.close()
             cached = CachedTranscript(state.transcript, state.tokens, state.counted_by)
             self._deps.transcripts.put(self.origin.session_id, self.origin.run_id, cached)
@@ -235,7 +235,7 @@ class OwnedRun:
             self._seen = self.state.sequence = advanced.sequence
             self.refused = advanced.refused
             if advanced.near:
-                self.record(*map(warning, advanced.near))
+                self.record(*map(make_warning, advanced.near))
             return advanced.accepted
         finally:
             self._committing.release()
@@ -286,7 +286,7 @@ async def _load_transcript(claim: Claim, deps: EngineDeps) -> CachedTranscript |
     if last is None:
         return None
     cached = deps.transcripts.take(origin.session_id, last)
-    return cached or CachedTranscript(transcribed(await deps.journal.history(origin.run_id)), TokenCount())
+    return cached or CachedTranscript(make_transcript(await deps.journal.history(origin.run_id)), TokenCount())
 
 
 @asynccontextmanager

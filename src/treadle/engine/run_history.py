@@ -1,6 +1,6 @@
 """Loading a run from its journal."""
 
-from treadle.core.state import RunState, fresh
+from treadle.core.state import RunState, new_state
 from treadle.domain.envelope import Event
 from treadle.domain.ids import RunId
 from treadle.ports.journal import Journal
@@ -11,4 +11,4 @@ async def load_run_history(run_id: RunId, journal: Journal) -> tuple[RunState, l
     events: list[Event] = []
     while page := await journal.read(run_id, events[-1].sequence if events else 0):
         events += page
-    return fresh(events[0].origin, await journal.history(run_id)), events
+    return new_state(events[0].origin, await journal.history(run_id)), events

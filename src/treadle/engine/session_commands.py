@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from treadle.core.context.memory_prompt import line, spoken
-from treadle.core.context.projection import input_estimate
+from treadle.core.context.memory_prompt import remove_notes, render_memory
+from treadle.core.context.projection import estimate_input
 from treadle.core.fold import fold_all
 from treadle.core.steps import RunSessionCommand
 from treadle.domain.commands import AskMemory, AskUsage, PinMessage, ResetSession, UndoSession
@@ -57,7 +57,7 @@ def _pin(text: str, messages: Sequence[Message]) -> tuple[EventData, ...]:
         return MessagePinned(user(text)), CommandObeyed(f"Pinned: {_excerpt(text)}")
     for index in reversed(range(len(messages))):
         message = messages[index]
-        said = spoken(message.text) if message.role == "user" and message.mark != "summary" else ""
+        said = remove_notes(message.text) if message.role == "user" and message.mark != "summary" else ""
         if said and message.mark == "pinned":
             return (CommandObeyed(f"It is pinned already: {_excerpt(said)}"),)
         if said:
@@ -140,7 +140,7 @@ async def _describe_memory(text: str, run: OwnedRun, deps: EngineDeps) -> str:
         memories = list(await deps.memories.latest(scope, MAX_LISTED_MEMORIES))
     if not memories:
         return f"Nothing that fits `{text}` is remembered." if text else "Nothing is remembered yet."
-    return "\n".join(line(memory) for memory in memories)
+    return "\n".join(render_memory(memory) for memory in memories)
 
 
 async def _describe_usage(run: OwnedRun, deps: EngineDeps) -> str:
@@ -151,7 +151,7 @@ async def _describe_usage(run: OwnedRun, deps: EngineDeps) -> str:
     cached = sum(metrics.cache_read_tokens for metrics in used)
     steps, calls = sum(metrics.steps for metrics in used), sum(metrics.actions for metrics in used)
     cost, unpriced = sum(metrics.cost for metrics in used), sum(metrics.unpriced_calls for metrics in used)
-    size = input_estimate(state)
+    size = estimate_input(state)
     price = f"${cost:.4f}" + (f" and {unpriced} model calls of unknown price" if unpriced else "")
     lines = (
         f"runs      {len(used)}, with {steps} steps and {calls} tool calls",

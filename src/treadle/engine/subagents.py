@@ -11,11 +11,11 @@ from itertools import count
 import msgspec
 from msgspec import Struct
 
-from treadle.core.evaluation import asked_of, unjudged
+from treadle.core.evaluation import make_evaluation_prompt, make_unjudged
 from treadle.core.state import RunState
 from treadle.core.steps import CollectChildren, Evaluate, NotifyResumed, SignalChildren, Wait
-from treadle.core.subagents.limits import copied, lineage_of, narrowed, ordered
-from treadle.core.subagents.waiting import outcome_of
+from treadle.core.subagents.limits import apply_order, copy_agent, make_lineage, narrow_agent
+from treadle.core.subagents.waiting import read_outcome
 from treadle.core.tools.ledger import Call
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin
@@ -106,10 +106,10 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
         raise UsageError("this run is as far down as runs may go (limits.max_depth). Do it yourself.")
     if role == "send" and order.agent in _waiting_agents(state):
         raise UsageError(f"`{order.agent}` waits for you itself: it could never answer. Answer it instead.")
-    agent = ordered(await _find_agent(role, order, state, deps), state.agent, order)
+    agent = apply_order(await _find_agent(role, order, state, deps), state.agent, order)
     deps.models.resolve(agent.model, agent.provider)
     wanted_tools = [tool.spec.name for tool in deps.tools.select(agent.tools)]
-    lineage = lineage_of(state, item.call.call_id, role)
+    lineage = make_lineage(state, item.call.call_id, role)
     session = await _find_session(agent.name, run, deps) if role == "send" else SessionId(deps.ids("ses"))
     seconds_left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
     patience = deps.timeouts.agents or None
@@ -121,7 +121,7 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
 async def _find_agent(role: Role, order: Order, state: RunState, deps: EngineDeps) -> AgentSpec:
     """Return the agent that an order names, before it is narrowed."""
     if role == "spawn" and order.agent in (None, state.agent.name):
-        return copied(state.agent, order)
+        return copy_agent(state.agent, order)
     found = await deps.agents.named(order.agent or "", state.agent)
     if order.instructions is not None:
         raise UsageError(f"`{found.name}` has instructions of its own. Say what you want of it in the message.")
@@ -144,7 +144,7 @@ async def _make_child(
 ) -> tuple[AgentSpawn, NewChild]:
     state, now, lineage = run.state, deps.clock.now(), child.lineage
     workspace = _real_path(str(deps.workspace(state.agent)))
-    agent = narrowed(_resolve_paths(child.agent), _resolve_paths(state.agent), workspace, child.deadline)
+    agent = narrow_agent(_resolve_paths(child.agent), _resolve_paths(state.agent), workspace, child.deadline)
     is_same = agent.name == state.agent.name
     agent_id = run.origin.agent_id if is_same else await deps.agents.identity(agent.name)
     origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, run.origin.run_id)
@@ -245,7 +245,7 @@ async def _collect_results(calls: Sequence[Call], run: OwnedRun, deps: EngineDep
     results: list[EventData] = []
     for call in calls:
         child, tool = run.state.children[call.call_id], deps.tools.find(call.name)
-        result, timed_out = outcome_of(child)
+        result, timed_out = read_outcome(child)
         elapsed = max(0, round((deps.clock.now() - child.began_at) * 1000))
         if tool is None:  # the tool no longer exists, so no hook applies
             results.append(ToolCallError(call.call_id, call.name, "failed", result.content, elapsed))
@@ -333,8 +333,8 @@ async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> 
     """Begin the run that evaluates this one, or record why there is none."""
     role: Role = step.role
     names = (f"@{role}-{number}" for number in count(len(run.state.children)))
-    lineage = lineage_of(run.state, next(name for name in names if not run.state.knows_call(name)), role)
-    message = user(sendable(asked_of(role, run.state, step.end)))
+    lineage = make_lineage(run.state, next(name for name in names if not run.state.knows_call(name)), role)
+    message = user(sendable(make_evaluation_prompt(role, run.state, step.end)))
     try:
         agent = await deps.agents.named(step.agent, run.state.agent)
         deps.models.resolve(agent.model, agent.provider)
@@ -343,6 +343,6 @@ async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> 
         child = _Child(agent, message, session, lineage, seconds + QUEUE_SECONDS, seconds)
         event, child_run = await _make_child(child, run, deps, end=step.end)
     except UsageError as error:
-        run.record(unjudged(role == "quality", step.agent, f"It was not asked: {error}"))
+        run.record(make_unjudged(role == "quality", step.agent, f"It was not asked: {error}"))
         return
     await run.intend(*step.events, event, begin=(child_run,))

@@ -11,8 +11,8 @@ from msgspec import Struct
 from treadle.core.state import RunState
 from treadle.core.tools.conflicts import Batch, PlannedCall
 from treadle.core.tools.ledger import Call
-from treadle.core.tools.permissions import can_be_asked, needs_no_ruling, ruling_for
-from treadle.core.tools.plan import denied
+from treadle.core.tools.permissions import has_reviewer, permits_everything, rule_on_call
+from treadle.core.tools.plan import make_denied
 from treadle.domain.errors import UsageError
 from treadle.domain.events import (
     ApprovalRequested,
@@ -116,7 +116,7 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
         if tool.spec.asks_a_person:
             raise _make_question(call, arguments, run, deps)
         subjects = await _assess_subjects(call, tool, arguments, run, deps)
-        if subjects.caution is not None or subjects.concern is not None or not needs_no_ruling(run.state):
+        if subjects.caution is not None or subjects.concern is not None or not permits_everything(run.state):
             await _check_permission(call, tool, subjects, text, run, deps)
         return _make_ready(call, tool, text, arguments, run)
     edited = run.state.decisions[approval.approval_id].arguments
@@ -124,9 +124,9 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
         arguments = _parse(call, tool, approval.arguments)
         return await _make_approved(call, tool, approval.arguments, arguments, run, deps)
     text, arguments = await _apply_hooks(call, tool, edited, run, deps)
-    ruling = ruling_for(run.state, tool.spec, _subjects(call, tool, arguments))
+    ruling = rule_on_call(run.state, tool.spec, _subjects(call, tool, arguments))
     if ruling.verdict == "deny":
-        raise CallRefused(denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
+        raise CallRefused(make_denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
     return await _make_approved(call, tool, text, arguments, run, deps)
 
 
@@ -222,7 +222,7 @@ def _make_error(call: Call, kind: CallErrorKind, text: str) -> CallRefused:
 
 def _refuse_raw_secret(call: Call) -> CallRefused:
     references = ", ".join(map(handle, call.secrets))
-    return CallRefused(denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=references)))
+    return CallRefused(make_denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=references)))
 
 
 def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun) -> HookedCall:
@@ -233,7 +233,7 @@ def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun) -> Hooked
 
 
 def _make_question(call: Call, arguments: Any, run: OwnedRun, deps: EngineDeps) -> CallRefused:
-    if not can_be_asked(run.state):
+    if not has_reviewer(run.state):
         return _make_error(call, "denied", NO_ONE_TO_ASK)
     options = tuple(getattr(arguments, "options", ()) or ())
     return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _expires_at(run, deps)))
@@ -243,17 +243,17 @@ async def _check_permission(
     call: Call, tool: Tool, subjects: Subjects, text: str, run: OwnedRun, deps: EngineDeps
 ) -> None:
     """Return if the call may run now. Raise CallRefused with a denial or with the request for an approval."""
-    ruling = ruling_for(run.state, tool.spec, subjects)
+    ruling = rule_on_call(run.state, tool.spec, subjects)
     if ruling.verdict == "ask":
-        ruling = ruling_for(run.state, tool.spec, subjects, await deps.approvals.grants(run.origin.session_id))
+        ruling = rule_on_call(run.state, tool.spec, subjects, await deps.approvals.grants(run.origin.session_id))
     match ruling.verdict:
         case "auto":
             return
         case "deny":
-            raise CallRefused(denied(call, f"It is not allowed: {ruling.reason}."))
+            raise CallRefused(make_denied(call, f"It is not allowed: {ruling.reason}."))
         case "ask":
-            if not can_be_asked(run.state):
-                raise CallRefused(denied(call, f"{NO_REVIEWER} ({ruling.reason})"))
+            if not has_reviewer(run.state):
+                raise CallRefused(make_denied(call, f"{NO_REVIEWER} ({ruling.reason})"))
             approval_id, expires_at = ApprovalId(deps.ids("apr")), _expires_at(run, deps)
             raise CallRefused(
                 ApprovalRequested(

@@ -3,8 +3,8 @@ truncated.
 
 The full text of a truncated result is stored and can be recalled."""
 
-from treadle.core.context.projection import LEAST_RESULT, room_for_a_result
-from treadle.core.context.truncation import cut
+from treadle.core.context.projection import MIN_RESULT_CHARACTERS, max_result_characters
+from treadle.core.context.truncation import truncate_text
 from treadle.domain.events import (
     CallErrorKind,
     EventData,
@@ -50,11 +50,13 @@ async def finish_call(
         content = redaction.text
         if redaction.names:
             events.append(Redacted(redaction.names, "tool_result", call.call_id))
-    max_characters = LEAST_RESULT if len(content) <= LEAST_RESULT else room_for_a_result(run.state)
+    max_characters = (
+        MIN_RESULT_CHARACTERS if len(content) <= MIN_RESULT_CHARACTERS else max_result_characters(run.state)
+    )
     truncated = len(content) > max_characters
     if truncated:
         await deps.results.keep(run.origin, call.call_id, content)
-        truncated_text = cut(content, max_characters, call.call_id)
+        truncated_text = truncate_text(content, max_characters, call.call_id)
         events.append(ResultTruncated(call.call_id, len(content), len(truncated_text)))
         content = truncated_text
     if result.is_error:

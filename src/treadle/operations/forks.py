@@ -6,9 +6,9 @@ import msgspec
 from msgspec import Struct
 
 from treadle.core.fold import fold_all
-from treadle.core.fork import standing
+from treadle.core.fork import make_fork
 from treadle.core.state import RunState
-from treadle.core.subagents.limits import alone, within
+from treadle.core.subagents.limits import cap_by_ceilings, detach_lineage
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import in_words
 from treadle.domain.envelope import Origin
@@ -78,14 +78,14 @@ class Forking:
         await self._admission.check(begun.submission(fork))
         run_id, above = RunId(self._ids("run")), stood.queued.lineage if fork.agent is None else None
         queued = RunQueued(
-            begun.agent if above is None else within(above.ceilings, begun.agent),
+            begun.agent if above is None else cap_by_ceilings(above.ceilings, begun.agent),
             asker=fork.asker,
             token=fork.token,
             token_quotas=fork.token_quotas,
             credits_per_dollar=self._credits_per_dollar,
             before=begun.before,
             instructions=stood.queued.instructions,
-            lineage=None if above is None else alone(above, run_id),
+            lineage=None if above is None else detach_lineage(above, run_id),
             owner=stood.queued.owner,
         )
         said = ()
@@ -119,7 +119,7 @@ class Forking:
         asked = next((event.data.message for event in events if isinstance(event.data, UserMessage)), None)
         up_to = events[: wanted.sequence]
         fold_all(state, up_to)
-        return Stood(state, queued, standing(state, up_to, wanted.data), asked)
+        return Stood(state, queued, make_fork(state, up_to, wanted.data), asked)
 
 
 class Stood(Struct, frozen=True):

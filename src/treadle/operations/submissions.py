@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from treadle.core.context.projection import most_expensive
+from treadle.core.context.projection import max_cost
 from treadle.core.tools.permissions import check_examples
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import CompactSession, SessionCommand, command_in
@@ -120,7 +120,7 @@ class Admission:
             with suppress(MissingKey, UnknownModel):  # which the run will tell of, if it ever asks it
                 found.append(self._models.resolve(name, None))
         for model in found:
-            if most_expensive(0, agent.model_settings, model.profile) is None:
+            if max_cost(0, agent.model_settings, model.profile) is None:
                 raise UsageError(
                     f"No price is known of {model.provider}/{model.model}, so {ceiling} of agent `{agent.name}` "
                     "could not be kept. Give its prices under `models` in config.yaml, or take the ceiling away."

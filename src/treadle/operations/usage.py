@@ -6,8 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from treadle.core.accounts import ceilings_of
-from treadle.core.guards.quota import whose
+from treadle.core.accounts import account_ceilings
+from treadle.core.guards.quota import describe_account
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InsufficientCredits, InvalidState, QuotaExceeded, UsageError
 from treadle.domain.ids import TokenId
@@ -127,14 +127,14 @@ async def refuse_spent(
     agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | None, accounts: Accounts
 ) -> None:
     """Raise QuotaExceeded or InsufficientCredits where nothing is left of what a new run would count for."""
-    ceilings = ceilings_of(agent, token, token_quotas)
+    ceilings = account_ceilings(agent, token, token_quotas)
     short = await accounts.spent(ceilings) if ceilings else None
     if short is not None:
         raise _refusal(short)
 
 
 def _refusal(short: Short) -> QuotaExceeded | InsufficientCredits:
-    who = whose(short.account)
+    who = describe_account(short.account)
     if short.kind == "credits":
         return InsufficientCredits(
             f"{who} has spent {short.used:.6g} of {short.ceiling:g} credits: nothing is left. Raise quotas.credits."

@@ -3,13 +3,13 @@ it would write. The first event that differs is where they part."""
 
 from msgspec import Struct
 
-from treadle.core.context.projection import input_estimate, room_for_a_result
+from treadle.core.context.projection import estimate_input, max_result_characters
 from treadle.core.context.tokens import TokenCount
-from treadle.core.context.transcript import transcribed
-from treadle.core.context.truncation import MARK
+from treadle.core.context.transcript import make_transcript
+from treadle.core.context.truncation import MARK_CHARACTERS
 from treadle.core.fold import fold_all
-from treadle.core.state import RunState, fresh
-from treadle.core.tools.permissions import needs_no_ruling
+from treadle.core.state import RunState, new_state
+from treadle.core.tools.permissions import permits_everything
 from treadle.domain import events as e
 from treadle.engine.deps import EngineDeps, ToolTimeouts
 from treadle.engine.event_hub import EventHub
@@ -218,7 +218,9 @@ class Player:
             return False
         outcome = self._script.outcome_of(call_id)
         shown = cut.length if outcome is None else len(outcome.content)
-        count = self._script.heard(lambda state: abs(room_for_a_result(state) + MARK - shown) <= MARK)
+        count = self._script.heard(
+            lambda state: abs(max_result_characters(state) + MARK_CHARACTERS - shown) <= MARK_CHARACTERS
+        )
         if count:
             self._tell(count)
         return bool(count)
@@ -252,7 +254,7 @@ class Player:
             stops = state.cancelled is not None or state.interrupted is not None
             if not of_a_reply or usage is None:
                 return stops
-            return (stops or state.steered == "interrupt") and input_estimate(state) == usage.input_tokens
+            return (stops or state.steered == "interrupt") and estimate_input(state) == usage.input_tokens
 
         found = self._script.heard(fits) if waiting else 0
         return sum(each.timestamp <= event.timestamp for each in waiting) if found is None else found
@@ -273,7 +275,7 @@ def _is_ruled_on(data: e.EventData, state: RunState) -> bool:
         case e.ApprovalRequested():
             return True
         case e.ToolCallStart() | e.ToolCallError(kind="denied"):
-            return not needs_no_ruling(state)
+            return not permits_everything(state)
         case _:
             return False
 
@@ -315,10 +317,10 @@ def _conversations(recorded: Recorded, carried: int) -> TranscriptCache:
     if carried:
         tokens, counted_by = TokenCount(), None
         for run in recorded.earlier[-carried:]:
-            state = fresh(recorded.origin, run.history)
+            state = new_state(recorded.origin, run.history)
             state.tokens, state.counted_by = tokens, counted_by
             fold_all(state, run.events)
             tokens, counted_by = state.tokens, state.counted_by
-        said = CachedTranscript(transcribed(recorded.history), tokens, counted_by)
+        said = CachedTranscript(make_transcript(recorded.history), tokens, counted_by)
         kept.put(recorded.origin.session_id, BEFORE, said)
     return kept

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.core.context.memory_prompt import shown_in
+from treadle.core.context.memory_prompt import recalled_lines
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunEnd
@@ -247,7 +247,7 @@ class RecordedMemories:
 
 
 def _recalled(data: e.MemoryRecalled, agent_id: AgentId, degraded: e.MemoryDegraded | None) -> Recall:
-    lines = "\n".join(shown_in(data.section))
+    lines = "\n".join(recalled_lines(data.section))
     ids = tuple([reminder.memory_id for reminder in data.reminders])
     shown = memories_in(lines, agent_id, ids)
     found = [

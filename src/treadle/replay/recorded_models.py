@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.context.tokens import CHARACTERS_PER_TOKEN
-from treadle.core.retry import LEAST_SHARE, LINEAR_STEP_MS, LONGEST_MS
+from treadle.core.retry import LINEAR_STEP_MS, MAX_DELAY_MS, MIN_DELAY_SHARE
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
@@ -244,11 +244,11 @@ class RecordedModel:
         if policy.schedule == "linear":
             return None if retry.delay_ms == LINEAR_STEP_MS * failures else retry.delay_ms / 1000
         longest = self.longest(failures)
-        return None if int(longest * LEAST_SHARE) <= retry.delay_ms <= longest else retry.delay_ms / 1000
+        return None if int(longest * MIN_DELAY_SHARE) <= retry.delay_ms <= longest else retry.delay_ms / 1000
 
     def longest(self, failures: int) -> float:
         """Milliseconds that a retry is put off at most, where nobody asks for a wait."""
-        return min(LONGEST_MS, self._agent.retry.base_ms * 2**failures)
+        return min(MAX_DELAY_MS, self._agent.retry.base_ms * 2**failures)
 
     def retry(self) -> e.LlmRetry | None:
         """The retry that follows the failure that comes next."""
@@ -280,4 +280,4 @@ class RecordedModel:
         retry, longest = self.retry(), self.longest(self.failures())
         if retry is None or not longest:
             return 0.0
-        return max(0.0, min(1.0, (retry.delay_ms / longest - LEAST_SHARE) / (1 - LEAST_SHARE)))
+        return max(0.0, min(1.0, (retry.delay_ms / longest - MIN_DELAY_SHARE) / (1 - MIN_DELAY_SHARE)))

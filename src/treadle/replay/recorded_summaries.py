@@ -4,8 +4,8 @@ asked."""
 import asyncio
 
 from treadle.core.context.compaction import REMEMBER
-from treadle.core.context.projection import input_estimate
-from treadle.core.context.tokens import tokens_in
+from treadle.core.context.projection import estimate_input
+from treadle.core.context.tokens import estimate_text
 from treadle.domain import events as e
 from treadle.domain.messages import Text
 from treadle.domain.runs import Usage
@@ -68,7 +68,7 @@ class RecordedSummaries:
         """What was said meanwhile counts for how long the conversation was when the summary came."""
         if isinstance(ended, e.CompactionFailed) or not self._script.waiting():
             return
-        count = self._script.heard(lambda state: input_estimate(state) == ended.tokens_before)
+        count = self._script.heard(lambda state: estimate_input(state) == ended.tokens_before)
         if count:
             self._script.tell(count)
             for _ in range(TURNS):
@@ -100,6 +100,6 @@ class RecordedSummaries:
 
 def _as_long_as_may_be(tokens: int) -> str:
     text = "so " * tokens
-    while text and tokens_in(text) > tokens:
+    while text and estimate_text(text) > tokens:
         text = text[: len(text) * 9 // 10]
     return text

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from treadle.core.context.projection import project
 from treadle.core.fold import fold, fold_all
-from treadle.core.state import fresh
+from treadle.core.state import new_state
 from treadle.domain.events import LlmRequest, ModelResolved
 from treadle.domain.ids import RunId
 from treadle.ports.model import ModelRequest
@@ -89,7 +89,7 @@ def _parts_that_differ(recorded: Recorded, position: int, then: LlmRequest, toda
 
 def _sent(recorded: Recorded, position: int, request: LlmRequest) -> dict[str, Any]:
     """What would go to the model with this request."""
-    state = fold_all(fresh(recorded.origin, recorded.history), recorded.events[:position])
+    state = fold_all(new_state(recorded.origin, recorded.history), recorded.events[:position])
     at = recorded.events[position]
     fold(state, request, at.sequence, at.timestamp)
     model = state.model or ModelResolved(request.provider, request.model, "", "")

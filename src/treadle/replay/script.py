@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
-from treadle.core.context.compaction import pieces, staying
+from treadle.core.context.compaction import find_kept, split_into_pieces
 from treadle.core.fold import fold, fold_all
-from treadle.core.state import RunState, fresh
+from treadle.core.state import RunState, new_state
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
 from treadle.domain.events import EventData
@@ -186,16 +186,16 @@ class Script:
 
     def state(self) -> RunState:
         """That of the run as far as it was written, folded anew: for what is asked for seldom."""
-        began = fresh(self.recorded.origin, self.recorded.history)
+        began = new_state(self.recorded.origin, self.recorded.history)
         return fold_all(began, self.events[: self.committed])
 
     def pieces_of(self, started: e.CompactionStarted, writer: Profile) -> int:
         """In how many pieces a summary is written."""
         state = self.state()
-        kept, messages = staying(state, started.first, started.last), state.transcript.messages
+        kept, messages = find_kept(state, started.first, started.last), state.transcript.messages
         span = [messages[at] for at in range(started.first, started.last) if at not in kept]
         own = state.model is not None and (started.provider, started.model) == (
             state.model.provider,
             state.model.model,
         )
-        return len(pieces(span, state.window if own else writer.context_window))
+        return len(split_into_pieces(span, state.window if own else writer.context_window))

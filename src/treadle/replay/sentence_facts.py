@@ -3,8 +3,8 @@
 import re
 from datetime import UTC, datetime
 
-from treadle.core.context.memory_prompt import LONGEST
-from treadle.core.guards.quota import whose
+from treadle.core.context.memory_prompt import MAX_MEMORY_CHARACTERS
+from treadle.core.guards.quota import describe_account
 from treadle.domain import events as e
 from treadle.domain.ids import AgentId, Instant
 from treadle.domain.memories import Memory, MemoryId
@@ -22,7 +22,7 @@ _NOT_IN_TIME = re.compile(r"did not end within (\S+) s and was stopped")
 
 def short_of(wait: e.RunWaiting, reserve: Reserve) -> Short:
     """The account that a run waits for."""
-    named = [each for each in reserve.accounts if wait.detail.startswith(whose(each.account))]
+    named = [each for each in reserve.accounts if wait.detail.startswith(describe_account(each.account))]
     told = [each for each in named if each.cost is not None and f"may cost {each.cost:g} dollars" in wait.detail]
     account = (told or named or reserve.accounts)[0]
     found = _USED.search(wait.detail)
@@ -73,7 +73,7 @@ def memories_in(text: str, agent_id: AgentId, ids: tuple[MemoryId, ...] = ()) ->
     for line in text.split("\n"):
         if match := _MEMORY.fullmatch(line):
             name = ids[len(found)] if len(found) < len(ids) else f"mem_{len(found)}"
-            found.append(Memory(name, agent_id, "long_term", match[2][:LONGEST], _moment(match[1])))
+            found.append(Memory(name, agent_id, "long_term", match[2][:MAX_MEMORY_CHARACTERS], _moment(match[1])))
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.core.tools.permissions import rule_on
+from treadle.core.tools.permissions import apply_rules
 from treadle.domain.permissions import ApprovalRule, ApprovalRules, SandboxPolicy
 from treadle.ports.sandbox import Command, GitUse
 from treadle.sandbox import git_settings
@@ -114,7 +114,7 @@ def commands() -> Iterator[ShellCommands]:
 
 def is_allowed(line: str, commands: ShellCommands) -> bool:
     tool = Bash(commands)
-    return rule_on(ALLOWED, tool.spec, tool.subjects(BashArguments(line))).verdict == "auto"
+    return apply_rules(ALLOWED, tool.spec, tool.subjects(BashArguments(line))).verdict == "auto"
 
 
 async def run(line: str, folder: Path, commands: ShellCommands) -> str:

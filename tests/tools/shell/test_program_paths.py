@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.core.tools.permissions import rule_on
+from treadle.core.tools.permissions import apply_rules
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
@@ -34,7 +34,7 @@ ELSEWHERE = (
 def verdict(approvals: ApprovalRules, line: str, grants: tuple[Grant, ...] = ()) -> str:
     parsed = commands_of(line)
     subjects = Subjects(parsed.commands, parsed.opaque, None, None, parsed.only_by_path)
-    return rule_on(approvals, BASH, subjects, grants).verdict
+    return apply_rules(approvals, BASH, subjects, grants).verdict
 
 
 @pytest.mark.parametrize("line", ELSEWHERE)

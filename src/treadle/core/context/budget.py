@@ -7,10 +7,10 @@ up, old turns are left out. A way that would free nothing is passed over."""
 
 from typing import Final
 
-from treadle.core.context.compaction import KEPT, foldable, recent_from, staying, summary_tokens
-from treadle.core.context.projection import input_estimate
+from treadle.core.context.compaction import KEPT_SHARES, find_kept, find_recent, find_span, max_summary_tokens
+from treadle.core.context.projection import estimate_input
 from treadle.core.context.tokens import CHARACTERS_PER_TOKEN
-from treadle.core.context.truncation import MARK, longer_than
+from treadle.core.context.truncation import MARK_CHARACTERS, find_long_results
 from treadle.core.state import RoomStage, RunState
 from treadle.core.steps import Compact, TruncateResults
 from treadle.domain.events import (
@@ -22,58 +22,58 @@ from treadle.domain.events import (
 )
 from treadle.domain.runs import Outcome
 
-WAYS: Final[tuple[RoomStage, ...]] = ("shrink", "trim", "compact", "harder", "drop")
-GROWN = 0.1
+STAGES: Final[tuple[RoomStage, ...]] = ("shrink", "trim", "compact", "harder", "drop")
+RETRY_GROWTH_SHARE = 0.1
 """The share of the window by which a conversation must grow before a summary is tried again that failed."""
-REPLY = 4096
+DEFAULT_REPLY_TOKENS = 4096
 """Tokens that are left for the reply, where the agent does not say; at most an eighth of the window."""
-SHRUNK_SHARE = 0.05
+LONG_RESULT_SHARE = 0.05
 """Of the window: what is longer is a long result."""
-LEAST_SHRUNK = 1000
-TRIMMED = 200
+MIN_LONG_RESULT_CHARACTERS = 1000
+TRIMMED_RESULT_CHARACTERS = 200
 """Characters that are left of the result of an old turn."""
 LARGE_SHARE, LARGE = 0.25, 16_000
 """Of the window, and tokens: from either on, a conversation may be the reason of an unclear refusal."""
-LEFT_OF_HISTORY = 0.75
+KEPT_HISTORY_SHARE = 0.75
 """Of the most messages: what is left when there were too many, so that the prompt stays the same for a while."""
 
 
-def most_input(state: RunState) -> int:
+def max_input_tokens(state: RunState) -> int:
     """Tokens that a request may have, so that the reply has room too."""
-    reply = min(state.agent.model_settings.max_tokens or REPLY, state.window // 8)
+    reply = min(state.agent.model_settings.max_tokens or DEFAULT_REPLY_TOKENS, state.window // 8)
     return state.window - reply
 
 
 def make_room(state: RunState, size: int) -> Compact | TruncateResults | None:
     """What is to be done before the model is asked for that many tokens, if anything."""
     limit = state.agent.limits.history_messages
-    if limit is not None and "history" not in state.spent and (step := _within(state, limit)):
+    if limit is not None and "history" not in state.spent and (step := _plan_history_limit(state, limit)):
         return step
     refused = state.failure is not None and state.failure.compact
     guessed = refused and state.failure is not None and state.failure.guessed
     if guessed:
-        return _plan(state, "compact", "overflow") if not state.spent & set(WAYS) else None
-    if refused or size > most_input(state):
-        for way in WAYS:
-            if way not in state.spent and (step := _plan(state, way, "overflow")):
+        return _plan_stage(state, "compact", "overflow") if not state.spent & set(STAGES) else None
+    if refused or size > max_input_tokens(state):
+        for way in STAGES:
+            if way not in state.spent and (step := _plan_stage(state, way, "overflow")):
                 return step
         return None
     if size <= state.agent.compaction.at * state.window or state.segment.reason == "undo":
         return None
-    step = None if "compact" in state.spent else compact(state, "compact", "threshold")
+    step = None if "compact" in state.spent else plan_compaction(state, "compact", "threshold")
     return step if step is not None and _is_worth_it(state, size, step) else None
 
 
 def _is_worth_it(state: RunState, size: int, step: Compact) -> bool:
     """Whether there would be room for a while: else the same would be done again at once."""
     gone = sum(state.transcript.sizes[at] for at in range(step.first, step.last) if at not in step.kept)
-    left = size - gone * state.tokens.rate + summary_tokens(state.window)
+    left = size - gone * state.tokens.rate + max_summary_tokens(state.window)
     return left <= state.agent.compaction.at * state.window
 
 
 def may_be_too_long(state: RunState) -> bool:
     """Whether a refusal without a reason may be about the length, so that a shorter conversation is worth a try."""
-    is_large = input_estimate(state) >= min(LARGE, LARGE_SHARE * state.window)
+    is_large = estimate_input(state) >= min(LARGE, LARGE_SHARE * state.window)
     return is_large and not state.shortened and len(state.transcript.messages) > 2
 
 
@@ -85,10 +85,10 @@ def overflows(state: RunState, size: int) -> bool:
     return state.tokens.reports > 0 and len(state.transcript.messages) > 1
 
 
-def overflow(state: RunState, reason: str = "") -> Outcome:
+def make_overflow(state: RunState, reason: str = "") -> Outcome:
     """The end of a run whose conversation does not fit, whatever is done."""
     model = "the model" if state.model is None else f"{state.model.provider}/{state.model.model}"
-    size = f"about {input_estimate(state)} tokens where {model} takes {state.window}"
+    size = f"about {estimate_input(state)} tokens where {model} takes {state.window}"
     return Outcome(
         "context_overflow",
         state.answer_so_far,
@@ -98,55 +98,55 @@ def overflow(state: RunState, reason: str = "") -> Outcome:
     )
 
 
-def _plan(state: RunState, way: RoomStage, trigger: CompactTrigger) -> Compact | TruncateResults | None:
+def _plan_stage(state: RunState, way: RoomStage, trigger: CompactTrigger) -> Compact | TruncateResults | None:
     messages, sizes = state.transcript.messages, state.transcript.sizes
-    recent = recent_from(messages, sizes, int(KEPT["compact"] * state.window / state.tokens.rate), 0)
+    recent = find_recent(messages, sizes, int(KEPT_SHARES["compact"] * state.window / state.tokens.rate), 0)
     match way:
         case "compact" | "harder":
-            return compact(state, way, trigger)
+            return plan_compaction(state, way, trigger)
         case "shrink":
-            longest = max(LEAST_SHRUNK, int(state.window * SHRUNK_SHARE * CHARACTERS_PER_TOKEN))
-            return _cut(state, way, longest, len(messages))
+            longest = max(MIN_LONG_RESULT_CHARACTERS, int(state.window * LONG_RESULT_SHARE * CHARACTERS_PER_TOKEN))
+            return _plan_truncation(state, way, longest, len(messages))
         case "trim":
-            return _cut(state, way, TRIMMED, recent)
+            return _plan_truncation(state, way, TRIMMED_RESULT_CHARACTERS, recent)
         case "drop" if isinstance(state.compaction, CompactionFailed):  # nobody could sum it up
-            return _leave_out(state, way, recent)
+            return _plan_removal(state, way, recent)
         case _:
             return None
 
 
-def compact(state: RunState, stage: CompactStage, trigger: CompactTrigger) -> Compact | None:
+def plan_compaction(state: RunState, stage: CompactStage, trigger: CompactTrigger) -> Compact | None:
     if isinstance(state.compaction, CompactionFailed):
         grown = (state.transcript.tokens - state.failed_at) * state.tokens.rate
-        if grown < GROWN * state.window:
+        if grown < RETRY_GROWTH_SHARE * state.window:
             return None  # whoever was to write it has just failed
-    span = foldable(state, stage, trigger)
-    return None if span is None else Compact(stage, trigger, *span, staying(state, *span))
+    span = find_span(state, stage, trigger)
+    return None if span is None else Compact(stage, trigger, *span, find_kept(state, *span))
 
 
-def _cut(state: RunState, stage: TrimStage, longest: int, before: int) -> TruncateResults | None:
+def _plan_truncation(state: RunState, stage: TrimStage, longest: int, before: int) -> TruncateResults | None:
     """Cut the results of the messages before this one."""
-    found = list(longer_than(state.transcript.messages[:before], longest))
+    found = list(find_long_results(state.transcript.messages[:before], longest))
     if not found:
         return None
-    characters = sum(len(result.content) - longest - MARK for result in found)
+    characters = sum(len(result.content) - longest - MARK_CHARACTERS for result in found)
     freed = int(characters / CHARACTERS_PER_TOKEN * state.tokens.rate)
     calls = tuple([result.call_id for result in found])
     return TruncateResults(ContextTrimmed(stage, freed, results=calls, longest=longest), tuple(found))
 
 
-def _within(state: RunState, limit: int) -> TruncateResults | None:
+def _plan_history_limit(state: RunState, limit: int) -> TruncateResults | None:
     """Leave out the oldest messages of a conversation that has more than the agent wants."""
     messages = state.transcript.messages
     if len(messages) <= limit:
         return None
-    last = len(messages) - max(1, int(limit * LEFT_OF_HISTORY))
+    last = len(messages) - max(1, int(limit * KEPT_HISTORY_SHARE))
     while last and messages[last].role == "tool":
         last -= 1  # results go with their calls
-    return _leave_out(state, "history", last)
+    return _plan_removal(state, "history", last)
 
 
-def _leave_out(state: RunState, stage: TrimStage, last: int) -> TruncateResults | None:
+def _plan_removal(state: RunState, stage: TrimStage, last: int) -> TruncateResults | None:
     """Leave out the messages before this one, but for what must stay."""
     messages, sizes = state.transcript.messages, state.transcript.sizes
     kept = tuple([at for at in range(last) if messages[at].mark is not None or messages[at] in state.tasks])

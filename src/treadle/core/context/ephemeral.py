@@ -17,7 +17,7 @@ _PLACES: Final[Mapping[Asker, str]] = {
 }
 
 
-def preface(state: RunState, now: Instant) -> str:
+def make_preface(state: RunState, now: Instant) -> str:
     """Return the time and place to put in front of the message that a person has just sent; "" for no message, or
     for one that no person has sent."""
     if state.asker is None or not state.unrecalled:
@@ -26,7 +26,7 @@ def preface(state: RunState, now: Instant) -> str:
     return f"[{minute(now)}{place}]"
 
 
-def tells(note: EventData) -> bool:
+def joins_transcript(note: EventData) -> bool:
     """Whether what goes with a request becomes part of the conversation."""
     if isinstance(note, MemoryRecalled):
         return note.place == "message"

@@ -30,7 +30,7 @@ _DEEPEST = 8
 # ── A text ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Class(NamedTuple):
+class CharacterClass(NamedTuple):
     """Characters that count alike: bytes of ASCII, or the first bytes of others in UTF-8."""
 
     name: str
@@ -42,45 +42,45 @@ class Class(NamedTuple):
 _LOWER = b"abcdefghijklmnopqrstuvwxyz"
 _SIGNS = bytes(byte for byte in range(0x21, 0x7F) if not chr(byte).isalnum())
 CLASSES: Final = (
-    Class("capital", _LOWER.upper(), 0.47),
-    Class("digit", b"0123456789", 1.13),
-    Class("blank", b" ", 0.02),
-    Class("line", b"\n", 1.16),
-    Class("control", bytes((*range(10), *range(11, 32), 127)), 0.41),
-    Class("sign", _SIGNS, 0.27),
-    Class("western", bytes(range(0xC2, 0xC4)), 3.45),
-    Class("accented", bytes(range(0xC4, 0xCE)), 2.95),
-    Class("greek", bytes(range(0xCE, 0xD0)), 1.3),
-    Class("cyrillic", bytes(range(0xD0, 0xD6)), 0.88),
-    Class("hebrew", bytes(range(0xD6, 0xD8)), 1.35),
-    Class("arabic", bytes(range(0xD8, 0xE0)), 1.1),
-    Class("indic", b"\xe0", 1.39),
-    Class("vietnamese", b"\xe1", 2.0),
-    Class("symbol", b"\xe2", 1.8),
-    Class("kana", b"\xe3", 1.86),
-    Class("han", bytes(range(0xE4, 0xEA)), 1.81),
-    Class("hangul", bytes(range(0xEA, 0xEE)), 2.76),
-    Class("other", b"\xee\xef", 1.92),
-    Class("emoji", bytes(range(0xF0, 0xF5)), 2.95),
+    CharacterClass("capital", _LOWER.upper(), 0.47),
+    CharacterClass("digit", b"0123456789", 1.13),
+    CharacterClass("blank", b" ", 0.02),
+    CharacterClass("line", b"\n", 1.16),
+    CharacterClass("control", bytes((*range(10), *range(11, 32), 127)), 0.41),
+    CharacterClass("sign", _SIGNS, 0.27),
+    CharacterClass("western", bytes(range(0xC2, 0xC4)), 3.45),
+    CharacterClass("accented", bytes(range(0xC4, 0xCE)), 2.95),
+    CharacterClass("greek", bytes(range(0xCE, 0xD0)), 1.3),
+    CharacterClass("cyrillic", bytes(range(0xD0, 0xD6)), 0.88),
+    CharacterClass("hebrew", bytes(range(0xD6, 0xD8)), 1.35),
+    CharacterClass("arabic", bytes(range(0xD8, 0xE0)), 1.1),
+    CharacterClass("indic", b"\xe0", 1.39),
+    CharacterClass("vietnamese", b"\xe1", 2.0),
+    CharacterClass("symbol", b"\xe2", 1.8),
+    CharacterClass("kana", b"\xe3", 1.86),
+    CharacterClass("han", bytes(range(0xE4, 0xEA)), 1.81),
+    CharacterClass("hangul", bytes(range(0xEA, 0xEE)), 2.76),
+    CharacterClass("other", b"\xee\xef", 1.92),
+    CharacterClass("emoji", bytes(range(0xF0, 0xF5)), 2.95),
 )
 A_WORD, A_RUN, SIGNS, BEFORE_A_NUMBER = 1.01, 9.9, 0.68, 0.91
 """Tokens of a run of small letters; for every sixteen of them on end, which are no word; of a run
 of signs; of the blank before a number."""
 
-_UNIT = 64
+_UNITS_PER_TOKEN = 64
 """Parts of a token: a weight must fit into a byte."""
-_WEIGHT = {byte: round(kind.tokens * _UNIT) for kind in CLASSES for byte in kind.members}
+_WEIGHT = {byte: round(kind.tokens * _UNITS_PER_TOKEN) for kind in CLASSES for byte in kind.members}
 _WEIGHTS = bytes(_WEIGHT.get(byte, 0) for byte in range(256))
 _LATER = bytes(range(0x80, 0xC0))
 """Bytes of a character after its first."""
 
 
-def _marked(ones: bytes, twos: bytes = b"") -> bytes:
+def _make_table(ones: bytes, twos: bytes = b"") -> bytes:
     """A table that makes the one 1, the other 2 and all else 0."""
     return bytes(1 if byte in ones else 2 if byte in twos else 0 for byte in range(256))
 
 
-_IS_LOWER, _IS_SIGN, _IS_NUMBER = _marked(_LOWER), _marked(_SIGNS), _marked(b" ", b"0123456789")
+_IS_LOWER, _IS_SIGN, _IS_NUMBER = _make_table(_LOWER), _make_table(_SIGNS), _make_table(b" ", b"0123456789")
 _STARTS, _LONG, _AFTER_A_BLANK = b"\0\1", b"\1" * 16, b"\1\2"
 
 _PIECE, _FEW, _MANY = 96, 4, 16
@@ -91,7 +91,7 @@ _SHORT = 24
 """Characters of a name of which nothing need be looked at but the length."""
 
 
-def counts(data: bytes) -> tuple[int, int, int, int]:
+def count_runs(data: bytes) -> tuple[int, int, int, int]:
     """What is counted in a text beside its characters: runs of small letters, sixteens of them,
     runs of signs, numbers after a blank."""
     lower, signs = b"\0" + data.translate(_IS_LOWER), b"\0" + data.translate(_IS_SIGN)
@@ -99,7 +99,7 @@ def counts(data: bytes) -> tuple[int, int, int, int]:
     return lower.count(_STARTS), lower.count(_LONG), signs.count(_STARTS), numbers
 
 
-def tokens_in(text: str) -> int:
+def estimate_text(text: str) -> int:
     """A guess at the tokens of a text. What it costs is bounded, however long the text is."""
     length = len(text)
     if length <= _SHORT and text.isascii() and text.isidentifier():
@@ -112,8 +112,8 @@ def tokens_in(text: str) -> int:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > looked_at:
         data = data.translate(None, _LATER)
-    words, runs, signs, numbers = counts(data)
-    tokens = sum(data.translate(_WEIGHTS, _LOWER)) / _UNIT
+    words, runs, signs, numbers = count_runs(data)
+    tokens = sum(data.translate(_WEIGHTS, _LOWER)) / _UNITS_PER_TOKEN
     tokens += words * A_WORD + runs * A_RUN + signs * SIGNS + numbers * BEFORE_A_NUMBER
     if length > looked_at:
         tokens *= length / looked_at
@@ -123,7 +123,7 @@ def tokens_in(text: str) -> int:
 # ── A message, a tool ──────────────────────────────────────────────────────────────────────────────
 
 
-def tokens_of(message: Message) -> int:
+def estimate_message(message: Message) -> int:
     """A guess at the tokens of a message as it is sent."""
     around, said = _MESSAGE, [message.preface] if message.preface else list[str]()
     for part in message.parts:
@@ -137,17 +137,17 @@ def tokens_of(message: Message) -> int:
             around += _IMAGE
         else:
             said.append(part.text)
-    return around + tokens_in(" ".join(said))  # at once: most of what it costs, it costs for a short text too
+    return around + estimate_text(" ".join(said))  # at once: most of what it costs, it costs for a short text too
 
 
-def tokens_of_tool(tool: ToolSpec) -> int:
+def estimate_tool(tool: ToolSpec) -> int:
     """A guess at the tokens of a tool as it is offered: of what its schema says, and not of how
     JSON says it. Providers put it into other words, most of them shorter."""
-    said = " ".join((tool.name, tool.description, *_said(tool.schema)))
-    return tokens_in(said) + _TOOL
+    said = " ".join((tool.name, tool.description, *_schema_texts(tool.schema)))
+    return estimate_text(said) + _TOOL
 
 
-def _said(schema: object, depth: int = _DEEPEST) -> Iterator[str]:
+def _schema_texts(schema: object, depth: int = _DEEPEST) -> Iterator[str]:
     """The names, types and descriptions in a schema, with the signs that go with them."""
     if not isinstance(schema, Mapping) or depth < 0:
         return
@@ -157,14 +157,14 @@ def _said(schema: object, depth: int = _DEEPEST) -> Iterator[str]:
                 yield f"{name}:"
                 if _is_described(inner):
                     yield name  # once more, where it is described
-                yield from _said(inner, depth - 1)
+                yield from _schema_texts(inner, depth - 1)
         elif key in ("type", "description", "enum", "const", "default"):
             yield f"{value},"
         elif key in ("anyOf", "oneOf", "prefixItems") and isinstance(value, list):
             for inner in cast("list[object]", value):
-                yield from _said(inner, depth - 1)
+                yield from _schema_texts(inner, depth - 1)
         else:
-            yield from _said(value, depth - 1)
+            yield from _schema_texts(value, depth - 1)
 
 
 def _is_described(schema: object) -> bool:

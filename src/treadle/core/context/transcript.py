@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
-from treadle.core.context.memory_prompt import shown_in
-from treadle.core.context.tokens import tokens_of
+from treadle.core.context.memory_prompt import recalled_lines
+from treadle.core.context.tokens import estimate_message
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, sendable
 from treadle.ports.model import Conversation
 
@@ -40,7 +40,7 @@ class Transcript:
             self._answer(message.parts)
             return
         self.close()
-        parts = self._said(message.parts) if message.role == "assistant" else _told(message.parts)
+        parts = self._said(message.parts) if message.role == "assistant" else _clean_user_parts(message.parts)
         if parts:
             if message.role == "assistant" and not self.messages:
                 self._keep(_OPENING)
@@ -69,9 +69,9 @@ class Transcript:
 
     def _unique(self, use: ToolUse) -> ToolUse:
         wanted = use.call_id or "call"
-        sent = _free(wanted, self._ids.__contains__)
+        sent = _find_free_name(wanted, self._ids.__contains__)
         self._ids.add(sent)
-        asked = _free(use.call_id, self._awaiting.__contains__)
+        asked = _find_free_name(use.call_id, self._awaiting.__contains__)
         self._awaiting[asked] = sent
         return use if sent == use.call_id else structs.replace(use, call_id=sent)
 
@@ -79,7 +79,7 @@ class Transcript:
         results: dict[str, ToolResult] = {}
         for part in parts:
             if isinstance(part, ToolResult):
-                results[_free(sendable(part.call_id), results.__contains__)] = part
+                results[_find_free_name(sendable(part.call_id), results.__contains__)] = part
         answers: list[Part] = []
         for asked, sent in self._awaiting.items():
             found = results.get(asked)
@@ -92,24 +92,24 @@ class Transcript:
             self._keep(Message("tool", tuple(answers)))
 
     def _keep(self, message: Message) -> None:
-        size = tokens_of(message)
+        size = estimate_message(message)
         self.messages.append(message)
         self.sizes.append(size)
         self.tokens += size
         if message.role == "user":
             for part in message.parts:
                 if isinstance(part, Text):
-                    self.recalled.update(shown_in(part.text))
+                    self.recalled.update(recalled_lines(part.text))
                 elif isinstance(part, Image):
                     self.pictures += len(part.data)
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
     """The messages in a shape that no provider rejects. Repairing twice changes nothing more."""
-    return tuple(transcribed(messages).messages)
+    return tuple(make_transcript(messages).messages)
 
 
-def transcribed(messages: Iterable[Message]) -> Transcript:
+def make_transcript(messages: Iterable[Message]) -> Transcript:
     """A conversation of these messages, with all of its calls answered."""
     transcript = Transcript()
     for message in messages:
@@ -118,21 +118,21 @@ def transcribed(messages: Iterable[Message]) -> Transcript:
     return transcript
 
 
-def unique_call_ids(parts: tuple[Part, ...], taken: Callable[[str], bool], prefix: str) -> tuple[Part, ...]:
+def make_call_ids_unique(parts: tuple[Part, ...], taken: Callable[[str], bool], prefix: str) -> tuple[Part, ...]:
     """The parts of a reply with a call id that is new to the run for every call, as it came where it can be."""
     used: set[str] = set()
     unique: list[Part] = []
     for index, part in enumerate(parts):
         if isinstance(part, ToolUse):
             wanted = part.call_id or f"{prefix}_{index}"
-            call_id = _free(wanted, lambda name: name in used or taken(name))
+            call_id = _find_free_name(wanted, lambda name: name in used or taken(name))
             used.add(call_id)
             part = part if call_id == part.call_id else structs.replace(part, call_id=call_id)
         unique.append(part)
     return tuple(unique)
 
 
-def _free(name: str, taken: Callable[[str], bool]) -> str:
+def _find_free_name(name: str, taken: Callable[[str], bool]) -> str:
     """The name, or the first of its numbered variants, that is not taken."""
     candidate, number = name, 1
     while taken(candidate):
@@ -141,7 +141,7 @@ def _free(name: str, taken: Callable[[str], bool]) -> str:
     return candidate
 
 
-def _told(parts: Iterable[Part]) -> list[Part]:
+def _clean_user_parts(parts: Iterable[Part]) -> list[Part]:
     """What a user said: words and pictures."""
     kept = [_clean(part) for part in parts if isinstance(part, Text | Image)]
     return [part for part in kept if part is not None]

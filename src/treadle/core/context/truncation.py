@@ -11,11 +11,11 @@ from treadle.domain.observations import marked_cut, parted, text_of, was_cut
 HEAD_SHARE = 0.6
 """Of what is shown of a long text, so much is from its beginning."""
 _LEFT_OUT = re.compile(r"\[… \d+ of (\d+) characters are left out here;")
-MARK = 160
+MARK_CHARACTERS = 160
 """Characters that a mark may take."""
 
 
-def cut(text: str, room: int, call_id: str, whole: int | None = None) -> str:
+def truncate_text(text: str, room: int, call_id: str, whole: int | None = None) -> str:
     """The head and the tail of a long text, and how to read what is between them. `whole` is how long it was before
     it was cut for the first time."""
     head = int(room * HEAD_SHARE)
@@ -26,31 +26,31 @@ def cut(text: str, room: int, call_id: str, whole: int | None = None) -> str:
     return f"{text[:head]}\n[… {left_out} of {length} characters are left out here; {how} …]\n{text[-tail:]}"
 
 
-def longer_than(messages: Iterable[Message], longest: int) -> Iterator[ToolResult]:
+def find_long_results(messages: Iterable[Message], longest: int) -> Iterator[ToolResult]:
     """The results that are worth cutting to so many characters."""
     for message in messages:
         if message.role == "tool":
             for part in message.parts:
-                if isinstance(part, ToolResult) and len(text_of(part.content)) > longest + MARK:
+                if isinstance(part, ToolResult) and len(text_of(part.content)) > longest + MARK_CHARACTERS:
                     yield part
 
 
-def with_results_cut(messages: Iterable[Message], calls: frozenset[str], longest: int) -> Iterator[Message]:
+def truncate_results(messages: Iterable[Message], calls: frozenset[str], longest: int) -> Iterator[Message]:
     """The messages, where the results of these calls have at most so many characters and the mark."""
     for message in messages:
         if message.role == "tool" and calls:
-            parts = tuple([_cut_part(part, calls, longest) for part in message.parts])
+            parts = tuple([_truncate_part(part, calls, longest) for part in message.parts])
             yield msgspec.structs.replace(message, parts=parts)
         else:
             yield message
 
 
-def _cut_part(part: Part, calls: frozenset[str], longest: int) -> Part:
+def _truncate_part(part: Part, calls: frozenset[str], longest: int) -> Part:
     if not isinstance(part, ToolResult) or part.call_id not in calls:
         return part
     head, text = parted(part.content)
-    if len(text) <= longest + MARK:
+    if len(text) <= longest + MARK_CHARACTERS:
         return part
     found = _LEFT_OUT.search(text) if was_cut(part.content) else None
-    shorter = cut(text, longest, part.call_id, int(found[1]) if found else None)
+    shorter = truncate_text(text, longest, part.call_id, int(found[1]) if found else None)
     return ToolResult(part.call_id, f"{marked_cut(head)}{shorter}", part.is_error)

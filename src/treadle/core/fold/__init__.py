@@ -9,15 +9,15 @@ from collections.abc import Iterable
 
 from treadle.core.fold import children, context, fork, guards, model_calls, run, tool_calls
 from treadle.core.fold.model_calls import SILENT_STORED, SILENT_TEXTS
-from treadle.core.fold.registry import CHANGES
+from treadle.core.fold.registry import HANDLERS
 from treadle.core.state import RunState
 from treadle.domain.envelope import Event
 from treadle.domain.events import EventData
 from treadle.domain.ids import Instant
 
-__all__ = ["ROOMS", "SILENT_STORED", "SILENT_TEXTS", "fold", "fold_all"]
+__all__ = ["MODULES", "SILENT_STORED", "SILENT_TEXTS", "fold", "fold_all"]
 
-ROOMS = (run, model_calls, tool_calls, guards, context, children, fork)
+MODULES = (run, model_calls, tool_calls, guards, context, children, fork)
 """The modules whose functions make the changes: to be imported is to be known."""
 
 
@@ -30,6 +30,6 @@ def fold_all(state: RunState, events: Iterable[Event]) -> RunState:
 def fold(state: RunState, data: EventData, sequence: int, at: Instant) -> None:
     """Let one more event have happened."""
     state.sequence, state.latest_at = sequence, at
-    change = CHANGES.get(type(data))
+    change = HANDLERS.get(type(data))
     if change is not None:  # else it was written by a later version, or is of no consequence to what comes next
         change(state, data)

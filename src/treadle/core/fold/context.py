@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from treadle.core.context.compaction import summary_message
+from treadle.core.context.compaction import make_summary_message
 from treadle.core.context.projection import set_preamble
-from treadle.core.context.transcript import transcribed
-from treadle.core.context.truncation import with_results_cut
+from treadle.core.context.transcript import make_transcript
+from treadle.core.context.truncation import truncate_results
 from treadle.core.fold.registry import on
 from treadle.core.state import RunState
 from treadle.core.suspicion import MODEL_CALL
@@ -18,7 +18,7 @@ from treadle.domain.messages import Message, user
 
 def _revise(state: RunState, messages: Iterable[Message]) -> None:
     """Another conversation from now on, in a shape that no provider rejects."""
-    state.transcript = transcribed(messages)
+    state.transcript = make_transcript(messages)
     state.tokens.changed()
     state.revised = True
 
@@ -33,7 +33,7 @@ def _made_room(state: RunState) -> None:
 def _trimmed(state: RunState, data: e.ContextTrimmed) -> None:
     messages, (first, last) = state.transcript.messages, data.dropped
     left = [*messages[:first], *(messages[index] for index in data.kept), *messages[last:]]
-    _revise(state, with_results_cut(left, frozenset(data.results), data.longest))
+    _revise(state, truncate_results(left, frozenset(data.results), data.longest))
     state.spent.add(data.stage)
     _made_room(state)
 
@@ -59,7 +59,7 @@ def _failed(state: RunState, data: e.CompactionFailed) -> None:
 def _compacted(state: RunState, data: e.ContextCompacted) -> None:
     messages = state.transcript.messages
     kept = [messages[index] for index in data.kept]
-    summary = summary_message(data.summary)
+    summary = make_summary_message(data.summary)
     _revise(state, [*messages[: data.first], summary, *kept, *messages[data.last :]])
     state.compacting, state.compaction = False, data
     state.spent.add(data.stage)

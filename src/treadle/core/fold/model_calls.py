@@ -1,16 +1,16 @@
 """Steps and model calls."""
 
 from treadle.core.fold.registry import on
-from treadle.core.retry import MOST_KEYS
-from treadle.core.state import RunState, joined
+from treadle.core.retry import MAX_KEYS
+from treadle.core.state import RunState, join_messages
 from treadle.core.suspicion import MODEL_CALL
-from treadle.core.tools.ledger import FAILURES_WARN
+from treadle.core.tools.ledger import WARN_AFTER_FAILURES
 from treadle.core.usage import StepUsage
 from treadle.domain import events as e
 from treadle.domain.messages import Message, Part, Text, ToolUse
 from treadle.domain.runs import Usage
 
-UNDER_WHAT_WAS_REFUSED = 0.95
+REFUSED_SIZE_SHARE = 0.95
 """Of a conversation that a provider has refused as too long, so much is taken to be what it takes."""
 SILENT_TEXTS = ("NO_REPLY", "[SILENT]")
 SILENT_STORED = "[no reply needed]"
@@ -25,7 +25,7 @@ def _step_started(state: RunState, data: e.StepStart) -> None:
 def _requested(state: RunState, data: e.LlmRequest) -> None:
     state.status, state.waiting = "running", None
     if state.inbox:
-        state.transcript.add(joined(state.inbox, data.preface))
+        state.transcript.add(join_messages(state.inbox, data.preface))
         state.inbox = []
         if state.unrecalled:  # somebody has said something, beside the notes of the engine
             state.tasks.append(state.transcript.messages[-1])
@@ -99,13 +99,13 @@ def _held_secret(state: RunState, call_id: str, name: str) -> None:
 def _attempt_failed(state: RunState, data: e.LlmError) -> None:
     state.in_flight, state.failure, state.failed_since = False, data, state.latest_at
     state.suspicion.finish(MODEL_CALL)
-    if data.next_key and state.keys_tried < MOST_KEYS:
+    if data.next_key and state.keys_tried < MAX_KEYS:
         state.keys_tried += 1
     elif not data.repair and data.longest_reply is None:  # which are tried once
         state.failures += 1
     state.shortened = state.shortened or data.guessed
     if data.compact:
-        state.ceiling = int(state.transcript.tokens * UNDER_WHAT_WAS_REFUSED)
+        state.ceiling = int(state.transcript.tokens * REFUSED_SIZE_SHARE)
     state.spend(data.usage, data.duration_ms, data.cost)
 
 
@@ -140,6 +140,6 @@ def _step_ended(state: RunState, _: e.StepEnd) -> None:
         recovery.quiet_steps = 0
     else:
         recovery.quiet_steps += 1
-    if recovery.quiet_steps == 0 and state.ledger.worst_failure()[1] < FAILURES_WARN:
+    if recovery.quiet_steps == 0 and state.ledger.worst_failure()[1] < WARN_AFTER_FAILURES:
         recovery.stage, recovery.detected_at = None, 0
     state.step.open = False

@@ -7,14 +7,14 @@ from treadle.core.state import RunState
 from treadle.domain.events import EventData
 
 Data = TypeVar("Data", bound=EventData)
-CHANGES: dict[type[EventData], Callable[[RunState, Any], None]] = {}
+HANDLERS: dict[type[EventData], Callable[[RunState, Any], None]] = {}
 
 
 def on(kind: type[Data]) -> Callable[[Callable[[RunState, Data], None]], Callable[[RunState, Data], None]]:
     """What an event of this kind changes."""
 
     def register(change: Callable[[RunState, Data], None]) -> Callable[[RunState, Data], None]:
-        CHANGES[kind] = change
+        HANDLERS[kind] = change
         return change
 
     return register

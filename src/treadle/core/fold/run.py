@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from treadle.core.accounts import ceilings_of, spending, trees_of
+from treadle.core.accounts import account_ceilings, model_call_accounts, tree_ceilings
 from treadle.core.context.projection import set_preamble
 from treadle.core.context.tokens import TokenCount
 from treadle.core.fold.registry import on
@@ -18,8 +18,11 @@ FOR_PEOPLE: tuple[str, ...] = get_args(e.WaitForPeople)
 def _queued(state: RunState, data: e.RunQueued) -> None:
     state.agent, state.asker, state.command = data.agent, data.asker, data.command
     state.queued = data
-    state.trees = trees_of(state.origin.run_id, data.agent, data.lineage)
-    state.accounts = (*ceilings_of(data.agent, data.token, data.token_quotas, data.lineage), *spending(state.trees))
+    state.trees = tree_ceilings(state.origin.run_id, data.agent, data.lineage)
+    state.accounts = (
+        *account_ceilings(data.agent, data.token, data.token_quotas, data.lineage),
+        *model_call_accounts(state.trees),
+    )
     state.credits_per_dollar = data.credits_per_dollar
     state.instructions = data.instructions
     for message in data.before:

@@ -12,7 +12,7 @@ PERCENTS = (90, 70)
 def judge(state: RunState, now: Instant) -> WarnModel | None:
     if not state.agent.budget_hints:
         return None
-    limit, used = _steps(state)
+    limit, used = _count_steps(state)
     if limit is None:
         return None
     for percent in PERCENTS:
@@ -22,7 +22,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | None:
     return None
 
 
-def _steps(state: RunState) -> tuple[int | None, int]:
+def _count_steps(state: RunState) -> tuple[int | None, int]:
     """How many there are, and how many are used: the run's own, or those of the tree that it shares them with, as
     far as it knows."""
     shared = [tree.steps for tree in state.trees if tree.steps is not None]

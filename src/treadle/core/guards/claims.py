@@ -12,14 +12,14 @@ from typing import Final, Literal
 from msgspec import Struct
 
 Act = Literal["send", "create", "change", "delete", "run", "arrange", "pay"]
-Telling = Literal["deed", "state"]
+ClaimForm = Literal["deed", "state"]
 """I booked it; it is booked. A state may as well have been looked up."""
 
 
 class ActionClaim(Struct, frozen=True):
     act: Act
     sentence: str
-    told_as: Telling = "deed"
+    told_as: ClaimForm = "deed"
 
 
 class Prose(Struct, frozen=True):
@@ -29,9 +29,9 @@ class Prose(Struct, frozen=True):
     shows_text: bool
 
 
-_MOST_SENTENCES: Final = 400
-_LONGEST_SENTENCE: Final = 500
-_MOST_VERBS: Final = 12
+_MAX_SENTENCES: Final = 400
+_MAX_SENTENCE_CHARACTERS: Final = 500
+_MAX_VERBS: Final = 12
 
 # ── Words ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -180,13 +180,13 @@ def _is_place(word: str) -> bool:
 def _verbs(said: str, words: list[_Word]) -> Iterator[_Verb]:
     for at, word in enumerate(words):
         last, act = at, _ACT_OF.get(word.text)
-        if word.text == "let" and (told := _told(words[at + 1 : at + 6])):
+        if word.text == "let" and (told := _count_words_to_know(words[at + 1 : at + 6])):
             last, act = at + told, "send"
         if act is not None:
             yield _Verb(act, word.text, said[: word.start], said[words[last].end :], words[last + 1 :])
 
 
-def _told(words: list[_Word]) -> int:
+def _count_words_to_know(words: list[_Word]) -> int:
     """How many words it takes after `let` to `know`; 0 for `let me know`, and when there is none."""
     texts = [word.text for word in words]
     return texts.index("know") + 1 if "know" in texts[1:] and texts[0] not in ("me", "us") else 0
@@ -201,54 +201,58 @@ def _vocabulary(words: list[_Word]) -> frozenset[str]:
 # ── Claims ─────────────────────────────────────────────────────────────────────────────────────────
 
 _CLAUSE_END = re.compile(r"[;:()\u2014\u2013|]|, (?:but|so|and|which|because)\b|\b(?:but|because|while|so)\b")
-_I = re.compile(r"\b(?:i|we)(?:'(?:ve|d))?(?: have| had)?(?= |$)")
+_FIRST_PERSON = re.compile(r"\b(?:i|we)(?:'(?:ve|d))?(?: have| had)?(?= |$)")
 _ANNOUNCEMENT = re.compile(r"(?:done|all set|all done|success)\b")
 _NAME = re.compile(r"[\w`./#-]+")
 _BY_OTHERS = re.compile(r"\bby (?!me\b|us\b|mail\b|email\b|adding|using|running)[\w@]")
 _NO_OBJECT = re.compile(r"$|[.,!;:]| (?:for|to|in|at|on|and|with|from|into|by|as|successfully|below)\b")
 _NOTHING_DONE = re.compile(r" (?:no|nothing|none|zero)\b")
-_HIS_OWN = re.compile(r" (?:it|them|everything|both|all of|your)\b")
+_CLEAR_OBJECT = re.compile(r" (?:it|them|everything|both|all of|your)\b")
 _IN_VIEW = re.compile(
     r"\b(?:below|above|here(?:'s| is| are)|as follows|mentally|the formula|this (?:conversation|chat|session)"
     r"|you (?:gave|pasted|provided))\b"
 )
 
 
-def claims_in(prose: Prose) -> list[ActionClaim]:
+def find_claims(prose: Prose) -> list[ActionClaim]:
     """Its claims, in order."""
     telling = (sentence for sentence in prose.sentences if _may_claim(sentence))
-    return [claim for one in islice(telling, _MOST_SENTENCES) for claim in _claims(one, prose.shows_text)]
+    return [
+        claim
+        for one in islice(telling, _MAX_SENTENCES)
+        for claim in _find_claims_in_sentence(one, prose.shows_text)
+    ]
 
 
 def _may_claim(sentence: str) -> bool:
-    if len(sentence) > _LONGEST_SENTENCE or sentence.endswith("?"):
+    if len(sentence) > _MAX_SENTENCE_CHARACTERS or sentence.endswith("?"):
         return False
     words = _PLAIN_WORD.findall(sentence.lower())
     return "let" in words or not _ACT_OF.keys().isdisjoint(words)
 
 
-def _claims(sentence: str, shows_text: bool) -> list[ActionClaim]:
+def _find_claims_in_sentence(sentence: str, shows_text: bool) -> list[ActionClaim]:
     read = _read(sentence, shows_text)
     found: list[ActionClaim] = []
-    for verb in islice(_verbs(read.said, read.words), _MOST_VERBS):
-        told_as = _told_as(read, verb, bool(found))
+    for verb in islice(_verbs(read.said, read.words), _MAX_VERBS):
+        told_as = _claim_form(read, verb, bool(found))
         if told_as is not None and _is_outside(read, verb):
             found.append(ActionClaim(verb.act, sentence, told_as))
     return found
 
 
-def _told_as(sentence: _Sentence, verb: _Verb, after_a_claim: bool) -> Telling | None:
+def _claim_form(sentence: _Sentence, verb: _Verb, after_a_claim: bool) -> ClaimForm | None:
     """How the verb tells of a finished act of the agent's own; None when it does not."""
     before, after = verb.before, verb.after
     clause = before[_last_end(_CLAUSE_END, before) :]
     if _NOTHING_DONE.match(after) or _is_idiom(verb) or _is_report(sentence, before, clause):
         return None
-    if (end := _last_end(_I, before)) > 0:
+    if (end := _last_end(_FIRST_PERSON, before)) > 0:
         return "deed" if _is_own(before[:end], before[end:], verb) else None
     if _is_unreal(clause):
         return None
     by_others = _BY_OTHERS.search(after) is not None
-    if (passive := _passive(before)) is not None:
+    if (passive := _passive_form(before)) is not None:
         if by_others:
             return None
         if passive == "deed" or _ANNOUNCEMENT.match(before):
@@ -298,7 +302,7 @@ def _is_unreal(clause: str) -> bool:
     return is_condition or not _UNREAL_WORD.isdisjoint(words)
 
 
-def _passive(before: str) -> Telling | None:
+def _passive_form(before: str) -> ClaimForm | None:
     """Whether the verb comes after `has been` or `is now`, which tell news, or after `is`."""
     words, adverbs = _without_adverbs(before.split())
     if words[-1:] == ["been"]:
@@ -336,7 +340,7 @@ def _is_bare(clause: str, after: str, verb: _Verb) -> bool:
 
 def _is_outside(sentence: _Sentence, verb: _Verb) -> bool:
     """Whether it was done to something in the world, and not to a text of the conversation."""
-    about = _about(sentence, verb)
+    about = _object_words(sentence, verb)
     in_view = _names_reader_text(about) or _IN_VIEW.search(sentence.said) is not None
     if verb.act in _ALWAYS_OUTSIDE:
         return verb.text not in _SENT_WORD or (not in_view and _is_of_things(verb, sentence, about))
@@ -350,10 +354,10 @@ def _is_outside(sentence: _Sentence, verb: _Verb) -> bool:
         return sentence.said.endswith((".", "!"))  # and no heading
     if sentence.has_place or not _OUTSIDE_NOUN.isdisjoint(sentence.vocabulary):
         return True
-    return bool(_OUTSIDE_SIGN.search(sentence.said) or _HIS_OWN.match(verb.after))
+    return bool(_OUTSIDE_SIGN.search(sentence.said) or _CLEAR_OBJECT.match(verb.after))
 
 
-def _about(sentence: _Sentence, verb: _Verb) -> list[_Word]:
+def _object_words(sentence: _Sentence, verb: _Verb) -> list[_Word]:
     """The words for what it was done to."""
     end = len(sentence.said) - len(verb.after) + verb.object_length
     following = [word for word in verb.following if word.start < end]

@@ -2,12 +2,12 @@
 once."""
 
 from treadle.core.guards.verdict import StopRun, WarnModel
-from treadle.core.state import RunState, said_something
+from treadle.core.state import RunState, has_text
 from treadle.domain.events import EmptyTurn
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
-TURNS = 2
+MAX_EMPTY_TURNS = 2
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
@@ -20,13 +20,13 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
         return StopRun(
             Outcome("model_error", state.answer_so_far, reason, "Ask in other words, or try another model.")
         )
-    if said_something(reply) or reply.stop == "max_tokens":  # one that was cut is continued
+    if has_text(reply) or reply.stop == "max_tokens":  # one that was cut is continued
         return None
     if reply.stop == "refusal":
         refused = "The model refused to answer and gave no reason."
         return StopRun(Outcome("model_error", reason=refused, next="Ask in other words, or try another model."))
     turns = state.empty_turns + 1
-    if turns >= TURNS:
+    if turns >= MAX_EMPTY_TURNS:
         return StopRun(
             Outcome(
                 "empty",

@@ -1,25 +1,25 @@
 """An answer that was to fit a schema and does not: the model is told what is wrong, so many times."""
 
 from treadle.core.guards.verdict import StopRun, WarnModel
-from treadle.core.state import RunState, said_something
+from treadle.core.state import RunState, has_text
 from treadle.domain.events import OutputRejected
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 from treadle.domain.schemas import mismatch
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     if state.agent.output is None or state.reply is None or state.reply.stop in ("interrupted", "max_tokens"):
         return None
-    if not said_something(state.reply):
+    if not has_text(state.reply):
         return None  # which another guard sees to
     error = mismatch(state.answer, state.agent.output)
     if error is None:
         return None
     count = state.rejected_outputs + 1
-    if count >= ATTEMPTS:
+    if count >= MAX_ATTEMPTS:
         return StopRun(
             Outcome(
                 "failed",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from treadle.core.guards.claims import Act, ActionClaim
-from treadle.core.guards.sentences import claims_of
+from treadle.core.guards.sentences import find_answer_claims
 from treadle.core.guards.verdict import WarnModel
-from treadle.core.state import RunState, said_something
+from treadle.core.state import RunState, has_text
 from treadle.domain.events import PhantomAction
 from treadle.domain.ids import Instant
 from treadle.domain.messages import ToolResult
@@ -44,7 +44,7 @@ _KEPT_SHARE: Final = 0.5
 def judge(state: RunState, now: Instant) -> WarnModel | None:
     if state.phantom_claims or state.reply is None or state.reply.stop == "interrupted":
         return None
-    if not said_something(state.reply) or (claim := unverified(state)) is None:
+    if not has_text(state.reply) or (claim := find_unverified_claim(state)) is None:
         return None
     note = (
         f'You say: "{claim.sentence}" No tool call of this conversation has done that. Do it with a tool now, or '
@@ -53,18 +53,18 @@ def judge(state: RunState, now: Instant) -> WarnModel | None:
     return WarnModel((PhantomAction(state.phantom_claims + 1, claim.sentence, note),))
 
 
-def unverified(state: RunState) -> ActionClaim | None:
+def find_unverified_claim(state: RunState) -> ActionClaim | None:
     """The first claim of the answer that nothing bears out; None for an agent that has no tools to call."""
     if all(spec.asks_a_person for spec in state.tools.values()):
         return None
-    claims = claims_of(state.answer, '{["' if state.agent.output is not None else "{[")
+    claims = find_answer_claims(state.answer, '{["' if state.agent.output is not None else "{[")
     if not claims:
         return None
-    done = list(_done(state))
-    return next((claim for claim in claims if not any(_bears_out(spec, claim) for spec in done)), None)
+    done = list(_successful_tools(state))
+    return next((claim for claim in claims if not any(_supports(spec, claim) for spec in done)), None)
 
 
-def delivered(state: RunState) -> tuple[str, str]:
+def choose_answer(state: RunState) -> tuple[str, str]:
     """Return the answer to deliver, and what it claims that nothing bears out.
 
     It is the second answer, unless the first holds work that the second has lost, and nothing was done between
@@ -73,7 +73,7 @@ def delivered(state: RunState) -> tuple[str, str]:
         first, claim = state.claimed
         if _loses_work(first, state.answer):
             return first, claim
-    found = unverified(state)
+    found = find_unverified_claim(state)
     return state.answer, "" if found is None else found.sentence
 
 
@@ -82,7 +82,7 @@ def _loses_work(first: str, second: str) -> bool:
     if len(second) >= len(first):
         return False
     work = _words(first)
-    for claim in claims_of(first):
+    for claim in find_answer_claims(first):
         work -= _words(claim.sentence)
     is_work = len(work) >= _WORK_WORDS or _has_block(first)
     return is_work and len(work & _words(second)) < _KEPT_SHARE * len(work)
@@ -96,7 +96,7 @@ def _has_block(text: str) -> bool:
     return "```" in text or "~~~" in text or "<<<<<<<" in text
 
 
-def _done(state: RunState) -> Iterator[ToolSpec]:
+def _successful_tools(state: RunState) -> Iterator[ToolSpec]:
     """The tools whose calls have succeeded, in this run or before it in its session. A command that failed has run
     all the same, and may have done a part of its work."""
     names = {use.call_id: use.name for message in state.transcript.messages for use in message.calls}
@@ -111,7 +111,7 @@ def _done(state: RunState) -> Iterator[ToolSpec]:
                 yield state.tools.get(name) or ToolSpec(name, "", {})
 
 
-def _bears_out(spec: ToolSpec, claim: ActionClaim) -> bool:
+def _supports(spec: ToolSpec, claim: ActionClaim) -> bool:
     """Whether a call of this tool has done it, or may have found it done."""
     found = claim.told_as == "state" and not spec.writes
     return found or _may_have_done(spec, claim.act)
@@ -121,10 +121,10 @@ def _may_have_done(spec: ToolSpec, act: Act) -> bool:
     """Whether a call of this tool bears out such a claim: it changes things, and not only other things."""
     signs = f"{spec.name} {spec.description}".lower()
     if not spec.writes:
-        return act == "run" and _has(signs, act)  # a query or a test run may well only read
-    if _is_general(spec) or _has(signs, act) or (act == "change" and _has(signs, "arrange")):
+        return act == "run" and _mentions(signs, act)  # a query or a test run may well only read
+    if _is_general(spec) or _mentions(signs, act) or (act == "change" and _mentions(signs, "arrange")):
         return True
-    return not any(_has(signs, other) for other in _SIGNS)  # nobody can tell what it does
+    return not any(_mentions(signs, other) for other in _SIGNS)  # nobody can tell what it does
 
 
 def _is_general(spec: ToolSpec) -> bool:
@@ -133,5 +133,5 @@ def _is_general(spec: ToolSpec) -> bool:
     return spec.effect == "external" and (named or spec.delegates is not None)
 
 
-def _has(text: str, act: Act) -> bool:
+def _mentions(text: str, act: Act) -> bool:
     return any(sign in text for sign in _SIGNS[act].split())

@@ -5,7 +5,7 @@ from math import inf, isfinite
 
 from msgspec import Struct
 
-from treadle.core.accounts import growing
+from treadle.core.accounts import child_run_accounts
 from treadle.core.state import RunState
 from treadle.core.steps import Finish, Wait
 from treadle.domain.events import BudgetExhausted, BudgetReserved, EventData, QuotaExceeded, QuotaWarning
@@ -14,7 +14,7 @@ from treadle.domain.runs import Outcome
 from treadle.domain.time_format import minute
 from treadle.ports.accounts import Ceilings, Reserve, Short
 
-PAUSE = 1.0
+RETRY_SECONDS = 1.0
 """Seconds until a run looks again whether calls of others have been settled."""
 
 
@@ -25,7 +25,7 @@ class Intent(Struct, frozen=True, gc=False):
     reserve: Reserve | None = None
 
 
-def for_a_model_call(state: RunState, step: int, attempt: int, tokens: int, cost: float | None) -> Reserve | None:
+def reserve_model_call(state: RunState, step: int, attempt: int, tokens: int, cost: float | None) -> Reserve | None:
     """The most that a model call may use. Where it costs money, which has an end, and nobody knows how much, it may
     cost any amount."""
     accounts = tuple([each for each in state.accounts if _counts_model_calls(each)])
@@ -41,14 +41,14 @@ def _counts_model_calls(account: Ceilings) -> bool:
     return (account.tokens, account.credits, account.cost, account.steps) != (None, None, None, None)
 
 
-def for_calls(state: RunState, tools: int, runs: int) -> Reserve | None:
+def reserve_calls(state: RunState, tools: int, runs: int) -> Reserve | None:
     """What so many calls of tools use, and so many runs that are begun under this one."""
     accounts = [each for each in state.accounts if each.calls is not None] if tools + runs else []
-    grown = growing(state.trees) if runs else ()
+    grown = child_run_accounts(state.trees) if runs else ()
     return Reserve((*accounts, *grown), calls=tools + runs, runs=runs) if accounts or grown else None
 
 
-def intent_to(before: tuple[EventData, ...], request: EventData, reserve: Reserve | None) -> Intent:
+def make_reserved_intent(before: tuple[EventData, ...], request: EventData, reserve: Reserve | None) -> Intent:
     """The intent to ask a model, with what is reserved for it on record."""
     if reserve is None:
         return Intent((*before, request))
@@ -59,12 +59,12 @@ def intent_to(before: tuple[EventData, ...], request: EventData, reserve: Reserv
     return Intent((*before, reserved, request), reserve)
 
 
-def most_calls(state: RunState) -> int | None:
+def max_concurrent_calls(state: RunState) -> int | None:
     """How many calls of tools can be run at once: more would never be let through."""
     return min((each.calls for each in state.accounts if each.calls is not None), default=None)
 
 
-def warning(short: Short) -> QuotaWarning:
+def make_warning(short: Short) -> QuotaWarning:
     used = short.used + short.wanted if short.kind == "calls" else short.used
     return QuotaWarning(short.account, short.kind, short.ceiling, used, short.resets_at)
 
@@ -72,14 +72,14 @@ def warning(short: Short) -> QuotaWarning:
 def judge(state: RunState, short: Short, now: Instant) -> Wait | Finish:
     """What becomes of a run that was refused what it wanted."""
     if short.kind == "calls":
-        return _wait(state, Wait("quota", in_words(short), short.resets_at or now + PAUSE))
+        return _cap_wait(state, Wait("quota", describe_shortage(short), short.resets_at or now + RETRY_SECONDS))
     if short.used + short.wanted <= short.ceiling:
-        detail = f"{in_words(short)} Calls under way have set the rest aside."
-        return _wait(state, Wait("budget", detail, now + PAUSE))
+        detail = f"{describe_shortage(short)} Calls under way have set the rest aside."
+        return _cap_wait(state, Wait("budget", detail, now + RETRY_SECONDS))
     return _finish(state, short)
 
 
-def _wait(state: RunState, wait: Wait) -> Wait:
+def _cap_wait(state: RunState, wait: Wait) -> Wait:
     if state.deadline is None or wait.wake_at is None:
         return wait
     return Wait(wait.reason, wait.detail, min(wait.wake_at, state.deadline))
@@ -87,7 +87,7 @@ def _wait(state: RunState, wait: Wait) -> Wait:
 
 def _finish(state: RunState, short: Short) -> Finish:
     wanted = short.wanted if isfinite(short.wanted) else 0.0
-    account, said, reason, go_on = short.account, state.answer_so_far, in_words(short), way_on(short)
+    account, said, reason, go_on = short.account, state.answer_so_far, describe_shortage(short), advise(short)
     if short.kind == "steps":
         return Finish(Outcome("max_steps", said, reason, go_on))
     if short.kind == "cost":
@@ -101,14 +101,14 @@ def _finish(state: RunState, short: Short) -> Finish:
 # ── In words ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def whose(account: str) -> str:
+def describe_account(account: str) -> str:
     kind, _, name = account.partition("/")
     return {"agent": f"Agent `{name}`", "token": f"The access token {name}"}.get(kind, "The run")
 
 
-def in_words(short: Short) -> str:
+def describe_shortage(short: Short) -> str:
     """What is lacking, of what, and when it is there again."""
-    who, wanted = whose(short.account), short.wanted
+    who, wanted = describe_account(short.account), short.wanted
     match short.kind:
         case "tokens":
             said = (
@@ -144,7 +144,7 @@ def in_words(short: Short) -> str:
     return said if short.resets_at is None else f"{said} There is room again on {minute(short.resets_at)}."
 
 
-def way_on(short: Short) -> str:
+def advise(short: Short) -> str:
     """What to do about it."""
     if not isfinite(short.wanted):
         return "Give its prices under `models` in config.yaml, or ask another model."

@@ -8,9 +8,9 @@ from typing import Final, cast
 
 import msgspec
 
-from treadle.core.guards.claims import ActionClaim, Prose, claims_in
+from treadle.core.guards.claims import ActionClaim, Prose, find_claims
 
-_END_LENGTH: Final = 8 * 1024
+_END_CHARACTERS: Final = 8 * 1024
 """How many characters are looked at from the beginning of a text, and from its end."""
 _CURLY_MARK = re.compile("[\u201c\u201d]")
 _SHORTEST_QUOTATION: Final = 12
@@ -25,13 +25,13 @@ _BULLETS: Final = " -*\u2022\u2705\u2714\ufe0f\u2611|"
 _NUMBER = re.compile(r"^\d{1,3}[.)](?: |$)")
 
 
-def claims_of(answer: str, json_opens_with: str = "{[") -> list[ActionClaim]:
+def find_answer_claims(answer: str, json_opens_with: str = "{[") -> list[ActionClaim]:
     """What the answer claims; of one in JSON, what the strings in it do."""
     strings = _json_strings(answer, json_opens_with)
     if strings is None:
-        return claims_in(_prose(answer))
+        return find_claims(_prose(answer))
     said = [text for text in strings if len(text.split(maxsplit=2)) > 2]  # one or two words are a label
-    return [claim for text in _ends_among(said) for claim in claims_in(_prose(text))]
+    return [claim for text in _select_ends(said) for claim in find_claims(_prose(text))]
 
 
 def _json_strings(text: str, opened_by: str) -> list[str] | None:
@@ -54,19 +54,19 @@ def _json_strings(text: str, opened_by: str) -> list[str] | None:
     return found
 
 
-def _ends_of(text: str) -> str:
-    if len(text) <= 2 * _END_LENGTH:
+def _keep_ends(text: str) -> str:
+    if len(text) <= 2 * _END_CHARACTERS:
         return text
-    return f"{text[:_END_LENGTH]}\n{text[-_END_LENGTH:]}"
+    return f"{text[:_END_CHARACTERS]}\n{text[-_END_CHARACTERS:]}"
 
 
-def _ends_among(texts: list[str]) -> list[str]:
-    first = _within(texts, _END_LENGTH)
-    last = _within(reversed(texts[len(first) :]), _END_LENGTH)
+def _select_ends(texts: list[str]) -> list[str]:
+    first = _take_within(texts, _END_CHARACTERS)
+    last = _take_within(reversed(texts[len(first) :]), _END_CHARACTERS)
     return [*first, *reversed(last)]
 
 
-def _within(texts: Iterable[str], room: int) -> list[str]:
+def _take_within(texts: Iterable[str], room: int) -> list[str]:
     """The texts up to the one that takes the last of the room."""
     kept: list[str] = []
     for text in texts:
@@ -81,7 +81,7 @@ def _within(texts: Iterable[str], room: int) -> list[str]:
 
 
 def _prose(text: str) -> Prose:
-    unfenced = _CURLY_MARK.sub('"', _ends_of(" ".join(text.split("```")[::2])))
+    unfenced = _CURLY_MARK.sub('"', _keep_ends(" ".join(text.split("```")[::2])))
     lines = [line.strip() for line in unfenced.split("\n")]
     shows_text = "```" in text or any(_quotes(line) for line in lines if line)
     own = _without_verse(list(_own_lines(lines)))

@@ -6,7 +6,7 @@ model calls a tool instead, then the end."""
 
 from treadle.core.guards.verdict import BlockCall, StopRun, WarnModel
 from treadle.core.state import RunState
-from treadle.core.tools.ledger import FAILURES_WARN, Call
+from treadle.core.tools.ledger import WARN_AFTER_FAILURES, Call
 from treadle.domain.events import REPORT_STAGES, RecoveryAction, RecoveryStage, StuckDetected, StuckKind
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
@@ -45,7 +45,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     if (failed := state.ledger.failed_in_a_row) >= FAILURES_OF_ALL_STOP:
         return _stop(state, f"{failed} calls failed in a row")
     tool, failures = state.ledger.worst_failure()
-    if failures >= FAILURES_WARN:
+    if failures >= WARN_AFTER_FAILURES:
         if failures >= FAILURES_STOP:
             return _stop(state, f"`{tool}` failed {failures} times in a row")
         return _escalate(state, "failing_tool", failures, FAILURES_BETWEEN_STAGES, tool)

@@ -34,7 +34,7 @@ Verdict = WarnModel | BlockCall | StopRun
 Guard = Callable[[RunState, Instant], WarnModel | StopRun | None]
 
 
-def strictest(guards: Iterable[Guard], state: RunState, now: Instant) -> WarnModel | StopRun | None:
+def combine_verdicts(guards: Iterable[Guard], state: RunState, now: Instant) -> WarnModel | StopRun | None:
     """What these guards say together: the first Stop; else every warning in one; else nothing."""
     events: tuple[EventData, ...] = ()
     for guard in guards:

@@ -2,7 +2,7 @@
 properly; then the run ends, with what was received. An agent without tools may say what it likes."""
 
 from treadle.core.guards.verdict import StopRun, WarnModel
-from treadle.core.state import RunState, said_something
+from treadle.core.state import RunState, has_text
 from treadle.domain.events import CallWritten
 from treadle.domain.ids import Instant
 from treadle.domain.messages import Message
@@ -14,7 +14,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     reply = state.reply
     if reply is None or not state.tools or reply.stop in ("interrupted", "max_tokens", "refusal"):
         return None
-    if not said_something(reply):
+    if not has_text(reply):
         return None
     tools = state.tools if state.agent.output is None else ()  # an answer in JSON may look like a call
     received = find_written_call(Message("assistant", reply.parts).text, tools)

@@ -17,7 +17,7 @@ from treadle.domain.schedules import Heartbeat
 _STRICTNESS: dict[SandboxMode, int] = {"off": 0, "auto": 1, "required": 2}
 
 
-def lineage_of(parent: RunState, call_id: str, role: Role) -> Lineage:
+def make_lineage(parent: RunState, call_id: str, role: Role) -> Lineage:
     above = parent.lineage
     return Lineage(
         parent.root,
@@ -28,19 +28,19 @@ def lineage_of(parent: RunState, call_id: str, role: Role) -> Lineage:
         () if role in JUDGES else tuple(parent.tools),
         (*(() if above is None else above.approvals), parent.agent.approvals),
         parent.trees,
-        _quotas(parent),
+        _inherited_quotas(parent),
         (0 if above is None else above.steps_before) + parent.steps_of_tree,
         (*(() if above is None else above.above), Ancestor(parent.origin.run_id, call_id)),
     )
 
 
-def alone(lineage: Lineage, run_id: RunId) -> Lineage:
+def detach_lineage(lineage: Lineage, run_id: RunId) -> Lineage:
     """What holds for a fork of a run that was under others: the same. But it is under nobody, nobody hears of it,
     and what it uses is counted anew."""
     return msgspec.structs.replace(lineage, root=run_id, depth=0, ceilings=(), steps_before=0, above=())
 
 
-def within(ceilings: tuple[TreeCeiling, ...], agent: AgentSpec) -> AgentSpec:
+def cap_by_ceilings(ceilings: tuple[TreeCeiling, ...], agent: AgentSpec) -> AgentSpec:
     """The agent, which may use no more by itself than any of these let it use together with others."""
     limits = agent.limits
     costs = [cost for cost in (limits.cost, *(tree.cost for tree in ceilings)) if cost is not None]
@@ -49,7 +49,7 @@ def within(ceilings: tuple[TreeCeiling, ...], agent: AgentSpec) -> AgentSpec:
     return msgspec.structs.replace(agent, limits=most)
 
 
-def _quotas(parent: RunState) -> tuple[tuple[str, Quotas], ...]:
+def _inherited_quotas(parent: RunState) -> tuple[tuple[str, Quotas], ...]:
     """Of the parent and of those above it, each agent once."""
     above = () if parent.lineage is None else parent.lineage.quotas
     mine = parent.agent.quotas
@@ -57,7 +57,7 @@ def _quotas(parent: RunState) -> tuple[tuple[str, Quotas], ...]:
     return above if known else (*above, (parent.agent.name, mine))
 
 
-def copied(parent: AgentSpec, order: Order) -> AgentSpec:
+def copy_agent(parent: AgentSpec, order: Order) -> AgentSpec:
     """Whoever asks, once more, for one task: nobody judges it, and what it does is not remembered."""
     return msgspec.structs.replace(
         parent,
@@ -71,40 +71,40 @@ def copied(parent: AgentSpec, order: Order) -> AgentSpec:
     )
 
 
-def ordered(agent: AgentSpec, parent: AgentSpec, order: Order) -> AgentSpec:
+def apply_order(agent: AgentSpec, parent: AgentSpec, order: Order) -> AgentSpec:
     """The agent, with the tools and the model that were asked for. Raises UsageError for a model that neither may
     ask."""
     tools = agent.tools if order.tools is None else order.tools
     if order.model is None:
         return msgspec.structs.replace(agent, tools=tools)
     for owner in (parent, agent):
-        if order.model in models_of(owner):
+        if order.model in allowed_models(owner):
             provider = owner.provider if order.model == owner.model else None
             return msgspec.structs.replace(agent, tools=tools, model=order.model, provider=provider, routing=None)
-    known = ", ".join(f"`{name}`" for name in dict.fromkeys((*models_of(parent), *models_of(agent))))
+    known = ", ".join(f"`{name}`" for name in dict.fromkeys((*allowed_models(parent), *allowed_models(agent))))
     raise UsageError(f"the model `{order.model}` may not be asked; these may: {known}")
 
 
-def models_of(agent: AgentSpec) -> tuple[str, ...]:
+def allowed_models(agent: AgentSpec) -> tuple[str, ...]:
     """Those that an agent may ask."""
     tiers = () if agent.routing is None else tuple([tier.model for tier in agent.routing.tiers])
     summaries = () if agent.compaction.model is None else (agent.compaction.model,)
     return (agent.model, *tiers, *agent.fallbacks, *summaries)
 
 
-def narrowed(child: AgentSpec, parent: AgentSpec, workspace: str, seconds: float | None) -> AgentSpec:
+def narrow_agent(child: AgentSpec, parent: AgentSpec, workspace: str, seconds: float | None) -> AgentSpec:
     """The agent as a child of this parent, which works in this folder. The child has so many seconds at most."""
     own = child.workspace
     inside = own is not None and _is_inside(own, (workspace,))
     return msgspec.structs.replace(
         child,
-        limits=_limits(child.limits, parent.limits, seconds),
-        sandbox=_sandbox(child.confinement, parent.confinement, workspace),
+        limits=_narrow_limits(child.limits, parent.limits, seconds),
+        sandbox=_narrow_sandbox(child.confinement, parent.confinement, workspace),
         workspace=own if inside else workspace,
     )
 
 
-def _limits(child: Limits, parent: Limits, seconds: float | None) -> Limits:
+def _narrow_limits(child: Limits, parent: Limits, seconds: float | None) -> Limits:
     times = [each for each in (child.deadline_seconds, seconds) if each is not None]
     return msgspec.structs.replace(
         child,
@@ -115,7 +115,7 @@ def _limits(child: Limits, parent: Limits, seconds: float | None) -> Limits:
     )
 
 
-def _sandbox(child: SandboxPolicy, parent: SandboxPolicy, workspace: str) -> SandboxPolicy:
+def _narrow_sandbox(child: SandboxPolicy, parent: SandboxPolicy, workspace: str) -> SandboxPolicy:
     readable = (*parent.readable, *parent.writable, workspace)
     return SandboxPolicy(
         max(child.mode, parent.mode, key=lambda mode: _STRICTNESS[mode]),

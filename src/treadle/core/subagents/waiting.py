@@ -11,94 +11,96 @@ from treadle.domain.lineage import JUDGES
 from treadle.ports.accounts import Short
 from treadle.ports.tool import Observation
 
-GRACE = 10.0
+GRACE_SECONDS = 10.0
 """Seconds that those who were told to stop are waited for, for each level that may be under them."""
 SUPERSEDED = "A new message came before it had ended."
 NO_MORE = "Do the rest yourself, with the tools that you have."
 
 
-def delegates(state: RunState, call: Call) -> bool:
+def is_delegation(state: RunState, call: Call) -> bool:
     spec = state.tools.get(call.name)
     return spec is not None and spec.delegates is not None
 
 
-def room(state: RunState) -> int:
+def free_child_slots(state: RunState) -> int:
     """How many more may run at the same time."""
     active = [child for child in state.running if child.spawn.role not in JUDGES]
     return max(0, state.agent.limits.max_children - len(active))
 
 
-def to_gather(state: RunState, now: Instant) -> CollectChildren | None:
+def find_collectable(state: RunState, now: Instant) -> CollectChildren | None:
     """The calls whose children have ended; or were told to, and took too long."""
     if not state.children:
         return None
-    found = [call for call in state.open_calls if _is_over(state, call, now)]
+    found = [call for call in state.open_calls if _is_collectable(state, call, now)]
     return CollectChildren(tuple(found)) if found else None
 
 
-def _is_over(state: RunState, call: Call, now: Instant) -> bool:
+def _is_collectable(state: RunState, call: Call, now: Instant) -> bool:
     child = state.children.get(call.call_id)
     if child is None:
         return False
     if child.end is None and child.told == "cancel":
-        return state.steered == "interrupt" or now >= _patience(state, child)
+        return state.steered == "interrupt" or now >= _give_up_at(state, child)
     return child.end is not None
 
 
-def to_reach(state: RunState, now: Instant) -> SignalChildren | None:
+def find_signal(state: RunState, now: Instant) -> SignalChildren | None:
     """What the children must be told for the run to go on: those whose time is up to stop; all of them, where a
     message came that changes what is wanted; those that were told to wait, to go on."""
     running = [child for child in state.running if child.told != "cancel"] if state.children else []
     if not running:
         return None
     if state.steered == "interrupt":
-        return _reach(running, "cancel", SUPERSEDED)
+        return _make_signal(running, "cancel", SUPERSEDED)
     late = [child for child in running if child.due_at is not None and now >= child.due_at]
     if late:
-        return _reach(late, "cancel", _too_long(late[0]))
+        return _make_signal(late, "cancel", _describe_timeout(late[0]))
     paused = [child for child in running if child.told == "interrupt"]
-    return _reach(paused, "resume", "") if paused else None
+    return _make_signal(paused, "resume", "") if paused else None
 
 
-def wait_for(state: RunState, child: Child) -> Wait:
+def wait_for_child(state: RunState, child: Child) -> Wait:
     """Until it ends, or must be told to, or has been told to and should have."""
     told = child.told == "cancel"
     name = f"{child.spawn.run_id} ({child.spawn.agent})"
-    return Wait("child", name, _patience(state, child) if told else child.due_at)
+    return Wait("child", name, _give_up_at(state, child) if told else child.due_at)
 
 
-def turn(call: Call) -> Wait:
+def wait_for_slot(call: Call) -> Wait:
     """For a call that would begin one more than may run at the same time."""
     return Wait("child", f"{call.call_id} waits until another has ended")
 
 
-def interrupted(state: RunState) -> SignalChildren | None:
+def interrupt_children(state: RunState) -> SignalChildren | None:
     """A run that was interrupted has its children wait too."""
     running = [child for child in state.running if child.told is None] if state.children else []
-    return _reach(running, "interrupt", state.interrupted or "") if running else None
+    return _make_signal(running, "interrupt", state.interrupted or "") if running else None
 
 
-def resumed(child: Child) -> SignalChildren | None:
+def resume_child(child: Child) -> SignalChildren | None:
     """One that was asked to wait is asked to go on."""
-    return _reach([child], "resume", "") if child.told == "interrupt" and child.end is None else None
+    return _make_signal([child], "resume", "") if child.told == "interrupt" and child.end is None else None
 
 
-def before_the_end(state: RunState, finish: Finish, now: Instant) -> SignalChildren | Wait | Finish:
+def stop_children_first(state: RunState, finish: Finish, now: Instant) -> SignalChildren | Wait | Finish:
     """No run is left behind: those under it are told to stop, and waited for a while."""
     running = state.running
     if not running:
         return finish
     untold = [child for child in running if child.told != "cancel"]
     if untold:
-        return _reach(untold, "cancel", state.cancelled or finish.outcome.reason or "The run above it has ended.")
-    patience = max(_patience(state, child) for child in running)
+        return _make_signal(
+            untold, "cancel", state.cancelled or finish.outcome.reason or "The run above it has ended."
+        )
+    patience = max(_give_up_at(state, child) for child in running)
     if now >= patience:
         return finish
     names = ", ".join(child.spawn.run_id for child in running)
     return Wait("child", f"told to stop: {names}", patience)
 
 
-def stopped(state: RunState) -> tuple[str, ...]:
+def describe_stopped(state: RunState) -> tuple[str, ...]:
     """The children that were told to stop, with what each of them had to stop."""
     found: list[str] = []
     for child in state.children.values():
@@ -109,22 +111,22 @@ def stopped(state: RunState) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _patience(state: RunState, child: Child) -> Instant:
-    return child.told_at + GRACE * max(1, state.agent.limits.max_depth)
+def _give_up_at(state: RunState, child: Child) -> Instant:
+    return child.told_at + GRACE_SECONDS * max(1, state.agent.limits.max_depth)
 
 
-def _too_long(child: Child) -> str:
+def _describe_timeout(child: Child) -> str:
     return f"It took longer than {(child.spawn.expires_at or 0.0) - child.began_at:.0f} s."
 
 
-def _reach(children: list[Child], what: Telling, reason: str) -> SignalChildren:
+def _make_signal(children: list[Child], what: Telling, reason: str) -> SignalChildren:
     return SignalChildren(tuple([child.spawn.call_id for child in children]), what, reason)
 
 
-def within_tree(state: RunState, step: RunTools, short: Short) -> RunTools:
+def fit_into_tree(state: RunState, step: RunTools, short: Short) -> RunTools:
     """The calls, without those that would begin more runs than the tree may have."""
     left = max(0, int(short.ceiling - short.used))
-    delegating = [call for call in step.run if delegates(state, call) and call.call_id not in state.children]
+    delegating = [call for call in step.run if is_delegation(state, call) and call.call_id not in state.children]
     refused = delegating[left:]
     told = f"The tree of runs that this one belongs to may have {short.ceiling:g} runs under its root. {NO_MORE}"
     errors = [ToolCallError(call.call_id, call.name, "failed", f"Nothing was begun. {told}") for call in refused]
@@ -132,7 +134,7 @@ def within_tree(state: RunState, step: RunTools, short: Short) -> RunTools:
     return RunTools(tuple([call for call in step.run if call.call_id not in ids]), (*step.refuse, *errors))
 
 
-def outcome_of(child: Child) -> tuple[Observation, bool]:
+def read_outcome(child: Child) -> tuple[Observation, bool]:
     """What came of a child, as the result of a call; and whether its time was up."""
     end = child.end
     if end is None:
@@ -142,9 +144,9 @@ def outcome_of(child: Child) -> tuple[Observation, bool]:
     late = child.told == "cancel" and end.outcome == "cancelled"
     if end.outcome in ("completed", "silent"):
         return Observation(end.text or "(It has ended, and had nothing to say.)"), False
-    return Observation(_failed(end), is_error=True), late
+    return Observation(_describe_failure(end), is_error=True), late
 
 
-def _failed(end: AgentEnd) -> str:
+def _describe_failure(end: AgentEnd) -> str:
     so_far = f"\nWhat it had by then:\n{end.text}" if end.text else ""
     return f"{end.agent} did not complete ({end.outcome}): {end.reason}{so_far}"

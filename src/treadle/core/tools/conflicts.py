@@ -22,7 +22,7 @@ class PlannedCall(NamedTuple):
     arguments: str
 
 
-def as_written(call: Call) -> PlannedCall:
+def plan_as_written(call: Call) -> PlannedCall:
     """The call as the model wrote it."""
     return PlannedCall(call.name, call.use.arguments)
 
@@ -82,21 +82,21 @@ class _Touched:
 
     def add(self, call: PlannedCall, spec: ToolSpec) -> None:
         self.is_empty = False
-        paths = None if _stands_alone(spec) else _touched(call, spec)
+        paths = None if _must_run_alone(spec) else _touched_paths(call, spec)
         if paths is None:
             self._is_closed = True
             return
         for path in paths:
             self._paths.add(path)
-            self._folders.update(_folders_of(path))
+            self._folders.update(_parent_folders(path))
             self._has_loose = self._has_loose or _is_loose(path)
             self._has_absolute = self._has_absolute or isabs(path)
             self._has_relative = self._has_relative or not isabs(path)
 
     def conflicts_with(self, call: PlannedCall, spec: ToolSpec) -> bool:
-        if self._is_closed or _stands_alone(spec):
+        if self._is_closed or _must_run_alone(spec):
             return True
-        paths = _touched(call, spec)
+        paths = _touched_paths(call, spec)
         return paths is None or any(map(self._overlaps, paths))
 
     def _overlaps(self, path: str) -> bool:
@@ -105,14 +105,14 @@ class _Touched:
             return False
         if _is_loose(path) or self._has_loose or (self._has_relative if isabs(path) else self._has_absolute):
             return True
-        return path in self._paths or path in self._folders or not self._paths.isdisjoint(_folders_of(path))
+        return path in self._paths or path in self._folders or not self._paths.isdisjoint(_parent_folders(path))
 
 
-def _stands_alone(spec: ToolSpec) -> bool:
+def _must_run_alone(spec: ToolSpec) -> bool:
     return spec.interactive or spec.asks_a_person or spec.parallel is False
 
 
-def _touched(call: PlannedCall, spec: ToolSpec) -> tuple[str, ...] | None:
+def _touched_paths(call: PlannedCall, spec: ToolSpec) -> tuple[str, ...] | None:
     """What a call touches; None: nobody can tell."""
     if spec.effect == "none":
         return ()
@@ -132,5 +132,5 @@ def _is_loose(path: str) -> bool:
     return path in (EVERYWHERE, "/") or path.startswith("..")
 
 
-def _folders_of(path: str) -> list[str]:
+def _parent_folders(path: str) -> list[str]:
     return [path[:end] for end, letter in enumerate(path) if letter == "/" and end > 0]

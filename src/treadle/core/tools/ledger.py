@@ -14,11 +14,11 @@ from treadle.domain.messages import ToolResult, ToolUse
 from treadle.domain.tools import ToolSpec
 
 Phase = Literal["asked", "started", "delegated", "ended"]
-FAILURES_WARN = 3
+WARN_AFTER_FAILURES = 3
 """How many failures of one tool in a row make a run look stuck."""
-LONG_ARGUMENTS = 200
+MAX_KEY_CHARACTERS = 200
 """Characters beyond which arguments are known by their digest."""
-RECENT = 12
+RECENT_CALLS = 12
 """How many calls back a cycle is looked for: three rounds of period four."""
 
 
@@ -63,7 +63,7 @@ class Ledger:
     """Tool -> failures in a row."""
     failed_in_a_row: int = 0
     """Calls that failed since one succeeded, whatever their tools and arguments."""
-    recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECENT))
+    recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECENT_CALLS))
     signature: tuple[str, int] = ("", 0)
     cycle_blocks: int = 0
     world: int = 0
@@ -74,12 +74,12 @@ class Ledger:
     def ask(self, use: ToolUse, spec: ToolSpec | None) -> Call:
         """Enter a call that the model asked for."""
         name = use.name if spec is None else spec.name
-        return self._asked(use, name, call_key(use), spec is not None and spec.poller)
+        return self._asked(use, name, make_call_key(use), spec is not None and spec.poller)
 
     def _asked(self, use: ToolUse, name: str, key: str, polls: bool) -> Call:
         self.ids.add(use.call_id)
         self.counts[key] = occurrence = self.counts.get(key, 0) + 1
-        signature = _normalised(key)
+        signature = _normalise(key)
         last, in_a_row = self.signature
         self.signature = (signature, in_a_row + 1 if signature == last else 1)
         if polls:
@@ -94,7 +94,7 @@ class Ledger:
     def end(self, call: Call, result: ToolResult, told: str, spec: ToolSpec | None) -> bool:
         """Enter what came of a call, and what it told; say whether that was anything new."""
         call.phase, call.result = "ended", result
-        return self._ended(call, digest(told), result.is_error, spec is not None and spec.writes)
+        return self._ended(call, digest_result(told), result.is_error, spec is not None and spec.writes)
 
     def _ended(self, call: Call, told: bytes, is_error: bool, writes: bool) -> bool:
         latest, times = self.outcomes.get(call.key, (b"", 0))
@@ -155,25 +155,25 @@ class Ledger:
         self.outcomes = {by: self.outcomes[by]}
 
 
-def digest(told: str) -> bytes:
+def digest_result(told: str) -> bytes:
     """What tells one result from another, in this process and in any other: a run is not to be misled on purpose by
     its own tools, so a checksum will do, at a fifth of the price."""
     encoded = told.encode("utf-8", "surrogatepass")
     return crc32(encoded).to_bytes(4, "big") + (len(encoded) & 0xFFFFFFFF).to_bytes(4, "big")
 
 
-def call_key(use: ToolUse) -> str:
+def make_call_key(use: ToolUse) -> str:
     """What makes two calls the same: the tool and its arguments, however they were spelled."""
     try:
         arguments = msgspec.json.encode(msgspec.json.decode(use.arguments or "{}"), order="sorted").decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         arguments = use.arguments
-    if len(arguments) > LONG_ARGUMENTS:
+    if len(arguments) > MAX_KEY_CHARACTERS:
         arguments = "#" + blake2b(arguments.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
     return f"{use.name} {arguments}"
 
 
-def _normalised(key: str) -> str:
+def _normalise(key: str) -> str:
     return "".join(key.lower().split())
 
 

@@ -19,33 +19,35 @@ class Ruling(Struct, frozen=True):
     reason: str = ""
 
 
-WAVED_THROUGH = Ruling("auto")
+PERMITTED = Ruling("auto")
 
 
-def can_be_asked(state: RunState) -> bool:
+def has_reviewer(state: RunState) -> bool:
     """Whether somebody can answer: whoever sent the message, or somebody at the API. A child asks through its
     root."""
-    return state.asker is not None or rules_of(state)[0].via is not None
+    return state.asker is not None or effective_rules(state)[0].via is not None
 
 
-def rules_of(state: RunState) -> tuple[ApprovalRules, ...]:
+def effective_rules(state: RunState) -> tuple[ApprovalRules, ...]:
     """The rules that hold for a run: those of the ones above it, the root's first, and its own."""
     own = state.agent.approvals
     return (own,) if state.lineage is None else (*state.lineage.approvals, own)
 
 
-def needs_no_ruling(state: RunState) -> bool:
+def permits_everything(state: RunState) -> bool:
     """Whether nothing is ever asked for or refused, but for what a tool itself is cautious about."""
-    return all(rules.default == "auto" and not rules.rules for rules in rules_of(state))
+    return all(rules.default == "auto" and not rules.rules for rules in effective_rules(state))
 
 
-def ruling_for(state: RunState, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
+def rule_on_call(state: RunState, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
     """The strictest ruling on anything that the call would do, by any of the rules that hold."""
-    rulings = [rule_on(rules, spec, subjects, grants) for rules in rules_of(state)]
+    rulings = [apply_rules(rules, spec, subjects, grants) for rules in effective_rules(state)]
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
 
 
-def rule_on(approvals: ApprovalRules, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
+def apply_rules(
+    approvals: ApprovalRules, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()
+) -> Ruling:
     """The strictest ruling of one agent's rules on anything that the call would do.
 
     What cannot be told apart is never waved through by a rule, and is asked for where any rule might refuse it."""
@@ -53,14 +55,14 @@ def rule_on(approvals: ApprovalRules, spec: ToolSpec, subjects: Subjects, grants
     concern = subjects.concern
     rulings = [Ruling("ask", concern.reason)] if concern is not None and concern.kind == "private" else []
     fallback = _fallback(approvals, spec.name, concern)
-    rulings += [_on_text(fallback, of_tool, spec, text, grants) for text in subjects.texts or ("",)]
+    rulings += [_rule_on_text(fallback, of_tool, spec, text, grants) for text in subjects.texts or ("",)]
     if subjects.caution is not None:
         rulings.append(Ruling("ask", subjects.caution))
     if subjects.opaque is not None and not _allowed_by_path(subjects, of_tool, spec, grants):
         allows_all = any(rule.do == "auto" and rule.match is None for rule in of_tool)
         asks = fallback.verdict != "auto" and not (approvals.default == "auto" and allows_all)
         might_refuse = asks or any(rule.do != "auto" for rule in of_tool)
-        rulings.append(Ruling("ask", subjects.opaque) if might_refuse else WAVED_THROUGH)
+        rulings.append(Ruling("ask", subjects.opaque) if might_refuse else PERMITTED)
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
 
 
@@ -94,17 +96,17 @@ def _fallback(approvals: ApprovalRules, tool: str, concern: Concern | None) -> R
     return Ruling(approvals.default, f"`{tool}` is on {approvals.default} by default")
 
 
-def _on_text(
+def _rule_on_text(
     fallback: Ruling, rules: Sequence[ApprovalRule], spec: ToolSpec, text: str, grants: Sequence[Grant]
 ) -> Ruling:
-    ruling = _by_rules(fallback, rules, text)
+    ruling = _match_rules(fallback, rules, text)
     granted = ruling.verdict == "ask" and any(
         grant.tool in spec.names and fnmatchcase(text, grant.pattern) for grant in grants
     )
-    return WAVED_THROUGH if granted else ruling
+    return PERMITTED if granted else ruling
 
 
-def _by_rules(fallback: Ruling, rules: Sequence[ApprovalRule], text: str) -> Ruling:
+def _match_rules(fallback: Ruling, rules: Sequence[ApprovalRule], text: str) -> Ruling:
     matching = [rule for rule in rules if matches(rule, text)]
     if not matching:
         return fallback

@@ -1,12 +1,19 @@
 """Of the calls that the model asked for: which run now, side by side, are refused, or wait for a person."""
 
 from treadle.core.guards import loop, stuck
-from treadle.core.guards.quota import most_calls
+from treadle.core.guards.quota import max_concurrent_calls
 from treadle.core.guards.verdict import BlockCall, StopRun
 from treadle.core.state import RunState
 from treadle.core.steps import CollectChildren, RunTools, SignalChildren, Wait
-from treadle.core.subagents.waiting import delegates, room, to_gather, to_reach, turn, wait_for
-from treadle.core.tools.conflicts import Batch, as_written
+from treadle.core.subagents.waiting import (
+    find_collectable,
+    find_signal,
+    free_child_slots,
+    is_delegation,
+    wait_for_child,
+    wait_for_slot,
+)
+from treadle.core.tools.conflicts import Batch, plan_as_written
 from treadle.core.tools.ledger import Call
 from treadle.domain.events import (
     ApprovalDecided,
@@ -32,66 +39,66 @@ SUPERSEDED = "A new message came before anybody answered."
 
 
 def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | StopRun:
-    if (first := to_reach(state, now) or to_gather(state, now)) is not None:
+    if (first := find_signal(state, now) or find_collectable(state, now)) is not None:
         return first
     if excess := [call for call in state.calls[state.agent.limits.max_calls :] if call.result is None]:
-        return RunTools((), tuple([_one_too_many(call, state) for call in excess]))
-    free = room(state)
+        return RunTools((), tuple([_refuse_excess(call, state) for call in excess]))
+    free = free_child_slots(state)
     run: list[Call] = []
     batch = Batch(state.tools)
     refuse: list[EventData] = []
     waits: list[Wait] = []
     for call in state.open_calls:
-        if not batch.fits(as_written(call)):
+        if not batch.fits(plan_as_written(call)):
             break  # and what stands behind it is judged when its turn has come
-        match _judge(state, call, now):
+        match _judge_call(state, call, now):
             case StopRun() as stop:
                 return stop
             case Wait() as wait:
                 waits.append(wait)
-                batch.add(as_written(call))
-            case None if delegates(state, call) and free == 0:
-                waits.append(turn(call))
-                batch.add(as_written(call))
+                batch.add(plan_as_written(call))
+            case None if is_delegation(state, call) and free == 0:
+                waits.append(wait_for_slot(call))
+                batch.add(plan_as_written(call))
             case None:
-                free -= delegates(state, call)
+                free -= is_delegation(state, call)
                 run.append(call)
-                batch.add(as_written(call))
+                batch.add(plan_as_written(call))
             case refusal:
                 refuse += refusal
     if waits and not (run or refuse):
-        return _soonest(waits, state.deadline)
-    return RunTools(tuple(run[: most_calls(state)]), tuple(refuse))  # the others come next
+        return _combine_waits(waits, state.deadline)
+    return RunTools(tuple(run[: max_concurrent_calls(state)]), tuple(refuse))  # the others come next
 
 
-def _one_too_many(call: Call, state: RunState) -> ToolCallError:
+def _refuse_excess(call: Call, state: RunState) -> ToolCallError:
     most = state.agent.limits.max_calls
     told = f"Not run: a reply may have at most {most} tool calls, and this one has {len(state.calls)}. {MAKE_FEWER}"
     return ToolCallError(call.call_id, call.name, "too_many", told)
 
 
-def skipped(call: Call, reason: str) -> ToolCallError:
+def make_skipped(call: Call, reason: str) -> ToolCallError:
     """The result of a call that is not run because the run ends."""
     if call.phase in ("started", "delegated"):
         return ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN)
     return ToolCallError(call.call_id, call.name, "skipped", f"Not run. {reason}")
 
 
-def _judge(state: RunState, call: Call, now: Instant) -> StopRun | Wait | tuple[EventData, ...] | None:
+def _judge_call(state: RunState, call: Call, now: Instant) -> StopRun | Wait | tuple[EventData, ...] | None:
     """Stop the run, wait for a person, end the call with these events, or let it run."""
     spec = state.tools.get(call.name)
     if spec is None:
-        return (ToolCallError(call.call_id, call.name, "unknown_tool", _unknown_tool(state, call.name)),)
+        return (ToolCallError(call.call_id, call.name, "unknown_tool", _describe_unknown_tool(state, call.name)),)
     if call.phase == "started":  # and nothing runs while a decision is made: its worker died
         if spec.repeatable:
             return None
         return (ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN),)
     if (child := state.children.get(call.call_id)) is not None:
-        return wait_for(state, child)
+        return wait_for_child(state, child)
     if (asked := state.approvals.get(call.call_id)) is not None:
-        return _approval(state, call, asked, now)
+        return _check_approval(state, call, asked, now)
     if call.call_id in state.questions:
-        return _question(state, call, now)
+        return _check_question(state, call, now)
     for judge in (loop.judge_call, stuck.judge_call):
         match judge(state, call):
             case StopRun() as stop:
@@ -106,35 +113,35 @@ def _judge(state: RunState, call: Call, now: Instant) -> StopRun | Wait | tuple[
 # ── People ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _approval(
+def _check_approval(
     state: RunState, call: Call, asked: ApprovalRequested, now: Instant
 ) -> StopRun | Wait | tuple[EventData, ...] | None:
     decision = state.decisions.get(asked.approval_id)
     if decision is None:
-        return _undecided(state, call, asked, now)
+        return _check_undecided(state, call, asked, now)
     if decision.decision == "approve":
         return None
     note = f" {decision.note}" if decision.note else ""
-    return (denied(call, f"Denied.{note}"),)
+    return (make_denied(call, f"Denied.{note}"),)
 
 
-def _undecided(
+def _check_undecided(
     state: RunState, call: Call, asked: ApprovalRequested, now: Instant
 ) -> StopRun | Wait | tuple[EventData, ...]:
     if state.steered == "interrupt":
         decided = ApprovalDecided(asked.approval_id, "deny", note=SUPERSEDED, by="treadle")
-        return decided, denied(call, f"Denied: superseded. {SUPERSEDED}")
+        return decided, make_denied(call, f"Denied: superseded. {SUPERSEDED}")
     if asked.expires_at is None or now < asked.expires_at:
         return Wait("approval", f"{asked.approval_id}: {asked.name} ({asked.reason})", asked.expires_at)
     expired = ApprovalExpired(asked.approval_id, call.call_id)
     if state.agent.approvals.on_expiry == "deny":
-        return expired, denied(call, "Denied: nobody answered in time.")
+        return expired, make_denied(call, "Denied: nobody answered in time.")
     reason = f"Nobody decided in time whether `{call.name}` may run ({asked.approval_id})."
     outcome = Outcome("approval_expired", state.answer_so_far, reason, "Send its session a message to ask again.")
     return StopRun(outcome, (expired,))
 
 
-def _question(state: RunState, call: Call, now: Instant) -> Wait | tuple[EventData, ...]:
+def _check_question(state: RunState, call: Call, now: Instant) -> Wait | tuple[EventData, ...]:
     question = state.questions[call.call_id]
     if (answer := state.answers.get(call.call_id)) is not None:
         return (ToolCallEnd(call.call_id, call.name, answer.text, 0),)
@@ -145,18 +152,18 @@ def _question(state: RunState, call: Call, now: Instant) -> Wait | tuple[EventDa
     return Wait("answer", f"{call.call_id}: {question.question}", question.expires_at)
 
 
-def denied(call: Call, why: str) -> ToolCallError:
+def make_denied(call: Call, why: str) -> ToolCallError:
     return ToolCallError(call.call_id, call.name, "denied", f"`{call.name}` was not run. {why} {AFTER_A_DENIAL}")
 
 
-def _soonest(waits: list[Wait], deadline: Instant | None) -> Wait:
+def _combine_waits(waits: list[Wait], deadline: Instant | None) -> Wait:
     """One wait for all of them, that ends with the first of their times or with the run's own."""
     times = [at for at in (*(wait.wake_at for wait in waits), deadline) if at is not None]
     first = sorted(waits, key=lambda wait: wait.reason == "child")  # people must hear of what waits for them
     return Wait(first[0].reason, "; ".join(wait.detail for wait in first), min(times, default=None))
 
 
-def _unknown_tool(state: RunState, name: str) -> str:
+def _describe_unknown_tool(state: RunState, name: str) -> str:
     known = dict.fromkeys(spec.name for spec in state.tools.values())
     nearest = closest(name, known)
     hint = f" Did you mean `{nearest}`?" if nearest else ""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from treadle.core.subagents.waiting import GRACE
+from treadle.core.subagents.waiting import GRACE_SECONDS
 from treadle.domain.envelope import Event
 from treadle.domain.events import (
     AgentEnd,
@@ -130,7 +130,7 @@ def check_ended(run: RunJournal, family: Family) -> None:
         if not (at is None or child.ended_at < at or list(child.all(CancelRequested))):
             raise Violation(f"{child.run_id} never heard that it was to stop")
         late = child.events[-1].timestamp - run.events[-1].timestamp
-        if late > GRACE + SLACK:
+        if late > GRACE_SECONDS + SLACK:
             raise Violation(f"{child.run_id} ended {late:.0f} s after {run.run_id}, which it stands under")
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.core.context.transcript import repair
 from treadle.core.fold import fold_all
-from treadle.core.state import RunState, fresh
+from treadle.core.state import RunState, new_state
 from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.events import (
@@ -183,8 +183,8 @@ def check_approvals(run_id: RunId, events: list[Event]) -> None:
 def check_fold(origin: Origin, events: list[Event], history: tuple[Message, ...]) -> RunState:
     """Folding in two goes gives what folding in one gives, and the conversation is in shape."""
     middle = len(events) // 2
-    whole = fold_all(fresh(origin, history), events)
-    halves = fold_all(fold_all(fresh(origin, history), events[:middle]), events[middle:])
+    whole = fold_all(new_state(origin, history), events)
+    halves = fold_all(fold_all(new_state(origin, history), events[:middle]), events[middle:])
     if whole.said != halves.said or whole.metrics(0) != halves.metrics(0):
         raise Violation(f"{origin.run_id}: fold is not incremental")
     messages = tuple(whole.transcript.messages)
