@@ -95,7 +95,7 @@ def test_a_message_grows_with_its_parts(parts: list[Part], more: Part) -> None:
 def test_a_conversation_grows_with_its_messages(said: list[list[Part]], reports: list[tuple[int, int]]) -> None:
     count = TokenCount(before=50)
     for report in reports:
-        count.heard(*report)
+        count.report(*report)
     guessed, last = count.guessed, count.estimate(count.guessed)
     for parts in said:
         guessed += estimate_message(Message("assistant", tuple(parts)))
@@ -144,7 +144,7 @@ def test_until_anything_was_heard_the_guess_stands() -> None:
 
 def test_what_was_counted_is_not_guessed() -> None:
     count = TokenCount(before=400)
-    count.heard(1111, 700)
+    count.report(1111, 700)
     assert count.estimate(700) == 1111
     assert count.estimate(800) == 1211
 
@@ -153,37 +153,37 @@ def test_the_rate_is_learned_from_what_was_added() -> None:
     """What stands before the conversation is said in the provider's own way, and teaches nothing
     about results."""
     count = TokenCount(before=1000)
-    count.heard(2500, 100)
+    count.report(2500, 100)
     assert count.rate == 1.0
     for turn in range(1, 5):
-        count.heard(2500 + 700 * turn, 100 + 1000 * turn)
+        count.report(2500 + 700 * turn, 100 + 1000 * turn)
     assert count.rate == pytest.approx(0.7, abs=0.03)
     assert count.estimate(5100) == pytest.approx(2500 + 700 * 5, rel=0.02)
 
 
 def test_a_long_conversation_teaches_the_rate_at_once() -> None:
     count = TokenCount(before=100)
-    count.heard(5000, 10_000)
+    count.report(5000, 10_000)
     assert count.rate == pytest.approx(0.5, abs=0.02)
 
 
 def test_another_kind_of_text_is_learned_in_a_few_turns() -> None:
     count = TokenCount(before=100)
     counted, guessed = 600, 400
-    count.heard(counted, guessed)
+    count.report(counted, guessed)
     for rate in (1.0, 1.0, 0.5, 0.5, 0.5):
         counted, guessed = counted + round(1000 * rate), guessed + 1000
-        count.heard(counted, guessed)
+        count.report(counted, guessed)
     assert count.rate == pytest.approx(0.5, abs=0.1)
 
 
 def test_what_is_known_outlasts_a_change() -> None:
     """After the conversation was shortened, what stands before it and the rate are still known."""
     count = TokenCount(before=1000)
-    count.heard(2500, 100)
+    count.report(2500, 100)
     for turn in range(1, 9):
-        count.heard(2500 + 500 * turn, 100 + 1000 * turn)
-    count.changed()
+        count.report(2500 + 500 * turn, 100 + 1000 * turn)
+    count.invalidate()
     assert count.counted == 0
     assert count.estimate(100) == pytest.approx(2500, rel=0.05)
     assert count.estimate(2100) == pytest.approx(3500, rel=0.05)
@@ -191,8 +191,8 @@ def test_what_is_known_outlasts_a_change() -> None:
 
 def test_what_stands_before_may_be_less_than_was_thought() -> None:
     count = TokenCount(before=4000)
-    count.heard(1800, 100)
-    count.changed()
+    count.report(1800, 100)
+    count.invalidate()
     assert count.estimate(100) == 1800
 
 
@@ -201,19 +201,19 @@ def test_what_stands_before_may_be_less_than_was_thought() -> None:
 def test_nonsense_is_not_believed(nonsense: int, first: bool) -> None:
     count, sane = TokenCount(before=2000), TokenCount(before=2000)
     if not first:
-        count.heard(8000, 5000)
-        sane.heard(8000, 5000)
-    count.heard(nonsense, 6000)
+        count.report(8000, 5000)
+        sane.report(8000, 5000)
+    count.report(nonsense, 6000)
     assert count == sane
 
 
 def test_a_report_without_what_was_cached_does_not_poison_the_next() -> None:
     count = TokenCount(before=1000)
     for turn in range(4):
-        count.heard(3000 + 1000 * turn, 2000 + 1000 * turn)
+        count.report(3000 + 1000 * turn, 2000 + 1000 * turn)
     rate = count.rate
-    count.heard(3500, 6000)  # half of it was cached, and not counted
-    count.heard(8000, 7000)
+    count.report(3500, 6000)  # half of it was cached, and not counted
+    count.report(8000, 7000)
     assert count.rate == rate
     assert count.estimate(8000) == pytest.approx(9000, rel=0.02)
 
@@ -221,17 +221,17 @@ def test_a_report_without_what_was_cached_does_not_poison_the_next() -> None:
 def test_a_shrinking_count_teaches_no_rate() -> None:
     """The thoughts of the last reply were counted with it, and are not sent back."""
     count = TokenCount(before=1000)
-    count.heard(6000, 4000)
-    count.heard(5900, 4500)
+    count.report(6000, 4000)
+    count.report(5900, 4500)
     assert count.estimate(4500) == 5900
     assert 0.25 <= count.rate <= 4.0
 
 
 def test_thoughts_that_are_gone_are_not_counted() -> None:
     count = TokenCount(before=1000)
-    count.heard(3000 + 2000, 2040, output=2000, kept=40)
+    count.report(3000 + 2000, 2040, output=2000, kept=40)
     assert count.estimate(2040) == 3040
-    count.heard(3100 + 60, 2150, output=60, kept=50)
+    count.report(3100 + 60, 2150, output=60, kept=50)
     assert count.estimate(2150) == 3160, "an ordinary reply is as long as it was counted"
 
 
@@ -241,9 +241,9 @@ def test_whatever_is_reported_an_estimate_is_sane(
 ) -> None:
     count = TokenCount(before=before)
     for place, (counted, guess) in enumerate(reports):
-        count.heard(counted, guess, output=counted // 2, kept=guess // 3)
+        count.report(counted, guess, output=counted // 2, kept=guess // 3)
         if place % 3 == 2:
-            count.changed()
+            count.invalidate()
     assert 0.25 <= count.rate <= 4.0
     assert count.estimate(guessed) >= 0
     assert count.estimate(guessed + count.guessed + 1000) > count.estimate(guessed + count.guessed)

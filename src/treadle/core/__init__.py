@@ -1,1 +1,1 @@
-"""Pure decisions over the folded journal: no I/O, no clock, no environment."""
+"""Pure decisions over the folded journal. No I/O, no clock, no environment."""

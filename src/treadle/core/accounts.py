@@ -1,4 +1,4 @@
-"""Which accounts a run counts for that have an end."""
+"""The bounded accounts that a run counts for."""
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import RunId, TokenId
@@ -10,7 +10,7 @@ from treadle.ports.accounts import Ceilings
 def account_ceilings(
     agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | None, lineage: Lineage | None = None
 ) -> tuple[Ceilings, ...]:
-    """Those that a run shares with others: its agent's, and that of the token it was asked for with."""
+    """Return the accounts that a run shares with other runs: those of its agents and of its access token."""
     found: list[Ceilings] = []
     if agent.quotas != NO_QUOTAS:
         found.append(_make_ceilings(f"agent/{agent.name}", agent.quotas))
@@ -23,7 +23,7 @@ def account_ceilings(
 
 
 def tree_ceilings(run_id: RunId, agent: AgentSpec, lineage: Lineage | None) -> tuple[TreeCeiling, ...]:
-    """What a run shares with the runs under it, and what it shares with those above it."""
+    """Return the ceilings that a run shares with its child runs, and those that it shares with its ancestors."""
     limits = agent.limits
     steps = limits.max_steps if agent.budget == "shared" else None
     own = TreeCeiling(run_id, limits.cost, steps, limits.max_tree)
@@ -31,13 +31,13 @@ def tree_ceilings(run_id: RunId, agent: AgentSpec, lineage: Lineage | None) -> t
 
 
 def model_call_accounts(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
-    """The accounts that a model call counts for."""
+    """Return the accounts that a model call counts for."""
     bounded = [tree for tree in trees if (tree.cost, tree.steps) != (None, None)]
     return tuple([Ceilings(f"tree/{tree.run_id}", cost=tree.cost, steps=tree.steps) for tree in bounded])
 
 
 def child_run_accounts(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
-    """The accounts that a run under this one counts for."""
+    """Return the accounts that a child run counts for."""
     return tuple([Ceilings(f"tree/{tree.run_id}", runs=tree.runs) for tree in trees if tree.runs is not None])
 
 

@@ -1,4 +1,4 @@
-"""What a run does next, given all that has happened to it. Pure: the same state and time give the same step."""
+"""The decision what a run does next. Pure: the same state and time give the same step."""
 
 from treadle.core import guards
 from treadle.core.context.budget import make_overflow, make_room, overflows, plan_compaction
@@ -43,12 +43,12 @@ from treadle.domain.runs import Outcome
 from treadle.domain.time_format import second
 
 MAX_CLOCK_SKEW_SECONDS = 60.0
-"""How far the clocks of two machines that share a database may be apart."""
+"""Maximum difference between the clocks of two machines that share a database."""
 MORE_CAME = "Another message came first."
 
 
 def decide(state: RunState, now: Instant) -> Step:
-    """The next step of a run that has started and not ended."""
+    """Return the next step of a run that has started and not ended."""
     step = _decide(state, now)
     if not state.asks_people or (isinstance(step, Wait) and step.of_people is not None):
         return step
@@ -63,41 +63,42 @@ def _decide(state: RunState, now: Instant) -> Step:
 
 
 def prepare_end(state: RunState, finish: Finish, now: Instant) -> Step:
-    """What comes before an end: those under the run have ended, and somebody has looked at it. Where a run was to
-    try again, and has nothing left for that, it ends as it would have before."""
+    """Return what must happen before a run ends: its child runs have ended, and its end has been evaluated.
+
+    A run that was to try again, and has nothing left for that, ends as it would have before."""
     child = state.judging
     if child is not None and state.cancelled is None:
-        said = remove_note(
+        verdict_event = remove_note(
             read_verdict(state, child, now) or make_unjudged(True, child.spawn.agent, MORE_CAME, child)
         )
         if state.steered is None and child.spawn.end is not None:
-            return Finish(child.spawn.end, (said, *finish.events))
-        finish = Finish(finish.outcome, (said, *finish.events))
+            return Finish(child.spawn.end, (verdict_event, *finish.events))
+        finish = Finish(finish.outcome, (verdict_event, *finish.events))
     ready = stop_children_first(state, finish, now)
     return evaluate_end(state, ready) if isinstance(ready, Finish) else ready
 
 
 def _await_verdict(state: RunState, child: Child, now: Instant) -> Step:
-    """The run has come to its end, and somebody looks at it: wait for the verdict, and then end, or try again."""
-    end, said = child.spawn.end, read_verdict(state, child, now)
+    """Return the next step while the end of the run is evaluated: wait for the verdict, then end or try again."""
+    end, verdict_event = child.spawn.end, read_verdict(state, child, now)
     assert end is not None, "whoever judges was told how the run ends"
     if state.interrupted is not None:
         return interrupt_children(state) or Wait("interrupted", state.interrupted)
-    if state.steered is not None and child.spawn.role == "quality":  # there is more to be answered
-        said = said or make_unjudged(True, child.spawn.agent, MORE_CAME, child)
-        reach = stop_children_first(state, Finish(end), now) if child.told != "cancel" else None
-        if isinstance(reach, SignalChildren):
-            return reach
-        step = _call_model(state, now, (remove_note(said),))
+    if state.steered is not None and child.spawn.role == "quality":  # there is a new message to answer
+        verdict_event = verdict_event or make_unjudged(True, child.spawn.agent, MORE_CAME, child)
+        signal = stop_children_first(state, Finish(end), now) if child.signal != "cancel" else None
+        if isinstance(signal, SignalChildren):
+            return signal
+        step = _call_model(state, now, (remove_note(verdict_event),))
         return prepare_end(state, step, now) if isinstance(step, Finish) else step
-    if said is None:
+    if verdict_event is None:
         return resume_child(child) or wait_for_child(state, child)
-    if isinstance(said, QualityScored) and said.note:
-        again = _call_model(state, now, (said,))
-        if not isinstance(again, Finish):
-            return again
-    finish = Finish(end, (remove_note(said),))
-    return stop_children_first(state, finish, now) if child.told != "cancel" else finish
+    if isinstance(verdict_event, QualityScored) and verdict_event.note:
+        retry = _call_model(state, now, (verdict_event,))
+        if not isinstance(retry, Finish):
+            return retry
+    finish = Finish(end, (remove_note(verdict_event),))
+    return stop_children_first(state, finish, now) if child.signal != "cancel" else finish
 
 
 def _next_step(state: RunState, now: Instant) -> Step:
@@ -126,7 +127,8 @@ def _next_step(state: RunState, now: Instant) -> Step:
 def _ask_again(
     state: RunState, now: Instant, events: tuple[EventData, ...]
 ) -> CallModel | TruncateResults | Compact | Finish:
-    """Ask the model for another answer; where it cannot be asked, one that only claims too much will do."""
+    """Ask the model for another answer. If it cannot be asked, accept an answer whose only fault is an unverified
+    claim."""
     step = _call_model(state, now, events)
     claims = [event.claim for event in events if isinstance(event, PhantomAction)]
     if isinstance(step, Finish) and len(claims) == len(events):
@@ -166,7 +168,7 @@ def _find_wait(state: RunState, now: Instant) -> Wait | None:
 
 
 def _is_in_future(moment: Instant, state: RunState, now: Instant) -> bool:
-    """Whether the moment is still to come. Where the clock was set back since the last event, it has passed."""
+    """Return whether the moment is in the future. If the clock was set back since the last event, it has passed."""
     return state.latest_at - MAX_CLOCK_SKEW_SECONDS <= now < moment
 
 
@@ -178,7 +180,8 @@ def _plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | S
 
 
 def decide_command(state: RunState, command: SessionCommand) -> Compact | RunSessionCommand | Finish:
-    """What a run does that was asked to do something with its session. It does not wait: it can be asked again."""
+    """Return the next step of a run that executes a session command. It never waits, since the command can be sent
+    again."""
     if state.interrupted is not None:
         return Finish(Outcome("cancelled", reason=state.interrupted))
     if state.obeyed is not None:
@@ -187,15 +190,15 @@ def decide_command(state: RunState, command: SessionCommand) -> Compact | RunSes
         return RunSessionCommand(command)
     match state.compaction:
         case ContextCompacted(tokens_before=before, tokens_after=after):
-            said = f"The conversation is shorter: about {before} tokens before, {after} now. /undo takes it back."
-            return _finish_command(CommandObeyed(said))
+            text = f"The conversation is shorter: about {before} tokens before, {after} now. /undo takes it back."
+            return _finish_command(CommandObeyed(text))
         case CompactionFailed(reason=reason):
             return _finish_command(
                 CommandObeyed(f"No summary was to be had, and nothing is changed: {reason}", False)
             )
         case None:
-            nothing = "There is nothing to fold away: too little was said since the conversation last began."
-            return plan_compaction(state, "compact", "command") or _finish_command(CommandObeyed(nothing))
+            nothing_to_do = "There is nothing to fold away: too little was said since the conversation last began."
+            return plan_compaction(state, "compact", "command") or _finish_command(CommandObeyed(nothing_to_do))
 
 
 def _finish_command(event: CommandObeyed) -> Finish:
@@ -210,13 +213,13 @@ def _command_outcome(obeyed: CommandObeyed) -> Outcome:
 
 
 def _finish(state: RunState, stop: StopRun) -> Finish:
-    """End the run; calls that are still open get their one result first."""
+    """End the run. Open calls get their result first."""
     unanswered = [make_skipped(call, stop.outcome.reason) for call in state.open_calls]
     return Finish(_or_claimed_answer(state, stop.outcome), (*unanswered, *stop.events))
 
 
 def _or_claimed_answer(state: RunState, outcome: Outcome) -> Outcome:
-    """A run that answered, was asked about a claim and got no further has still answered."""
+    """Return the answer that was given before a claim was questioned, if the run got no further."""
     if state.claimed is None or outcome.kind not in ("empty", "max_steps", "model_error"):
         return outcome
     answer, claim = state.claimed
@@ -238,12 +241,12 @@ def make_completed(state: RunState) -> Outcome:
 
 
 def _after_failure(state: RunState, failure: LlmError) -> TruncateResults | Compact | SwitchModel | Finish:
-    """A model call has failed for good: a shorter conversation, another model, or the end."""
+    """Return the step after a final failure of a model call: a shorter transcript, another model, or the end."""
     if failure.compact and (step := make_room(state, estimate_input(state))) is not None:
         return step
-    following = plan_fallback(state, failure.message) if failure.next_model else None
-    if following is not None:
-        return SwitchModel(following)
+    fallback = plan_fallback(state, failure.message) if failure.next_model else None
+    if fallback is not None:
+        return SwitchModel(fallback)
     attempts = f" ({state.failures} attempts)" if state.failures > 1 else ""
     reason = f"{failure.message}{describe_long_wait(state, failure)}{attempts}"
     if failure.compact and not failure.guessed:

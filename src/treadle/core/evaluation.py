@@ -1,5 +1,5 @@
-"""How a run ends is looked at before it ends, where its agent wants that: what it has produced is scored, what has
-failed is diagnosed. Whoever judges is a run under this one that can neither fail it nor keep it for long."""
+"""Evaluation of how a run ends, if its agent wants that: an answer is scored, a failure is diagnosed. The
+evaluator is a child run that can neither fail the run nor hold it up for long."""
 
 import re
 
@@ -15,13 +15,13 @@ from treadle.domain.runs import Outcome
 
 _TAGS = re.compile(r"<(?=\s*/?\s*(?:task|output|outcome|last_calls)\b)", re.IGNORECASE)
 MAX_VERDICT_CHARACTERS = 4000
-"""Characters of what whoever judges has to say: it stands in the end of the run, and in the next prompt."""
+"""Maximum length of a verdict, which becomes part of the run's end and of the next prompt."""
 SCORED_OUTCOMES = ("completed", "truncated")
-"""The outcomes that are scored."""
+"""Outcomes that are scored."""
 UNPAYABLE_OUTCOMES = ("budget_exhausted", "quota_exceeded", "insufficient_credits")
-"""Nothing is left to pay for a diagnosis."""
+"""Outcomes after which a diagnosis cannot be paid for."""
 UNANALYZED_OUTCOMES = ("cancelled", "quarantined")
-"""Nobody need find out why, or nobody must try."""
+"""Outcomes whose cause is known, or that must not be retried."""
 TRY_AGAIN = (
     "Your answer was judged before it was handed on, and scored {score:.2f}; at least {minimum:.2f} is wanted. "
     "What was found wanting: {reasons} Mend that, and give your whole answer again."
@@ -29,12 +29,12 @@ TRY_AGAIN = (
 
 
 def evaluate_end(state: RunState, finish: Finish) -> Evaluate | Finish:
-    """Whoever is to look at this end; or the end itself, where nobody is."""
+    """Return the evaluation that must come before this end, or the end if there is none."""
     lineage, outcome = state.lineage, finish.outcome
     if state.command is not None or (lineage is not None and lineage.judges):
         return finish
     if outcome.status == "failed" and state.kept is not None:
-        return Finish(state.kept, finish.events)  # nobody who judges can fail a run that had an answer
+        return Finish(state.kept, finish.events)  # an evaluation cannot fail a run that had an answer
     if outcome.kind in SCORED_OUTCOMES:
         checker, is_judged = state.agent.quality.checker, state.judged_request == state.request
         return finish if checker is None or is_judged else Evaluate("quality", checker, outcome, finish.events)
@@ -54,7 +54,7 @@ def evaluate_end(state: RunState, finish: Finish) -> Evaluate | Finish:
 
 
 def read_verdict(state: RunState, child: Child, now: Instant) -> QualityScored | ErrorAnalyzed | None:
-    """What whoever judges has said, or why nothing is to be expected; None: it has not said anything yet."""
+    """Return the evaluator's verdict, or why there will be none. Return None if it has not answered yet."""
     spawn, end = child.spawn, child.end
     if end is None and (child.due_at is None or now < child.due_at):
         return None
@@ -68,11 +68,11 @@ def read_verdict(state: RunState, child: Child, now: Instant) -> QualityScored |
 
 
 def make_unjudged(
-    is_quality: bool, agent: str, why: str, child: Child | None = None
+    is_quality: bool, agent: str, reason: str, child: Child | None = None
 ) -> QualityScored | ErrorAnalyzed:
-    """What is on record where nobody could judge."""
+    """Return the event that records that no verdict was given."""
     run_id = None if child is None else child.spawn.run_id
-    return QualityScored(agent, run_id, None, why) if is_quality else ErrorAnalyzed(agent, run_id, "", why)
+    return QualityScored(agent, run_id, None, reason) if is_quality else ErrorAnalyzed(agent, run_id, "", reason)
 
 
 class _Score(Struct, frozen=True):
@@ -83,13 +83,13 @@ class _Score(Struct, frozen=True):
 def _read_score(state: RunState, child: Child, text: str) -> QualityScored:
     agent, run_id = child.spawn.agent, child.spawn.run_id
     try:
-        found = msgspec.json.decode(_find_json_object(text), type=_Score)
+        score = msgspec.json.decode(_find_json_object(text), type=_Score)
     except msgspec.MsgspecError:
         return QualityScored(agent, run_id, None, "It did not answer with a score and reasons.")
-    if not 0 <= found.score <= 1:
-        return QualityScored(agent, run_id, None, f"Its score is {found.score:g}, which is not from 0 to 1.")
-    reasons = _shorten(found.reasons if isinstance(found.reasons, str) else "; ".join(found.reasons))
-    return QualityScored(agent, run_id, found.score, reasons, _make_retry_note(state, found.score, reasons))
+    if not 0 <= score.score <= 1:
+        return QualityScored(agent, run_id, None, f"Its score is {score.score:g}, which is not from 0 to 1.")
+    reasons = _shorten(score.reasons if isinstance(score.reasons, str) else "; ".join(score.reasons))
+    return QualityScored(agent, run_id, score.score, reasons, _make_retry_note(state, score.score, reasons))
 
 
 def _shorten(text: str) -> str:
@@ -97,28 +97,28 @@ def _shorten(text: str) -> str:
 
 
 def _find_json_object(text: str) -> str:
-    """The JSON object in an answer, which may stand in a fence or beside a few words."""
+    """Return the JSON object in an answer, which may be fenced or surrounded by text."""
     first, last = text.find("{"), text.rfind("}")
     return text[first : last + 1] if 0 <= first < last else text
 
 
 def _make_retry_note(state: RunState, score: float, reasons: str) -> str:
-    """What the agent is told, if it is to try again."""
-    quality, tries = state.agent.quality, sum(bool(each.note) for each in state.judged)
-    if quality.minimum is None or score >= quality.minimum or tries >= quality.retries:
+    """Return the note that asks the agent to try again, or ""."""
+    quality, attempts = state.agent.quality, sum(bool(each.note) for each in state.judged)
+    if quality.minimum is None or score >= quality.minimum or attempts >= quality.retries:
         return ""
     return TRY_AGAIN.format(score=score, minimum=quality.minimum, reasons=reasons or "no reasons were given.")
 
 
 def summarise_verdicts(state: RunState) -> tuple[float | None, str, str]:
-    """The latest score of what was produced, and its reasons; and the diagnosis of what has failed."""
+    """Return the latest score and its reasons, and the diagnosis."""
     scored = [each for each in state.judged if each.score is not None]
     diagnosis = "" if state.analyzed is None else state.analyzed.diagnosis
     return (scored[-1].score, scored[-1].reasons, diagnosis) if scored else (None, "", diagnosis)
 
 
 def make_evaluation_prompt(role: str, state: RunState, end: Outcome) -> str:
-    """What whoever judges is told of the run. Nothing of it can pass for another part, or for us."""
+    """Return what the evaluator is told of the run. Its parts are escaped, so that none can pass for another."""
     calls = [f"- {call.name} {call.use.arguments[:300]}" for call in state.calls]
     parts = [
         _wrap_in_tag("task", state.asked),

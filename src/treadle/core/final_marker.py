@@ -1,4 +1,4 @@
-"""The marker with which a model says that it is done, found and removed as a word of its own."""
+"""The marker with which a model says that it is done, found and removed as a whole word."""
 
 import re
 from functools import lru_cache
@@ -16,10 +16,10 @@ _PAIRS = {
     "{": "}",
     "|": "|",
 }
-"""What models put around a marker to make it stand out."""
+"""Signs that models put around a marker."""
 _SENTENCE_ENDS = ".!?:;"
 _SELF_CLOSED = re.compile(r" ?/([>\]}])")
-"""The end of a tag that closes itself: `<word/>`."""
+"""The end of a self-closing tag: `<word/>`."""
 _DECORATIONS = "#>*- \t"
 
 
@@ -34,13 +34,13 @@ def remove_marker(text: str, marker: str) -> str:
         if end == found.end() and _opens_line(text, start) and text[end : end + 1] in (":", ".", "!"):
             start, end = _extend_over_wrapping(text, start, end + 1)  # a label: `FINAL: the answer`
         before, after = text[:start], text[end:]
-        if not (after[:1].isalnum() and start < found.start()):  # a tag in front of a word leaves its blank
+        if not (after[:1].isalnum() and start < found.start()):  # a tag before a word leaves its space
             before = before.rstrip(" \t")
         if before.endswith(("\n", *_SENTENCE_ENDS)) or not before:
             after = after.lstrip(".!") if not after.partition("\n")[0].strip(".! \t") else after
         line = before.rpartition("\n")[2]
         if line.strip() and not line.strip(_DECORATIONS) and not after.partition("\n")[0].strip():
-            before = before.removesuffix(line)  # a heading, a quote or an item of a list with nothing else in it
+            before = before.removesuffix(line)  # a heading, a quote or a list item with nothing else in it
         text = _join(before, after.lstrip(" \t") if _opens_line(text, start) else after)
     return text.strip()
 
@@ -50,7 +50,7 @@ def _opens_line(text: str, start: int) -> bool:
 
 
 def _extend_over_wrapping(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place of a word with the pairs of signs directly around it: `**word**`, `<word>`, `</word>`."""
+    """Return the span of a word with the pairs of signs directly around it: `**word**`, `<word>`, `</word>`."""
     while start > 0 and end < len(text):
         if _PAIRS.get(text[start - 1]) == text[end]:
             start, end = start - 1, end + 1
@@ -64,7 +64,7 @@ def _extend_over_wrapping(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _join(before: str, after: str) -> str:
-    """Join two texts; where the marker had its own lines, only one gap is left."""
+    """Join two texts. If the marker had its own lines, keep only one gap."""
     if not (before.endswith("\n") and after.startswith("\n")):
         return before + after
     head, tail = before.rstrip("\n"), after.lstrip("\n")

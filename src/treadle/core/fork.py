@@ -1,4 +1,4 @@
-"""Where a run stood just before it asked the model at a step: all that another run needs to go on from there."""
+"""The position of a run just before a model request: everything that a fork needs to continue from there."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,22 +17,23 @@ Turns = tuple[tuple[ReusedCall, ...], ...]
 
 
 def make_fork(state: RunState, events: Iterable[Event], request: e.LlmRequest) -> RunForked:
-    """What the steps before a request have left behind. `state` is that of the run when it had just been sent, and
-    `events` are those up to then."""
+    """Return what the steps before a request have left behind.
+
+    `state` is the state of the run just after the request was sent, and `events` are its events up to then."""
     messages = state.transcript.messages
-    known = list(events)
-    start = next((event.data for event in known if isinstance(event.data, e.RunStart)), None)
+    event_list = list(events)
+    start = next((event.data for event in event_list if isinstance(event.data, e.RunStart)), None)
     return RunForked(
         state.origin.run_id,
         request.step,
         state.asked,
         tuple([index for index, message in enumerate(messages) if message in state.tasks]),
-        collect_calls(known, state.tools),
+        collect_calls(event_list, state.tools),
         _read_counters(state, request),
         _read_measured(state),
-        _find_first_route(known) if state.agent.routing is not None else "",
+        _find_first_route(event_list) if state.agent.routing is not None else "",
         state.plain and not state.fallbacks_used,
-        _find_system_memories(known),
+        _find_system_memories(event_list),
         "" if start is None else start.notes,
         "" if start is None else start.workspace,
     )
@@ -67,26 +68,27 @@ def _read_measured(state: RunState) -> Measured | None:
 
 
 def _find_first_route(events: Iterable[Event]) -> str:
-    """What the run was routed to, before any fallback."""
+    """Return the model that the run was routed to before any fallback."""
     return next((event.data.route for event in events if isinstance(event.data, e.ModelResolved)), "")
 
 
 def _find_system_memories(events: Iterable[Event]) -> str:
-    """The memories that stand there."""
-    found = ""
+    """Return the memories in the system prompt."""
+    section = ""
     for event in events:
         match event.data:
             case RunForked(recalled=recalled):
-                found = recalled
+                section = recalled
             case e.MemoryRecalled(place="system", section=section):
-                found = section
+                section = section
             case _:
                 pass
-    return found
+    return section
 
 
 def collect_calls(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
-    """The calls that were made, and what came of each, turn by turn; those of the run before a fork come first."""
+    """Return the calls that were made and their results, turn by turn. The calls from before an earlier fork come
+    first."""
     turns: list[RecordedTurn] = []
     earlier: Turns = ()
     for event in events:
@@ -119,13 +121,13 @@ def _make_reused_call(use: ToolUse, spec: ToolSpec | None) -> ReusedCall:
 
 @dataclass(slots=True)
 class RecordedTurn:
-    """The calls of a reply, in the order in which they were asked for."""
+    """The calls of a reply, in the order in which the model made them."""
 
     calls: dict[str, ReusedCall]
     ended: int = 0
 
-    def end(self, call_id: str, how: Ended, content: str = "") -> None:
+    def end(self, call_id: str, ending: Ended, content: str = "") -> None:
         if (call := self.calls.get(call_id)) is not None:
-            told = digest_result(content).hex() if how in ("ok", "failed") else ""
-            self.calls[call_id] = msgspec.structs.replace(call, ended=how, told=told, after=self.ended)
+            result_digest = digest_result(content).hex() if ending in ("ok", "failed") else ""
+            self.calls[call_id] = msgspec.structs.replace(call, ended=ending, told=result_digest, after=self.ended)
             self.ended += 1

@@ -1,4 +1,4 @@
-"""How complex a message seems, and the model that an agent has for that: a score, not a judgement."""
+"""Routing of a message to a model by its apparent complexity."""
 
 import re
 from typing import NamedTuple
@@ -18,14 +18,14 @@ class Score(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A name to resolve, and why that one."""
+    """A model name to resolve, and the reason."""
 
     model: str
     reason: str
 
 
 def choose_route(state: RunState) -> Route:
-    """The model that a run begins with: the agent's own, or that of the first tier that the message fits."""
+    """Return the model that a run begins with: the agent's own, or that of the first tier that fits the message."""
     routing = state.agent.routing
     if routing is None:
         return Route(state.agent.model, "")
@@ -37,7 +37,7 @@ def choose_route(state: RunState) -> Route:
 
 
 def score_complexity(state: RunState) -> Score:
-    """Points for what makes a task harder, each capped, so that no single thing decides alone."""
+    """Return points for what makes a task harder. Each is capped, so that no single one decides."""
     text = "\n".join(message.text for message in state.inbox)
     tokens, earlier = len(text) // CHARACTERS_PER_TOKEN, len(state.transcript.messages)
     tools = len({spec.name for spec in state.tools.values()}) or len(state.agent.tools)

@@ -1,4 +1,4 @@
-"""The state of a run: what its journal amounts to. Only `fold` changes it."""
+"""The state of a run, folded from its journal. Only `fold` changes it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ from treadle.ports.model import Preamble
 
 NO_SESSION_FACTS = SessionFacts()
 RoomStage = TrimStage | CompactStage
-"""What can be done to make room."""
+"""The ways to make room in the context window."""
 
 
 @dataclass(slots=True)
@@ -59,30 +59,30 @@ class Recovery:
 
     stage: RecoveryStage | None = None
     refused_tool: str | None = None
-    """Refused while the step after the decision lasts."""
+    """Refused during the step after the decision."""
     report_due: bool = False
-    """The next turn goes without tools and must report."""
+    """The next turn has no tools and must report."""
     quiet_steps: int = 0
-    """Steps in a row that told nothing new."""
+    """Consecutive steps that brought nothing new."""
     detected_at: int = 0
-    """The quiet step or failure count that was acted on last."""
+    """The quiet step or failure count that was last acted on."""
 
 
 @dataclass(slots=True)
 class RunState:
-    """All that a decision may depend on."""
+    """Everything that a decision may depend on."""
 
     origin: Origin
     transcript: Transcript
     said_from: int
-    """Where in the transcript this run's own messages begin."""
+    """Index in the transcript at which this run's own messages begin."""
     segment: SegmentOpened
-    """What the model is shown of the session: the part that was opened last."""
+    """The segment of the session that the model is shown."""
     segment_at: Instant = 0.0
-    """When that was."""
+    """When the segment was opened."""
     sequence: int = 0
     latest_at: Instant = 0.0
-    """Of the event folded last, and when it happened."""
+    """Sequence and time of the last folded event."""
     agent: AgentSpec = field(default_factory=lambda: AgentSpec("unknown", "unknown"))
     status: Status = "pending"
     outcome: OutcomeKind | None = None
@@ -94,134 +94,134 @@ class RunState:
     preamble: Preamble = field(default_factory=lambda: Preamble("", ()))
     model: ModelResolved | None = None
     route: str = ""
-    """The name by which the model was found, or is to be found next."""
+    """The name that the model was resolved from, or is resolved from next."""
     fallbacks_used: int = 0
     plain: bool = False
-    """No reasoning is sent back any more."""
+    """Reasoning is no longer sent back."""
     filled: bool = False
-    """A blank stands where reasoning is missing: the provider has refused the conversation without it."""
+    """A placeholder replaces missing reasoning, because the provider rejected the transcript without it."""
 
-    # The conversation
+    # Transcript
     inbox: list[Message] = field(default_factory=list[Message])
-    """What the model has not been sent yet: messages and notes, in order."""
+    """Messages and notes that have not been sent to the model, in order."""
     reply: LlmResponse | None = None
     """The latest reply, until the next request."""
     calls: list[Call] = field(default_factory=list[Call])
     """The calls of the latest reply."""
     calls_by_id: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
     unanswered: int = 0
-    """How many of these calls have no result."""
+    """Number of these calls without a result."""
     answer_so_far: str = ""
     """The text of the answer, joined over continuations."""
 
     asked: str = ""
     """The message that the run was submitted with."""
     unrecalled: list[str] = field(default_factory=list[str])
-    """What was said and nothing was recalled for yet."""
+    """Messages for which no memories were recalled yet."""
 
-    # How the conversation fits
+    # Context budget
     revised: bool = False
-    """The conversation is another one than the run found, with something added."""
+    """The transcript was changed, not just extended."""
     tokens: TokenCount = field(default_factory=TokenCount)
-    """How large it is."""
+    """Size of the transcript."""
     counted_by: tuple[str, str] | None = None
-    """The provider and the model that have counted it."""
+    """The provider and model of these counts."""
     tasks: list[Message] = field(default_factory=list[Message])
-    """What the run was asked, as it stands in the conversation: it stays whatever is folded away."""
+    """The messages with the run's tasks, which stay in the transcript when others are summarised."""
     ceiling: int | None = None
-    """Tokens of the conversation, as guessed: a provider has refused more, whatever it is said to take."""
+    """Estimated tokens of the transcript above which a provider has rejected it, whatever its stated limit."""
     spent: set[RoomStage] = field(default_factory=set[RoomStage])
     """What was done to make room since the model last replied."""
     compacting: bool = False
-    """A summary was asked for, and nothing is on record of it."""
+    """A summary was requested and its end is not on record."""
     compaction: ContextCompacted | CompactionFailed | None = None
-    """What came of the latest."""
+    """The result of the latest compaction."""
     failed_at: int = 0
-    """How large the conversation was, as guessed, when it failed."""
+    """Estimated tokens of the transcript when the compaction failed."""
     shortened: bool = False
-    """A refusal without a reason was taken for overflow once."""
+    """A rejection without a reason was once treated as overflow."""
     sections: tuple[str, ...] = ()
-    """Of the system prompt, after the persona."""
+    """Sections of the system prompt after the persona."""
     notes: str = ""
-    """Of its workspace, in the system prompt."""
+    """Notes of the workspace, in the system prompt."""
     guidance: str = ""
-    """On its tools and its working folder, in the system prompt."""
+    """Guidance on the tools and the working folder, in the system prompt."""
     result_header: ResultHeader = "full"
-    """The line that tool results begin with."""
+    """The form of the line that tool results begin with."""
     kept_notes: tuple[str, str] | None = None
-    """A workspace, and what the session keeps of it."""
+    """A workspace and the session's notes of it."""
     recalled: str = ""
-    """Memories that the system prompt begins with: those of the run that this one is a fork of."""
+    """For a fork: memories of the original run in the system prompt."""
 
     # Commands
     command: SessionCommand | None = None
-    """What is to be done to the session: the run does that, and answers no message."""
+    """The session command that the run executes instead of answering a message."""
     obeyed: CommandObeyed | None = None
 
     # Model calls
     request: int = 0
-    """The sequence of the latest `llm_request`."""
+    """Sequence of the latest `llm_request`."""
     aside: str = ""
-    """In older journals: what the latest request sent after the conversation."""
+    """In older journals: what the latest request sent after the transcript."""
     in_flight: bool = False
-    """A request was sent and nothing is on record of its end."""
+    """A request was sent and its end is not on record."""
     failures: int = 0
-    """Failed attempts in a row."""
+    """Consecutive failed attempts."""
     failure: LlmError | None = None
     failed_since: Instant = 0.0
     """When the latest attempt failed."""
     tried_once: bool = False
-    """What may be tried again but once was, since the model last replied."""
+    """A failure that may be retried only once was retried since the model last replied."""
     longest_reply: int | None = None
-    """Tokens: the model has refused to write longer replies."""
+    """Maximum reply tokens that the model has accepted."""
     keys_tried: int = 0
-    """Other keys that were tried at once, since the model last replied."""
+    """Number of other keys that were tried since the model last replied."""
     fallback_reason: str = ""
-    """Why the model that came before could not go on."""
+    """Why the previous model could not continue."""
     retry_at: Instant | None = None
 
     # Deliveries
     cancelled: str | None = None
     interrupted: str | None = None
-    """Stop and wait until asked to go on."""
+    """Stop and wait until resumed."""
     steered: SteerMode | None = None
-    """A message waits in the inbox that the model has not been sent."""
+    """The inbox has a message that was not sent to the model."""
 
     # Accounts
     accounts: tuple[Ceilings, ...] = ()
-    """Those that have an end, of all that it counts for."""
+    """The bounded accounts that the run counts for."""
     credits_per_dollar: float = 1.0
 
-    # Runs above it and under it
+    # Ancestors and child runs
     queued: RunQueued | None = None
-    """What the run was asked for with: children inherit of it."""
+    """The request that queued the run, from which child runs inherit."""
     trees: tuple[TreeCeiling, ...] = ()
-    """What it shares with those above it and under it."""
+    """Ceilings that the run shares with its ancestors and child runs."""
     children: dict[str, Child] = field(default_factory=dict[str, Child])
-    """By call, those that have ended too."""
+    """By call ID, including those that have ended."""
     asks_people: bool = False
-    """It waits for a person, or did just now, and those above it were told so."""
+    """The run waits for a reviewer, or did just now, and its ancestors know."""
     judging: Child | None = None
-    """The one that judges how the run ends."""
+    """The child run that evaluates the run's end."""
     judged: list[QualityScored] = field(default_factory=list[QualityScored])
     judged_request: int = 0
-    """The request whose reply was judged last."""
+    """The request whose reply was evaluated last."""
     kept: Outcome | None = None
-    """An end that was not good enough: it is the end if no better one comes."""
+    """An end that was not good enough. It is used if no better one follows."""
     analyzed: ErrorAnalyzed | None = None
 
     # Questions to people, and their answers
     asker: Asker | None = None
-    """Who sent the message and can be asked something back."""
+    """Who sent the message and can be asked back."""
     by_the_clock: bool = False
-    """A schedule has sent it, and nobody has said anything to it since."""
+    """A schedule started the run, and no message was sent to it since."""
     instructions: str = ""
-    """What whoever asks wants beside what the agent is told."""
+    """The client's instructions in addition to those of the agent."""
     approvals: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
-    """By call: what a person was asked to approve."""
+    """By call ID: requested approvals."""
     decisions: dict[ApprovalId, ApprovalDecided] = field(default_factory=dict[ApprovalId, ApprovalDecided])
     questions: dict[str, ClarifyRequested] = field(default_factory=dict[str, ClarifyRequested])
-    """By call: what a person was asked."""
+    """By call ID: questions to the user."""
     answers: dict[str, ClarifyAnswered] = field(default_factory=dict[str, ClarifyAnswered])
 
     # Guards
@@ -233,16 +233,16 @@ class RunState:
     written_calls: int = 0
     phantom_claims: int = 0
     claimed: tuple[str, str] | None = None
-    """An answer that claims what no call has done, and the claim: it goes out if no better one comes."""
+    """An answer with an unverified claim, and the claim. It is delivered if no better answer follows."""
     actions_at_claim: int = 0
-    """Tool calls that were started before that answer."""
+    """Number of tool calls started before that answer."""
     hinted_percent: int = 0
     suspicion: Suspicion = field(default_factory=Suspicion)
-    """The deaths of its workers since it last made progress."""
+    """Deaths of workers since the run last made progress."""
     stopped: list[str] = field(default_factory=list[str])
-    """Calls that were under way when the run was cancelled."""
+    """Calls in progress when the run was cancelled."""
     waiting: RunWaiting | None = None
-    """What the run was last said to wait for, until it goes on or somebody asks it to."""
+    """What the run was last reported to wait for, until it continues or something is delivered."""
 
     step: StepUsage = field(default_factory=StepUsage)
     tally: RunUsage = field(default_factory=RunUsage)
@@ -253,33 +253,32 @@ class RunState:
 
     @property
     def open_calls(self) -> list[Call]:
-        """The calls of the latest reply that have no result, in order."""
+        """The calls of the latest reply without a result, in order."""
         return [call for call in self.calls if call.result is None] if self.unanswered else []
 
     def set_calls(self, calls: list[Call]) -> None:
-        """Take the calls of a reply; none of them has a result."""
+        """Set the calls of a reply. None of them has a result."""
         self.calls, self.unanswered, self.calls_by_id = calls, len(calls), {}
         for call in calls:
             self.calls_by_id.setdefault(call.call_id, []).append(call)
 
     def find_calls(self, call_id: str) -> Sequence[Call]:
-        """Return the calls of the latest reply with this id; journals of old may hold several."""
+        """Return the calls of the latest reply with this ID. Old journals may have several."""
         return self.calls_by_id.get(call_id, ())
 
     @property
     def lineage(self) -> Lineage | None:
-        """Whose child it is; None: nobody's."""
+        """The lineage of a child run, or None."""
         return None if self.queued is None else self.queued.lineage
 
     @property
     def owner(self) -> UserId:
-        """The user the run is for."""
+        """The user whom the run is for."""
         return LOCAL_USER if self.queued is None else self.queued.user
 
     @property
     def memories(self) -> MemoryScope:
-        """What the run may be reminded of: what its owner has told its agent, or what all owners have, where the
-        agent shares its memories."""
+        """The memories that the run may recall: its owner's, or all of the agent's if the agent shares them."""
         return MemoryScope(self.origin.agent_id, None if self.agent.memory.shared else self.owner)
 
     @property
@@ -289,37 +288,37 @@ class RunState:
 
     @property
     def running(self) -> list[Child]:
-        """The children that have not ended."""
+        """The child runs that have not ended."""
         return [child for child in self.children.values() if child.end is None] if self.children else []
 
     @property
     def steps_of_tree(self) -> int:
-        """Its own, and those of all under it that have ended."""
+        """Steps of the run and of its child runs that have ended."""
         ended = [child.end.steps for child in self.children.values() if child.end is not None]
         return self.step.number + sum(ended)
 
     @property
     def answer(self) -> str:
-        """The answer so far, as it is handed out: without the marker that ends a run."""
+        """The answer so far, without the final marker."""
         marker = self.agent.loop.final_marker
         return self.answer_so_far if marker is None else remove_marker(self.answer_so_far, marker)
 
     @property
     def said(self) -> tuple[Message, ...]:
-        """What this run has added to the conversation, with what the model was never sent of it; or the whole
-        conversation, where it is another one now."""
+        """The messages that this run added, including those not sent yet, or the whole transcript if it was
+        changed."""
         sent = tuple(self.transcript.messages[0 if self.revised else self.said_from :])
         return (*sent, join_messages(self.inbox)) if self.inbox else sent
 
     @property
     def window(self) -> int:
-        """Tokens that the model takes, as the agent's file has it or as far as we know."""
+        """The context window in tokens, as set by the agent or as known."""
         known = UNKNOWN_WINDOW if self.model is None else self.model.context_window
         said = self.agent.limits.context_window or known
         return said if self.ceiling is None else max(1, min(said, self.tokens.estimate(self.ceiling)))
 
     def spend(self, usage: Usage, duration_ms: int, cost: float | None) -> None:
-        """Enter what a model call has used."""
+        """Add the usage of a model call."""
         tally, step = self.tally, self.step
         tally.input_tokens += usage.input_tokens
         tally.output_tokens += usage.output_tokens
@@ -335,7 +334,7 @@ class RunState:
         step.output_tokens += usage.output_tokens
 
     def knows_call(self, call_id: str) -> bool:
-        """Whether a call of this id was made already, by this run or in the conversation that it goes on with."""
+        """Return whether a call with this ID was made by this run or in the transcript that it continues."""
         return call_id in self.ledger.ids or self.transcript.has_call(call_id)
 
     def metrics(self, now: Instant) -> Metrics:
@@ -365,7 +364,7 @@ def has_text(reply: LlmResponse) -> bool:
 
 
 def join_messages(messages: list[Message], preface: str = "") -> Message:
-    """Several messages of the user's side as one, a paragraph each."""
+    """Return several user messages as one, a paragraph each."""
     parts: list[Part] = []
     for message in messages:
         for part in message.parts:
@@ -377,7 +376,7 @@ def join_messages(messages: list[Message], preface: str = "") -> Message:
 
 
 def first_segment(session_id: SessionId) -> SegmentOpened:
-    """What a session begins with."""
+    """Return the segment that a session begins with."""
     segment = first_segment_id(session_id)
     return SegmentOpened(segment, segment, "reset")
 
@@ -385,12 +384,12 @@ def first_segment(session_id: SessionId) -> SegmentOpened:
 def new_state(
     origin: Origin, history: Sequence[Message] = (), session: SessionFacts = NO_SESSION_FACTS
 ) -> RunState:
-    """The state of a run to which nothing has happened yet, in a session that has said `history`."""
+    """Return the initial state of a run in a session with this history."""
     return new_state_on(origin, make_transcript(history), session)
 
 
 def new_state_on(origin: Origin, transcript: Transcript, session: SessionFacts = NO_SESSION_FACTS) -> RunState:
-    """The state of a run to which nothing has happened yet. It goes on with this conversation, in place."""
+    """Return the initial state of a run that continues this transcript in place."""
     opened = session.segment or first_segment(origin.session_id)
     state = RunState(origin, transcript, said_from=len(transcript.messages), segment=opened)
     state.kept_notes, state.segment_at = session.notes, session.segment_at

@@ -1,4 +1,4 @@
-"""What a run can do next."""
+"""The steps that a run can take next."""
 
 from typing import Literal
 
@@ -22,21 +22,21 @@ from treadle.domain.runs import Outcome
 
 
 class CallModel(Struct, frozen=True, gc=False):
-    """Ask the model. `events` are what the guards had to say, which goes with the request."""
+    """Call the model. `events` are the guards' findings, which go with the request."""
 
     events: tuple[EventData, ...] = ()
     tools_offered: bool = True
 
 
 class RunTools(Struct, frozen=True):
-    """Run these calls side by side; the others are refused with the results given here."""
+    """Run these calls concurrently. The others are refused with these events."""
 
     run: tuple[Call, ...]
     refuse: tuple[EventData, ...]
 
 
 class Wait(Struct, frozen=True):
-    """Let go of the run until something is delivered, or until `wake_at`."""
+    """Release the run until something is delivered, or until `wake_at`."""
 
     reason: WaitReason
     detail: str
@@ -44,7 +44,7 @@ class Wait(Struct, frozen=True):
 
     @property
     def of_people(self) -> WaitForPeople | None:
-        """What a person must do for the run to go on; None: nothing."""
+        """What a reviewer must do for the run to continue, or None."""
         match self.reason:
             case "approval" | "answer" | "interrupted":
                 return self.reason
@@ -53,31 +53,31 @@ class Wait(Struct, frozen=True):
 
 
 class TruncateResults(Struct, frozen=True):
-    """Make the conversation shorter, as the event says; `results` are those that it cuts, whole."""
+    """Shorten the transcript as the event says; `results` are the full results that it truncates."""
 
     event: ContextTrimmed
     results: tuple[ToolResult, ...] = ()
 
 
 class Compact(Struct, frozen=True):
-    """Have these messages folded into a summary: from the first, up to and without the last."""
+    """Replace these messages with a summary, from the first up to but excluding the last."""
 
     stage: CompactStage
     trigger: CompactTrigger
     first: int
     last: int
     kept: tuple[int, ...] = ()
-    """Those among them that stay."""
+    """Indexes of the messages in the span that stay."""
 
 
 class RunSessionCommand(Struct, frozen=True):
-    """Do to the session what it was asked to do."""
+    """Execute a session command."""
 
     command: ResetSession | UndoSession | PinMessage | AskMemory | AskUsage
 
 
 class SwitchModel(Struct, frozen=True):
-    """Let the next of the agent's fallbacks take over."""
+    """Switch to the agent's next fallback model."""
 
     event: LlmFallback
 
@@ -88,7 +88,7 @@ class Finish(Struct, frozen=True):
 
 
 class SignalChildren(Struct, frozen=True):
-    """Tell these children something."""
+    """Send a signal to these child runs."""
 
     call_ids: tuple[str, ...]
     what: Telling
@@ -96,23 +96,23 @@ class SignalChildren(Struct, frozen=True):
 
 
 class CollectChildren(Struct, frozen=True):
-    """What came of these children is the result of their calls."""
+    """Use the outcomes of these child runs as the results of their calls."""
 
     calls: tuple[Call, ...]
 
 
 class NotifyResumed(Struct, frozen=True):
-    """Tell those above that nobody is waited for any more."""
+    """Tell the ancestors that the run no longer waits for a reviewer."""
 
 
 class Evaluate(Struct, frozen=True):
-    """Have an agent look at how the run ends, before it does."""
+    """Have an agent evaluate how the run ends, before it ends."""
 
     role: Literal["quality", "errors"]
     agent: str
     end: Outcome
     events: tuple[EventData, ...] = ()
-    """What is on record of the end before anybody looks at it."""
+    """Events to commit before the evaluation."""
 
 
 Step = (

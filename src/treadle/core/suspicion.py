@@ -1,8 +1,8 @@
-"""Whether a run is what kills its workers: what its journal says about the deaths that it was executing at.
+"""Suspicion that a run kills its workers, from the deaths in its journal.
 
-A death counts until the run makes progress. One at which no other run was executing is evidence against the run.
-One in company makes it a suspect, which then runs alone until it has made progress or has died again. Deaths of
-other workers in the same minutes speak for the run: they had another cause."""
+A death counts until the run makes progress. A death while no other run was executing is evidence against the run.
+A death in company makes it a suspect, which then runs alone until it makes progress or dies again. Deaths of other
+workers in the same minutes speak for the run: they had another cause."""
 
 from dataclasses import dataclass
 
@@ -13,23 +13,23 @@ SUSPECT_DEATHS = 2
 CULPRIT_DEATHS = 3
 """Deaths without progress after which one more ends the run."""
 COMPANY_SHARE = 4
-"""After the first two, so many deaths in company count as one: a run may kill its worker slowly."""
+"""After the first two, this many deaths in company count as one: a run may kill its worker slowly."""
 MAX_DOUBT = 6
-"""The most deaths that unexplained deaths of other workers add to what it takes to end a run."""
+"""Maximum number of additional deaths that unexplained deaths of other workers allow a run."""
 MODEL_CALL = ""
 """The activity of a run that has no tool call in progress."""
 
 
 @dataclass(slots=True)
 class Suspicion:
-    """The deaths in a row that a run was executing at, without progress since."""
+    """The consecutive deaths during which a run was executing, without progress since."""
 
     alone: int = 0
     in_company: int = 0
     unexplained: int = 0
-    """Deaths of workers of the last minutes at which this run was not executing."""
+    """Recent deaths of workers that were not executing this run."""
     activities: frozenset[str] = frozenset()
-    """The tools that it was running at each of these deaths, or `MODEL_CALL`: to finish one of them is progress."""
+    """The tools that were running at each of these deaths, or `MODEL_CALL`. Finishing one of them is progress."""
 
     def count_death(self, death: RunRecovered, activities: frozenset[str]) -> None:
         if death.alone:
@@ -40,7 +40,7 @@ class Suspicion:
         self.activities = (self.activities & activities) or activities
 
     def finish(self, activity: str) -> None:
-        """Drop the suspicion if the run has done what it had died at."""
+        """Clear the suspicion if the run has finished an activity that it died in."""
         if activity in self.activities:
             self.clear()
 

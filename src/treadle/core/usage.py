@@ -1,4 +1,4 @@
-"""What a run and its step have used so far."""
+"""Resource usage of a run and of its current step."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from treadle.domain.ids import Instant
 
 @dataclass(slots=True)
 class RunUsage:
-    """What the run has used, as it adds up; `Metrics` is how it is shown."""
+    """What the run has used so far. `Metrics` is its public form."""
 
     model_calls: int = 0
     repeated_calls: int = 0
@@ -26,7 +26,7 @@ class RunUsage:
 
 @dataclass(slots=True)
 class StepUsage:
-    """The step under way."""
+    """The current step."""
 
     number: int = 0
     open: bool = False
@@ -36,6 +36,6 @@ class StepUsage:
     input_tokens: int = 0
     output_tokens: int = 0
     told_something: bool = False
-    """A result that was never seen before, or text."""
+    """True if it brought a new result or text."""
     interrupted: bool = False
-    """A call of it has no result of its own, as its worker died."""
+    """True if one of its calls lost its result because the worker died."""

@@ -24,7 +24,7 @@ class CachedTranscript(Struct, frozen=True):
     @property
     def characters(self) -> int:
         """The approximate size in characters."""
-        return self.transcript.tokens * CHARACTERS_PER_TOKEN + self.transcript.pictures
+        return self.transcript.tokens * CHARACTERS_PER_TOKEN + self.transcript.image_characters
 
 
 class TranscriptCache:

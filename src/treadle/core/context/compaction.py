@@ -1,5 +1,5 @@
-"""Folding the middle of a conversation into a summary: what it stands for, what the writer of it is asked, and what
-is made of the reply. The first message, the latest turns and whatever is pinned stay as they are."""
+"""Summaries of the middle of a transcript: which messages they replace, what the writer is asked, and how its
+reply is read. The first message, the latest turns and pinned messages stay as they are."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,20 +15,20 @@ from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, 
 from treadle.domain.observations import text_of
 
 KEPT_SHARES: Final[dict[CompactStage, float]] = {"compact": 0.25, "harder": 0.0}
-"""The share of the window that the latest turns may take; the very last turn always stays."""
+"""Share of the context window that the latest turns may take. The last turn always stays."""
 HEAD_SHARE = 0.1
-"""A first message that takes more of the window is folded away like any other."""
+"""A first message that takes more than this share of the context window is summarised like any other."""
 MIN_FREED_SHARE = 0.05
-"""What would free less of the window is not worth a model call."""
+"""A summary that would free less than this share of the context window is not worth a model call."""
 SUMMARY_SHARE = 0.1
-LEAST_SUMMARY, MOST_SUMMARY = 256, 4096
-"""Tokens that a summary may take: a share of the window, within these bounds."""
+MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS = 256, 4096
+"""Bounds of the size of a summary, which is a share of the context window."""
 PIECE_SHARE = 0.6
-"""Of the writer's window, so much is conversation; the rest is for what it is told and what it writes."""
+"""Share of the writer's context window for the messages. The rest is for its instructions and its reply."""
 _MAX_RESULT_CHARACTERS = 2000
 _MAX_ARGUMENT_CHARACTERS = 600
 _CHARACTERS_PER_TOKEN = 3
-"""Of the densest text that is common: a piece that is cut by this fits."""
+"""Of dense text, so that a piece of this size fits."""
 
 SECTIONS = ("Goal", "Constraints", "Done", "In progress", "Decisions", "Files", "Next")
 REMEMBER = "Remember"
@@ -62,12 +62,13 @@ _ALSO_REMEMBER = (
 class Summary(Struct, frozen=True):
     text: str
     remember: tuple[str, ...] = ()
-    """What is worth knowing beyond the conversation."""
+    """Memories that are worth keeping beyond the session."""
 
 
 def find_span(state: RunState, stage: CompactStage, trigger: CompactTrigger) -> tuple[int, int] | None:
-    """The messages that a summary would stand for: from the first, up to and without the last. None where it would
-    not be worth it, or where nothing was said since the last one."""
+    """Return the span of messages that a summary would replace, from the first up to but excluding the last.
+
+    Return None if it would free too little or if there is nothing new since the last summary."""
     if stage == "compact" and not _has_news(state):
         return None
     messages, sizes = state.transcript.messages, state.transcript.sizes
@@ -90,15 +91,16 @@ def find_span(state: RunState, stage: CompactStage, trigger: CompactTrigger) -> 
 
 
 def find_kept(state: RunState, first: int, last: int) -> tuple[int, ...]:
-    """The messages of a span that are not folded away: those that are pinned, and what the run was asked, unless
-    that is too long."""
+    """Return the indexes of the messages in a span that stay: pinned ones, and the run's tasks unless they are too
+    long."""
     messages, sizes = state.transcript.messages, state.transcript.sizes
-    longest = HEAD_SHARE * state.window / state.tokens.rate
+    max_characters = HEAD_SHARE * state.window / state.tokens.rate
     return tuple(
         [
             index
             for index in range(first, last)
-            if messages[index].mark == "pinned" or (sizes[index] <= longest and messages[index] in state.tasks)
+            if messages[index].mark == "pinned"
+            or (sizes[index] <= max_characters and messages[index] in state.tasks)
         ]
     )
 
@@ -109,7 +111,7 @@ def _has_news(state: RunState) -> bool:
 
 
 def find_recent(messages: Sequence[Message], sizes: Sequence[int], keep: int, first: int) -> int:
-    """Where the turns begin that stay. A turn is what one side says, with the results of the calls in it."""
+    """Return the index at which the turns begin that stay. A turn is a message with the results of its calls."""
     index, kept = len(messages), 0
     while index > first:
         start = index - 1
@@ -123,8 +125,8 @@ def find_recent(messages: Sequence[Message], sizes: Sequence[int], keep: int, fi
 
 
 def max_summary_tokens(window: int) -> int:
-    """The most tokens that a summary may have, written by or for a model with this window."""
-    return max(LEAST_SUMMARY, min(MOST_SUMMARY, int(window * SUMMARY_SHARE)))
+    """Return the maximum size of a summary by or for a model with this context window."""
+    return max(MIN_SUMMARY_TOKENS, min(MAX_SUMMARY_TOKENS, int(window * SUMMARY_SHARE)))
 
 
 def make_summary_message(text: str) -> Message:
@@ -132,11 +134,11 @@ def make_summary_message(text: str) -> Message:
 
 
 def extract_summary(message: Message) -> str:
-    """The summary that a message holds, as it was written."""
+    """Return the summary in a message, as it was written."""
     return message.text.removeprefix(_OPENING).removesuffix(_CLOSING).strip()
 
 
-# ── What the writer is asked ───────────────────────────────────────────────────────────────────────
+# ── The writer's prompt ──
 
 
 def extract_notes(messages: Sequence[Message]) -> str:
@@ -144,25 +146,25 @@ def extract_notes(messages: Sequence[Message]) -> str:
 
 
 def split_into_pieces(messages: Sequence[Message], window: int) -> list[str]:
-    """What these messages say, in as many pieces as a writer with this window must have it in. What is more than
-    words among them, such as a summary, is not in it."""
-    longest = max(1000, int(window * PIECE_SHARE) * _CHARACTERS_PER_TOKEN)
+    """Return the text of these messages in pieces that fit a writer with this context window. Marked messages,
+    such as summaries, are left out."""
+    max_characters = max(1000, int(window * PIECE_SHARE) * _CHARACTERS_PER_TOKEN)
     found: list[str] = []
     piece = ""
     for message in messages:
         if message.mark is not None:
             continue
-        for text in _chunks(_render(message), longest):
-            if piece and len(piece) + len(text) > longest:
+        for text in _chunks(_render(message), max_characters):
+            if piece and len(piece) + len(text) > max_characters:
                 found.append(piece)
                 piece = ""
             piece = f"{piece}\n\n{text}" if piece else text
     return [*found, piece] if piece else found
 
 
-def _chunks(text: str, longest: int) -> Iterator[str]:
-    for start in range(0, len(text), longest):
-        yield text[start : start + longest]
+def _chunks(text: str, max_characters: int) -> Iterator[str]:
+    for start in range(0, len(text), max_characters):
+        yield text[start : start + max_characters]
 
 
 def _render(message: Message) -> str:
@@ -182,24 +184,25 @@ def _render(message: Message) -> str:
     return "\n".join(lines)
 
 
-def _render_line(who: str, text: str) -> str:
-    """Who said what. Only a line that begins with a name says who speaks: what is said cannot pretend to be."""
-    return f"{who}: " + text.replace("\r", "\n").replace("\n", "\n  | ")
+def _render_line(speaker: str, text: str) -> str:
+    """Return one line per speaker. Continuation lines are indented, so a text cannot pretend to be another
+    speaker."""
+    return f"{speaker}: " + text.replace("\r", "\n").replace("\n", "\n  | ")
 
 
-def _shorten(text: str, longest: int) -> str:
-    if len(text) <= longest:
+def _shorten(text: str, max_characters: int) -> str:
+    if len(text) <= max_characters:
         return text
-    half = longest // 2
+    half = max_characters // 2
     return f"{text[:half]} […] {text[-half:]}"
 
 
-def make_instructions(remembers: bool) -> str:
-    return INSTRUCTIONS + (_ALSO_REMEMBER if remembers else "")
+def make_instructions(has_memory: bool) -> str:
+    return INSTRUCTIONS + (_ALSO_REMEMBER if has_memory else "")
 
 
 def make_prompt(so_far: str, piece: str, focus: str = "") -> str:
-    """What the writer of a summary is told."""
+    """Return the prompt for the writer of a summary."""
     parts = [f"The notes so far:\n{so_far or '(none yet)'}", f"The next part of the conversation:\n{piece}"]
     if focus:
         parts.append(f"The user asks that the notes keep above all: {focus}")
@@ -207,25 +210,27 @@ def make_prompt(so_far: str, piece: str, focus: str = "") -> str:
     return "\n\n".join(parts)
 
 
-def read_summary(text: str, most_tokens: int) -> Summary | None:
-    """What was written, and what of it is for memory. None where it says nothing."""
-    said = sendable(text.replace(_OPENING, "").replace(_CLOSING, "")).strip()
+def read_summary(text: str, max_tokens: int) -> Summary | None:
+    """Return the summary in a reply, with the memories in it, or None if it is empty."""
+    text_left = sendable(text.replace(_OPENING, "").replace(_CLOSING, "")).strip()
     remember: tuple[str, ...] = ()
-    if found := _HEADING.search(said):
-        rest = said[found.end() :]
+    if found := _HEADING.search(text_left):
+        rest = text_left[found.end() :]
         following = _ANY_HEADING.search(rest)
-        listed = rest[: following.start()] if following else rest
-        remember = tuple(_read_memories(listed))[:MAX_MEMORIES]
-        said = (said[: found.start()] + (rest[following.start() :] if following else "")).strip()
-    if not any(character.isalnum() for line in said.splitlines() if not line.startswith("#") for character in line):
+        items = rest[: following.start()] if following else rest
+        remember = tuple(_read_memories(items))[:MAX_MEMORIES]
+        text_left = (text_left[: found.start()] + (rest[following.start() :] if following else "")).strip()
+    if not any(
+        character.isalnum() for line in text_left.splitlines() if not line.startswith("#") for character in line
+    ):
         return None
-    if (tokens := estimate_text(said)) > 2 * most_tokens:
-        said = f"{said[: len(said) * most_tokens // tokens]}\n[… the rest of the notes was too long]"
-    return Summary(said, remember)
+    if (tokens := estimate_text(text_left)) > 2 * max_tokens:
+        text_left = f"{text_left[: len(text_left) * max_tokens // tokens]}\n[… the rest of the notes was too long]"
+    return Summary(text_left, remember)
 
 
-def _read_memories(listed: str) -> Iterator[str]:
-    for line in listed.splitlines():
+def _read_memories(items: str) -> Iterator[str]:
+    for line in items.splitlines():
         item = _ITEM.match(line.strip())
         if item and not _NOTHING.fullmatch(item[1]):
             yield item[1].strip()[:_MAX_MEMORY_CHARACTERS]

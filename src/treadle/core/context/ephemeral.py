@@ -1,5 +1,5 @@
-"""What the engine tells the model apart from the user's words: time and place in front of the user's message, and
-notes of the guards. All of it becomes part of the conversation, so that the prompt prefix only grows."""
+"""What the engine tells the model besides the user's words: the time and place before the user's message, and the
+notes of the guards. All of it becomes part of the transcript, so that the prompt prefix only grows."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,16 +18,16 @@ _PLACES: Final[Mapping[Asker, str]] = {
 
 
 def make_preface(state: RunState, now: Instant) -> str:
-    """Return the time and place to put in front of the message that a person has just sent; "" for no message, or
-    for one that no person has sent."""
+    """Return the time and place to put before the user's latest message, or "" if there is no message from a
+    user."""
     if state.asker is None or not state.unrecalled:
         return ""
-    place = _PLACES[state.asker] if state.lineage is None else ""  # the message of a child is its parent's
+    place = _PLACES[state.asker] if state.lineage is None else ""  # a child run's message comes from its parent
     return f"[{minute(now)}{place}]"
 
 
 def joins_transcript(note: EventData) -> bool:
-    """Whether what goes with a request becomes part of the conversation."""
+    """Return whether an event that goes with a request becomes part of the transcript."""
     if isinstance(note, MemoryRecalled):
         return note.place == "message"
     if isinstance(note, BudgetHint):

@@ -1,7 +1,7 @@
-"""What the model sees: a projection of the journal that only ever grows at its end.
+"""The model request, projected from the state of a run. It only ever grows at its end.
 
-Before the conversation stands the preamble, built once from what the run started with. The conversation is the
-transcript, whose messages keep the bytes they were encoded to."""
+The preamble comes first and is built once from what the run started with. The transcript follows, and its messages
+keep their encoded bytes."""
 
 import msgspec
 
@@ -15,26 +15,29 @@ from treadle.ports.model import ModelRequest, Preamble
 
 MAX_REPLY_TOKENS = 8192
 MAX_REASONED_REPLY_TOKENS = 32_768
-"""Tokens, for a model of which nothing is known and an agent that sets no limit: without reasoning, and with it."""
+"""Assumed maximum reply, without and with reasoning, if neither the model nor the agent sets one."""
 
 
 RESULT_SHARE = 0.25
-"""Of what is left of the context, so much may go to the results of one turn."""
+"""Share of the remaining context window for the results of one turn."""
 MIN_RESULT_CHARACTERS = 4096
 MAX_RESULT_CHARACTERS = 64 * 1024
-"""Characters of one result: however full the context is, and however empty."""
+"""Bounds for one result, however full or empty the context window is."""
 
 
 def set_preamble(state: RunState, tools: tuple[ToolSpec, ...], recalled: str = "") -> None:
-    """Settle what stands before the conversation."""
+    """Build the preamble of a run and estimate its size."""
     state.preamble = make_preamble(state.agent, tools, (state.guidance, *state.sections, state.notes, recalled))
     state.tokens.before = estimate_preamble(state.preamble)
 
 
-def make_preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...], more: tuple[str, ...] = ()) -> Preamble:
-    """Instructions and tools: the part of every request of a run that never changes. The persona comes first, then
-    the guidance on the tools, the house rules, the skills, the notes of the workspace; last how to answer."""
-    sections = [agent.persona.strip(), *more]
+def make_preamble(
+    agent: AgentSpec, tools: tuple[ToolSpec, ...], sections_after_persona: tuple[str, ...] = ()
+) -> Preamble:
+    """Return the instructions and tools that begin every request of a run.
+
+    The order is: persona, guidance on tools, rules, skills, notes of the workspace, and how to answer."""
+    sections = [agent.persona.strip(), *sections_after_persona]
     if agent.output is not None:
         schema = msgspec.json.encode(agent.output, order="sorted").decode()
         sections.append(
@@ -46,13 +49,13 @@ def make_preamble(agent: AgentSpec, tools: tuple[ToolSpec, ...], more: tuple[str
     return Preamble("\n\n".join(section for section in sections if section), tools)
 
 
-def estimate_preamble(before: Preamble) -> int:
-    """A guess at the tokens of what stands before the conversation."""
-    return estimate_text(before.system) + sum(estimate_tool(tool) for tool in before.tools)
+def estimate_preamble(preamble: Preamble) -> int:
+    """Return the estimated size of the preamble in tokens."""
+    return estimate_text(preamble.system) + sum(estimate_tool(tool) for tool in preamble.tools)
 
 
 def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequest:
-    """The request to send next. Costs the same however long the conversation is."""
+    """Return the next request. Its cost does not depend on the length of the transcript."""
     assert state.model is not None, "a run that asks has resolved its model"
     return ModelRequest(
         model=state.model.model,
@@ -69,7 +72,7 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
 
 
 def effective_settings(state: RunState) -> ModelSettings:
-    """What is asked of the model: what the agent says, with replies no longer than the model has accepted."""
+    """Return the agent's model settings, with the reply limit that the model has accepted."""
     settings, longest = state.agent.model_settings, state.longest_reply
     if longest is None or (settings.max_tokens is not None and settings.max_tokens <= longest):
         return settings
@@ -77,30 +80,35 @@ def effective_settings(state: RunState) -> ModelSettings:
 
 
 def estimate_input(state: RunState) -> int:
-    """Tokens of the request to send next: what the provider counted last, and a guess at what came since."""
-    guessed = state.transcript.tokens
+    """Return the estimated size of the next request: the provider's last count plus an estimate of what was added
+    since."""
+    estimate = state.transcript.tokens
     for message in state.inbox:
-        guessed += estimate_message(message)
-    return state.tokens.estimate(guessed)
+        estimate += estimate_message(message)
+    return state.tokens.estimate(estimate)
 
 
 def max_cost(sent_tokens: int, settings: ModelSettings, profile: Profile) -> float | None:
-    """The most dollars that a call may cost: all that is sent, and the longest reply. None: no price is known."""
+    """Return the maximum cost of a call in dollars: everything sent, and the longest reply. Return None if no
+    price is known."""
     if profile.prices is None:
         return 0.0 if profile.local else None
     longest = max_reply_tokens(settings, profile)
-    dear = (profile.prices.cache_write or 0.0) > profile.prices.input  # all of it may be written to a cache
-    return profile.cost(Usage(sent_tokens, longest, cache_write_tokens=sent_tokens if dear else 0))
+    charges_cache_writes = (
+        profile.prices.cache_write or 0.0
+    ) > profile.prices.input  # all of it may be written to a cache
+    return profile.cost(Usage(sent_tokens, longest, cache_write_tokens=sent_tokens if charges_cache_writes else 0))
 
 
 def max_reply_tokens(settings: ModelSettings, profile: Profile) -> int:
-    """The most tokens that a reply is taken to have."""
+    """Return the maximum number of tokens that a reply is assumed to have."""
     unknown = MAX_REASONED_REPLY_TOKENS if settings.reasoning else MAX_REPLY_TOKENS
     return settings.max_tokens or profile.max_output or unknown
 
 
 def max_result_characters(state: RunState) -> int:
-    """Characters that one result of this turn may have: a share of what is left of the context."""
-    left = max(0, state.window - estimate_input(state)) * CHARACTERS_PER_TOKEN
-    fair = int(left * RESULT_SHARE) // max(1, len(state.calls))
-    return max(MIN_RESULT_CHARACTERS, min(MAX_RESULT_CHARACTERS, fair))
+    """Return the maximum number of characters for one result of this turn: a share of the remaining context
+    window."""
+    characters_left = max(0, state.window - estimate_input(state)) * CHARACTERS_PER_TOKEN
+    share = int(characters_left * RESULT_SHARE) // max(1, len(state.calls))
+    return max(MIN_RESULT_CHARACTERS, min(MAX_RESULT_CHARACTERS, share))

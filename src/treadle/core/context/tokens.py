@@ -1,10 +1,8 @@
-"""How many tokens a conversation has: what the provider counted last, and a guess at what came
-since.
+"""The size of a transcript in tokens: the provider's last count, plus an estimate of what was added since.
 
-The guess looks at the characters alone: a word is about a token however long it is, a digit is one,
-and so on. The weights were fitted to the tokenizer of the embedded model (`python -m bench.tokens
---fit`). What a provider reports tells how far they are off for its model and this kind of text, and
-what is guessed next is put right by that."""
+The estimate looks at characters only: a word is about one token however long it is, a digit is one, and so on. The
+weights were fitted to the tokenizer of the embedded model (`python -m bench.tokens --fit`). The provider's reports
+show how far the estimates are off for its model and this kind of text, and correct the next ones."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,27 +14,27 @@ from treadle.domain.observations import text_of
 from treadle.domain.tools import ToolSpec
 
 CHARACTERS_PER_TOKEN = 4
-"""Of English prose, roughly: for whoever has a length and no text."""
+"""Of English prose, approximately. For callers that know a length but not the text."""
 
 _MESSAGE, _CALL, _RESULT, _TOOL = 5, 10, 22, 4
 """Tokens around a message, a call, a result and the description of a tool."""
 _AROUND = 55
-"""Tokens that are sent whatever is said: how to reply, and whose turn it is."""
+"""Tokens in every request: how to reply, and whose turn it is."""
 _IMAGE = 1500
-"""Tokens that a picture counts for, whatever its size."""
+"""Tokens that an image counts for, whatever its size."""
 _DEEPEST = 8
-"""How far schemas inside schemas are looked at."""
+"""Maximum depth of nested schemas that is looked at."""
 
 # ── A text ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 class CharacterClass(NamedTuple):
-    """Characters that count alike: bytes of ASCII, or the first bytes of others in UTF-8."""
+    """Characters with the same weight: ASCII bytes, or the first bytes of other characters in UTF-8."""
 
     name: str
     members: bytes
     tokens: float
-    """Of each."""
+    """Tokens per character."""
 
 
 _LOWER = b"abcdefghijklmnopqrstuvwxyz"
@@ -64,19 +62,19 @@ CLASSES: Final = (
     CharacterClass("emoji", bytes(range(0xF0, 0xF5)), 2.95),
 )
 A_WORD, A_RUN, SIGNS, BEFORE_A_NUMBER = 1.01, 9.9, 0.68, 0.91
-"""Tokens of a run of small letters; for every sixteen of them on end, which are no word; of a run
-of signs; of the blank before a number."""
+"""Tokens of a run of lowercase letters; for every sixteen letters in a row, which are not a word; of a run of
+signs; and of the space before a number."""
 
 _UNITS_PER_TOKEN = 64
-"""Parts of a token: a weight must fit into a byte."""
+"""A weight must fit into a byte."""
 _WEIGHT = {byte: round(kind.tokens * _UNITS_PER_TOKEN) for kind in CLASSES for byte in kind.members}
 _WEIGHTS = bytes(_WEIGHT.get(byte, 0) for byte in range(256))
 _LATER = bytes(range(0x80, 0xC0))
-"""Bytes of a character after its first."""
+"""The bytes of a character after its first."""
 
 
 def _make_table(ones: bytes, twos: bytes = b"") -> bytes:
-    """A table that makes the one 1, the other 2 and all else 0."""
+    """Return a translation table that maps `ones` to 1, `twos` to 2 and everything else to 0."""
     return bytes(1 if byte in ones else 2 if byte in twos else 0 for byte in range(256))
 
 
@@ -85,22 +83,22 @@ _STARTS, _LONG, _AFTER_A_BLANK = b"\0\1", b"\1" * 16, b"\1\2"
 
 _PIECE, _FEW, _MANY = 96, 4, 16
 _WHOLE, _LONG_TEXT = _PIECE * _FEW, 4096
-"""Characters. Of a longer text than the one only a few pieces are looked at, from all over it; of a longer one than
-the other, some more."""
+"""Characters. A text longer than the first is sampled in a few pieces from all over it, and one longer than the
+second in more."""
 _SHORT = 24
-"""Characters of a name of which nothing need be looked at but the length."""
+"""Characters of an identifier for which the length is enough."""
 
 
 def count_runs(data: bytes) -> tuple[int, int, int, int]:
-    """What is counted in a text beside its characters: runs of small letters, sixteens of them,
-    runs of signs, numbers after a blank."""
+    """Return the numbers of runs of lowercase letters, of sixteens of them, of runs of signs, and of numbers after
+    a space."""
     lower, signs = b"\0" + data.translate(_IS_LOWER), b"\0" + data.translate(_IS_SIGN)
     numbers = data.translate(_IS_NUMBER).count(_AFTER_A_BLANK)
     return lower.count(_STARTS), lower.count(_LONG), signs.count(_STARTS), numbers
 
 
 def estimate_text(text: str) -> int:
-    """A guess at the tokens of a text. What it costs is bounded, however long the text is."""
+    """Return the estimated number of tokens in a text. The cost is bounded, however long the text is."""
     length = len(text)
     if length <= _SHORT and text.isascii() and text.isidentifier():
         return (length + 2) // 3
@@ -124,7 +122,7 @@ def estimate_text(text: str) -> int:
 
 
 def estimate_message(message: Message) -> int:
-    """A guess at the tokens of a message as it is sent."""
+    """Return the estimated number of tokens of a message as it is sent."""
     around, said = _MESSAGE, [message.preface] if message.preface else list[str]()
     for part in message.parts:
         if isinstance(part, ToolResult):
@@ -137,18 +135,19 @@ def estimate_message(message: Message) -> int:
             around += _IMAGE
         else:
             said.append(part.text)
-    return around + estimate_text(" ".join(said))  # at once: most of what it costs, it costs for a short text too
+    return around + estimate_text(" ".join(said))  # in one call: most of the cost does not depend on the length
 
 
 def estimate_tool(tool: ToolSpec) -> int:
-    """A guess at the tokens of a tool as it is offered: of what its schema says, and not of how
-    JSON says it. Providers put it into other words, most of them shorter."""
+    """Return the estimated number of tokens of a tool as it is offered.
+
+    It counts what the schema says, not its JSON: providers render it in other ways, most of them shorter."""
     said = " ".join((tool.name, tool.description, *_schema_texts(tool.schema)))
     return estimate_text(said) + _TOOL
 
 
 def _schema_texts(schema: object, depth: int = _DEEPEST) -> Iterator[str]:
-    """The names, types and descriptions in a schema, with the signs that go with them."""
+    """Yield the names, types and descriptions in a schema, with the signs around them."""
     if not isinstance(schema, Mapping) or depth < 0:
         return
     for key, value in cast("Mapping[str, Any]", schema).items():
@@ -156,7 +155,7 @@ def _schema_texts(schema: object, depth: int = _DEEPEST) -> Iterator[str]:
             for name, inner in cast("Mapping[str, Any]", value).items():
                 yield f"{name}:"
                 if _is_described(inner):
-                    yield name  # once more, where it is described
+                    yield name  # repeated if it is described
                 yield from _schema_texts(inner, depth - 1)
         elif key in ("type", "description", "enum", "const", "default"):
             yield f"{value},"
@@ -174,48 +173,45 @@ def _is_described(schema: object) -> bool:
 # ── A conversation ─────────────────────────────────────────────────────────────────────────────────
 
 _LEAST, _MOST, _HIDDEN = 0.25, 4.0, 512
-"""How many tokens a provider may count for one that is expected, and how many it may have put in
-front unseen. What is outside is no count of this prompt: none at all, or without what was cached,
-or with thoughts that are gone."""
+"""Bounds for the ratio of a provider's count to the estimate, and for the tokens that the provider may add unseen.
+A count outside these bounds is not a count of this prompt: it is missing, excludes cached tokens, or includes
+dropped reasoning."""
 _DOUBT = 100
-"""Tokens for which the rate is taken to be 1 whatever was counted: a few more or less say little
-about it."""
+"""Number of tokens for which the rate is assumed to be 1, so that small differences have little effect."""
 _MEMORY = 0.5
-"""What was learned counts by so much less with every report: the kind of text changes."""
+"""Weight of the earlier reports with every new one, since the kind of text changes."""
 
 
 @dataclass(slots=True)
 class TokenCount:
-    """What the provider has said about the size of a conversation, held against our own guesses.
+    """The provider's counts of a transcript, compared with the estimates.
 
-    One rate, learned from what was added between two reports: the first report is mostly
-    instructions and tools, which providers put in ways of their own, and says little about what
-    tools will return. Rates of its own for what the model says would change little, because its
-    replies are counted and not guessed."""
+    There is one rate, learned from what was added between two reports. The first report consists mostly of
+    instructions and tools, which providers render in their own ways, so it says little about later tool results.
+    Separate rates for the model's own text would change little, because replies are counted and not estimated."""
 
     before: int = 0
-    """A guess at what stands before the conversation: instructions and tools."""
+    """Estimate of the preamble: instructions and tools."""
     unseen: int = 0
-    """What the first report has shown to stand there beside it; less than nothing where the guess
-    was too high."""
+    """Additional tokens of the preamble according to the first report; negative if the estimate was too high."""
     counted: int = 0
-    """Of the prompt and the reply to it, as the provider last counted them; 0: it has not, or they
-    have changed."""
+    """The provider's last count of the prompt and its reply; 0 if there is none or the transcript has changed
+    since."""
     guessed: int = 0
-    """What was guessed of the same conversation then."""
+    """The estimate of the same transcript at that time."""
     rate: float = 1.0
-    """How many tokens the provider counts for one that is guessed."""
+    """Tokens that the provider counts for one estimated token."""
     reports: int = 0
-    """How many counts of the provider could be believed."""
+    """Number of plausible counts from the provider."""
     added_counted: float = 0.0
     added_guessed: float = 0.0
-    """What was added between reports, as it was counted and as it was guessed. The latest counts
-    most."""
+    """What was added between reports, as counted and as estimated. The latest reports weigh most."""
 
-    def heard(self, counted: int, guessed: int, output: int = 0, kept: int = 0) -> None:
-        """The provider has counted a prompt and its reply; `guessed` is our guess at that
-        conversation. Where it is known that the reply was `output` of them, and our guess at what
-        is kept of it is `kept`, thoughts that are not sent back are not counted."""
+    def report(self, counted: int, guessed: int, output: int = 0, kept: int = 0) -> None:
+        """Take in the provider's count of a prompt and its reply; `guessed` is the estimate of that transcript.
+
+        If the reply had `output` tokens and the estimate of the part that is kept is `kept`, reasoning that is not
+        sent back is not counted."""
         if output > kept * _MOST + _DOUBT:
             counted -= output - round(kept * self.rate)
         expected = self.estimate(guessed)
@@ -223,7 +219,7 @@ class TokenCount:
             return
         if self.counted:
             self._learn(counted - self.counted, guessed - self.guessed)
-        elif guessed < self.before * _MOST:  # it may well be the part that is off
+        elif guessed < self.before * _MOST:  # the preamble is probably what is off
             ahead = counted - round(guessed * self.rate) - _AROUND
             self.unseen = max(round(self.before * _LEAST), ahead) - self.before
         else:
@@ -237,12 +233,12 @@ class TokenCount:
             self.added_guessed = self.added_guessed * _MEMORY + guessed
             self.rate = (self.added_counted + _DOUBT) / (self.added_guessed + _DOUBT)
 
-    def changed(self) -> None:
-        """The conversation is another one than was counted; what is known of guesses stays."""
+    def invalidate(self) -> None:
+        """Note that the transcript is no longer the one that was counted. What was learned stays."""
         self.counted = 0
 
     def estimate(self, guessed: int) -> int:
-        """Tokens of the whole prompt, whose conversation is guessed to have so many."""
+        """Return the estimated size of the whole prompt, for an estimate of the transcript alone."""
         if self.counted and guessed >= self.guessed:
             return self.counted + round((guessed - self.guessed) * self.rate)
         return max(0, self.before + self.unseen + _AROUND) + round(guessed * self.rate)

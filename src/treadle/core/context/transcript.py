@@ -1,8 +1,8 @@
-"""The shape of a conversation that no provider can reject, kept as it grows.
+"""A transcript in a form that no provider rejects, kept valid as it grows.
 
-Rules: no empty messages; no characters that JSON or a provider refuses; a user speaks first; every call has a
-unique id and exactly one result, in the order of the calls, right behind them. The journal is never changed:
-this is about what is sent."""
+Rules: no empty messages; no characters that JSON or a provider rejects; a user message comes first; every call has
+a unique ID and exactly one result, in the order of the calls, directly after them. The journal is never changed:
+this concerns only what is sent."""
 
 from collections.abc import Callable, Iterable
 
@@ -18,80 +18,82 @@ _OPENING = Message("user", (Text("(The conversation begins here.)"),))
 
 
 class Transcript:
-    """A conversation that is valid after every message. Adding one costs the same however long it is."""
+    """A transcript that is valid after every message. The cost of adding one does not depend on its length."""
 
     def __init__(self) -> None:
         self.conversation = Conversation()
         self.messages = self.conversation.messages
         self.sizes: list[int] = []
-        """A guess at the tokens of each message."""
+        """Estimated tokens of each message."""
         self.tokens = 0
-        """Of all of them."""
-        self.pictures = 0
-        """Characters of the pictures in them."""
+        """Estimated tokens of all messages."""
+        self.image_characters = 0
+        """Characters of all images."""
         self.recalled: set[str] = set()
-        """The lines of memory that it shows."""
+        """The lines of recalled memory that it shows."""
         self._ids: set[str] = set()
         self._awaiting: dict[str, str] = {}
-        """Calls of the last message that have no result yet: the id they came with -> the id they are sent with."""
+        """Calls of the last message that have no result yet: the ID they came with -> the ID they are sent with."""
 
     def add(self, message: Message) -> None:
         if message.role == "tool":
-            self._answer(message.parts)
+            self._add_results(message.parts)
             return
         self.close()
-        parts = self._said(message.parts) if message.role == "assistant" else _clean_user_parts(message.parts)
+        parts = (
+            self._clean_reply(message.parts) if message.role == "assistant" else _clean_user_parts(message.parts)
+        )
         if parts:
             if message.role == "assistant" and not self.messages:
-                self._keep(_OPENING)
-            self._keep(Message(message.role, tuple(parts), message.mark, message.preface))
+                self._append(_OPENING)
+            self._append(Message(message.role, tuple(parts), message.mark, message.preface))
 
     def has_call(self, call_id: str) -> bool:
         return call_id in self._ids
 
     def close(self) -> None:
-        """Give every call that is still open the result that none is on record."""
+        """Give every open call a result that says that none is on record."""
         if self._awaiting:
-            self._answer(())
+            self._add_results(())
 
-    def _said(self, parts: Iterable[Part]) -> list[Part]:
-        """What an assistant said. Reasoning that led to nothing cannot stand alone."""
+    def _clean_reply(self, parts: Iterable[Part]) -> list[Part]:
+        """Return the parts of an assistant message that can be sent. Reasoning alone is dropped."""
         kept: list[Part] = []
-        alone = True
+        only_reasoning = True
         for part in parts:
             clean = None if isinstance(part, ToolResult) else _clean(part)
             if clean is not None:
                 if isinstance(clean, ToolUse):
-                    clean = self._unique(clean)
-                alone = alone and isinstance(clean, Thinking)
+                    clean = self._assign_id(clean)
+                only_reasoning = only_reasoning and isinstance(clean, Thinking)
                 kept.append(clean)
-        return [] if alone else kept
+        return [] if only_reasoning else kept
 
-    def _unique(self, use: ToolUse) -> ToolUse:
+    def _assign_id(self, use: ToolUse) -> ToolUse:
         wanted = use.call_id or "call"
-        sent = _find_free_name(wanted, self._ids.__contains__)
-        self._ids.add(sent)
-        asked = _find_free_name(use.call_id, self._awaiting.__contains__)
-        self._awaiting[asked] = sent
-        return use if sent == use.call_id else structs.replace(use, call_id=sent)
+        sent_id = _find_free_name(wanted, self._ids.__contains__)
+        self._ids.add(sent_id)
+        original_id = _find_free_name(use.call_id, self._awaiting.__contains__)
+        self._awaiting[original_id] = sent_id
+        return use if sent_id == use.call_id else structs.replace(use, call_id=sent_id)
 
-    def _answer(self, parts: Iterable[Part]) -> None:
+    def _add_results(self, parts: Iterable[Part]) -> None:
         results: dict[str, ToolResult] = {}
         for part in parts:
             if isinstance(part, ToolResult):
                 results[_find_free_name(sendable(part.call_id), results.__contains__)] = part
         answers: list[Part] = []
-        for asked, sent in self._awaiting.items():
-            found = results.get(asked)
+        for original_id, sent_id in self._awaiting.items():
+            found = results.get(original_id)
             if found is None:
-                answers.append(ToolResult(sent, LOST_RESULT, is_error=True))
+                answers.append(ToolResult(sent_id, LOST_RESULT, is_error=True))
             else:
-                answers.append(ToolResult(sent, sendable(found.content), found.is_error))
+                answers.append(ToolResult(sent_id, sendable(found.content), found.is_error))
         self._awaiting = {}
         if answers:
-            self._keep(Message("tool", tuple(answers)))
+            self._append(Message("tool", tuple(answers)))
 
-    def _keep(self, message: Message) -> None:
+    def _append(self, message: Message) -> None:
         size = estimate_message(message)
         self.messages.append(message)
         self.sizes.append(size)
@@ -101,16 +103,16 @@ class Transcript:
                 if isinstance(part, Text):
                     self.recalled.update(recalled_lines(part.text))
                 elif isinstance(part, Image):
-                    self.pictures += len(part.data)
+                    self.image_characters += len(part.data)
 
 
 def repair(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The messages in a shape that no provider rejects. Repairing twice changes nothing more."""
+    """Return the messages in a form that no provider rejects. The function is idempotent."""
     return tuple(make_transcript(messages).messages)
 
 
 def make_transcript(messages: Iterable[Message]) -> Transcript:
-    """A conversation of these messages, with all of its calls answered."""
+    """Return a transcript of these messages, with all calls answered."""
     transcript = Transcript()
     for message in messages:
         transcript.add(message)
@@ -119,7 +121,7 @@ def make_transcript(messages: Iterable[Message]) -> Transcript:
 
 
 def make_call_ids_unique(parts: tuple[Part, ...], taken: Callable[[str], bool], prefix: str) -> tuple[Part, ...]:
-    """The parts of a reply with a call id that is new to the run for every call, as it came where it can be."""
+    """Return the parts of a reply with call IDs that are new to the run, changed only where necessary."""
     used: set[str] = set()
     unique: list[Part] = []
     for index, part in enumerate(parts):
@@ -133,7 +135,7 @@ def make_call_ids_unique(parts: tuple[Part, ...], taken: Callable[[str], bool], 
 
 
 def _find_free_name(name: str, taken: Callable[[str], bool]) -> str:
-    """The name, or the first of its numbered variants, that is not taken."""
+    """Return the name, or the first of its numbered variants that is free."""
     candidate, number = name, 1
     while taken(candidate):
         number += 1
@@ -142,18 +144,18 @@ def _find_free_name(name: str, taken: Callable[[str], bool]) -> str:
 
 
 def _clean_user_parts(parts: Iterable[Part]) -> list[Part]:
-    """What a user said: words and pictures."""
+    """Return the text and images of a user message."""
     kept = [_clean(part) for part in parts if isinstance(part, Text | Image)]
     return [part for part in kept if part is not None]
 
 
 def _clean(part: Part) -> Part | None:
-    """The part as it can be sent: without characters that cannot be. None for words that say nothing."""
+    """Return the part without characters that cannot be sent, or None for empty text."""
     if isinstance(part, Text):
         if not part.text or part.text.isspace():
             return None
-        sent = sendable(part.text)
-        return part if sent == part.text else Text(sent)
+        sent_id = sendable(part.text)
+        return part if sent_id == part.text else Text(sent_id)
     if isinstance(part, ToolUse):
         whole = part.call_id + part.name + part.arguments
         if sendable(whole) == whole:
@@ -161,7 +163,7 @@ def _clean(part: Part) -> Part | None:
         call_id, name, arguments = sendable(part.call_id), sendable(part.name), sendable(part.arguments)
         return structs.replace(part, call_id=call_id, name=name, arguments=arguments)
     if isinstance(part, Thinking):
-        sent = sendable(part.text)
-        if sent != part.text:  # what was signed cannot be changed
-            return None if part.signature or part.sealed else structs.replace(part, text=sent)
+        sent_id = sendable(part.text)
+        if sent_id != part.text:  # signed reasoning must not change
+            return None if part.signature or part.sealed else structs.replace(part, text=sent_id)
     return part

@@ -1,9 +1,9 @@
-"""Events into state, one at a time. There is no other way for a run to change.
+"""The fold: events applied to the state, one at a time. A run changes in no other way.
 
-Each kind of event has one function in one of these modules. Deliveries touch only what waits to be considered (the
-inbox, a wish to stop), never what the owner's own facts touch. So a delivery and a fact give the same state in
-either order, and an owner that has folded its facts need not start over when it learns that something was delivered
-before them."""
+Each kind of event has one function in one of these modules. Deliveries change only what waits to be considered
+(the inbox, a request to stop), never what the owner's own facts change. So a delivery and a fact give the same
+state in either order, and an owner that has folded its facts need not start over when it learns that something was
+delivered before them."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ from treadle.domain.ids import Instant
 __all__ = ["MODULES", "SILENT_STORED", "SILENT_TEXTS", "fold", "fold_all"]
 
 MODULES = (run, model_calls, tool_calls, guards, context, children, fork)
-"""The modules whose functions make the changes: to be imported is to be known."""
+"""The modules with the handlers. Importing them registers the handlers."""
 
 
 def fold_all(state: RunState, events: Iterable[Event]) -> RunState:
@@ -28,8 +28,8 @@ def fold_all(state: RunState, events: Iterable[Event]) -> RunState:
 
 
 def fold(state: RunState, data: EventData, sequence: int, at: Instant) -> None:
-    """Let one more event have happened."""
+    """Apply one event to the state."""
     state.sequence, state.latest_at = sequence, at
     change = HANDLERS.get(type(data))
-    if change is not None:  # else it was written by a later version, or is of no consequence to what comes next
+    if change is not None:  # else it is of a later version, or does not affect later decisions
         change(state, data)

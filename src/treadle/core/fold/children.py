@@ -1,4 +1,4 @@
-"""Runs under a run, and what was judged of it."""
+"""Folding events of child runs and evaluations."""
 
 from treadle.core.fold.registry import on
 from treadle.core.state import RunState
@@ -30,14 +30,14 @@ def _ended(state: RunState, data: e.AgentEnd) -> None:
 def _told(state: RunState, data: e.AgentTold) -> None:
     for call_id in data.call_ids:
         child = state.children[call_id]
-        child.told, child.told_at = None if data.what == "resume" else data.what, state.latest_at
+        child.signal, child.signalled_at = None if data.what == "resume" else data.what, state.latest_at
 
 
 @on(e.AgentWaiting)
 def _waits(state: RunState, data: e.AgentWaiting) -> None:
     child = state.children.get(data.call_id)
     if child is not None:
-        child.still_since = child.still_since if child.waiting else state.latest_at
+        child.paused_since = child.paused_since if child.waiting else state.latest_at
         child.waiting.add(data.run_id)
 
 
@@ -49,7 +49,7 @@ def _goes_on(state: RunState, data: e.AgentAnswered) -> None:
     child = state.children.get(data.call_id)
     if child is not None and data.run_id in child.waiting:
         child.waiting.discard(data.run_id)
-        child.still += 0.0 if child.waiting else max(0.0, state.latest_at - child.still_since)
+        child.paused_seconds += 0.0 if child.waiting else max(0.0, state.latest_at - child.paused_since)
 
 
 @on(e.QualityScored)

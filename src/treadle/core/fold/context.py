@@ -1,5 +1,5 @@
-"""What became of the conversation: made to fit, folded away, brought back; what was recalled beside it; what the
-session was asked to do with itself. The journal keeps all that was said: this is about what the model is shown."""
+"""Folding changes of the transcript: truncation, compaction, undo, pins, recalled memories and session commands.
+The journal keeps everything; this concerns only what the model is shown."""
 
 from collections.abc import Iterable
 
@@ -17,14 +17,14 @@ from treadle.domain.messages import Message, user
 
 
 def _revise(state: RunState, messages: Iterable[Message]) -> None:
-    """Another conversation from now on, in a shape that no provider rejects."""
+    """Replace the transcript with these messages, in a form that no provider rejects."""
     state.transcript = make_transcript(messages)
-    state.tokens.changed()
+    state.tokens.invalidate()
     state.revised = True
 
 
 def _made_room(state: RunState) -> None:
-    """A request that was refused as too long may be tried again."""
+    """Allow a retry of a request that was rejected as too long."""
     if state.failure is not None and state.failure.compact:
         state.failure, state.failures, state.retry_at = None, 0, None
 
@@ -52,7 +52,7 @@ def _failed(state: RunState, data: e.CompactionFailed) -> None:
     state.failed_at = state.transcript.tokens
     state.spent.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
-    state.tally.model_calls += data.calls - 1  # the first was counted when it was begun
+    state.tally.model_calls += data.calls - 1  # the first was counted when it started
 
 
 @on(e.ContextCompacted)
@@ -64,7 +64,7 @@ def _compacted(state: RunState, data: e.ContextCompacted) -> None:
     state.compacting, state.compaction = False, data
     state.spent.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
-    state.tally.model_calls += data.calls - 1  # the first was counted when it was begun
+    state.tally.model_calls += data.calls - 1  # the first was counted when it started
     state.suspicion.finish(MODEL_CALL)
     _made_room(state)
 

@@ -1,4 +1,4 @@
-"""A run that begins where another one stood."""
+"""Folding the start of a fork from the position of another run."""
 
 from treadle.core.context.tokens import TokenCount
 from treadle.core.fold.registry import on
@@ -15,7 +15,7 @@ def _forked(state: RunState, data: e.RunForked) -> None:
     if data.workspace:
         state.kept_notes = (data.workspace, data.notes)
     for turn in data.calls:
-        state.ledger.reuse(turn)
+        state.ledger.add_reused_calls(turn)
     _count_on(state, data.counters)
     if (known := data.measured) is not None:
         state.counted_by = (known.provider, known.model)

@@ -1,4 +1,4 @@
-"""What the guards found, and what the model is told of it."""
+"""Folding the guards' findings and their notes to the model."""
 
 from treadle.core.context.memory_prompt import NOTE
 from treadle.core.fold.registry import on
@@ -65,5 +65,5 @@ def _hinted(state: RunState, data: e.BudgetHint) -> None:
 
 
 def _note(state: RunState, text: str) -> None:
-    """Tell the model, with the next request."""
+    """Add a note to the next request."""
     state.inbox.append(user(f"{NOTE} {text}"))

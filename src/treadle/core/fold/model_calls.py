@@ -1,4 +1,4 @@
-"""Steps and model calls."""
+"""Folding steps and model calls."""
 
 from treadle.core.fold.registry import on
 from treadle.core.retry import MAX_KEYS
@@ -11,7 +11,7 @@ from treadle.domain.messages import Message, Part, Text, ToolUse
 from treadle.domain.runs import Usage
 
 REFUSED_SIZE_SHARE = 0.95
-"""Of a conversation that a provider has refused as too long, so much is taken to be what it takes."""
+"""Share of the size of a rejected transcript that is assumed to be acceptable."""
 SILENT_TEXTS = ("NO_REPLY", "[SILENT]")
 SILENT_STORED = "[no reply needed]"
 
@@ -27,7 +27,7 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
     if state.inbox:
         state.transcript.add(join_messages(state.inbox, data.preface))
         state.inbox = []
-        if state.unrecalled:  # somebody has said something, beside the notes of the engine
+        if state.unrecalled:  # a message was sent, besides the engine's notes
             state.tasks.append(state.transcript.messages[-1])
     state.request, state.in_flight, state.steered = state.sequence, True, None
     state.aside, state.unrecalled = data.aside, []
@@ -55,39 +55,39 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
             text += part.text
         elif isinstance(part, ToolUse):
             uses.append(part)
-    said = text.strip()
+    stripped = text.strip()
     if data.stop == "interrupted":
         parts, uses = (Text(text),), []
-    elif not uses and said in SILENT_TEXTS:
+    elif not uses and stripped in SILENT_TEXTS:
         parts = (Text(SILENT_STORED),)
-    _said(state, data.usage, parts)
-    state.set_calls([state.ledger.ask(use, state.tools.get(use.name)) for use in uses])
+    _add_reply(state, data.usage, parts)
+    state.set_calls([state.ledger.add_call(use, state.tools.get(use.name)) for use in uses])
     for call_id, name in data.secrets:
         _held_secret(state, call_id, name)
     state.step.calls = len(uses)
     if state.continuations:
         state.answer_so_far += text
-    elif said:
+    elif stripped:
         state.answer_so_far = text
     if data.stop != "max_tokens" or uses:
         state.continuations = 0
-    if said:
+    if stripped:
         state.step.told_something = True
-    if said or uses:
+    if stripped or uses:
         state.empty_turns = 0
     if uses:
         state.written_calls = 0
 
 
-def _said(state: RunState, usage: Usage, parts: tuple[Part, ...]) -> None:
-    """Add what the model has said, and take in what its provider has counted."""
+def _add_reply(state: RunState, usage: Usage, parts: tuple[Part, ...]) -> None:
+    """Add the model's reply to the transcript, and take in the provider's count."""
     transcript, before = state.transcript, state.transcript.tokens
     if state.ceiling is not None:
-        state.ceiling = max(state.ceiling, before)  # so many it has taken
+        state.ceiling = max(state.ceiling, before)  # the model has accepted this size
     transcript.add(Message("assistant", parts))
     if not usage.estimated:
         counted = usage.input_tokens + usage.output_tokens
-        state.tokens.heard(counted, transcript.tokens, usage.output_tokens, transcript.tokens - before)
+        state.tokens.report(counted, transcript.tokens, usage.output_tokens, transcript.tokens - before)
 
 
 def _held_secret(state: RunState, call_id: str, name: str) -> None:
@@ -101,7 +101,7 @@ def _attempt_failed(state: RunState, data: e.LlmError) -> None:
     state.suspicion.finish(MODEL_CALL)
     if data.next_key and state.keys_tried < MAX_KEYS:
         state.keys_tried += 1
-    elif not data.repair and data.longest_reply is None:  # which are tried once
+    elif not data.repair and data.longest_reply is None:  # those are retried once
         state.failures += 1
     state.shortened = state.shortened or data.guessed
     if data.compact:

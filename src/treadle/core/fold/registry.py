@@ -1,4 +1,4 @@
-"""Which function changes the state for which type of event."""
+"""The handler of each type of event."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,11 +10,11 @@ Data = TypeVar("Data", bound=EventData)
 HANDLERS: dict[type[EventData], Callable[[RunState, Any], None]] = {}
 
 
-def on(kind: type[Data]) -> Callable[[Callable[[RunState, Data], None]], Callable[[RunState, Data], None]]:
-    """What an event of this kind changes."""
+def on(event_type: type[Data]) -> Callable[[Callable[[RunState, Data], None]], Callable[[RunState, Data], None]]:
+    """Register the handler for this type of event."""
 
-    def register(change: Callable[[RunState, Data], None]) -> Callable[[RunState, Data], None]:
-        HANDLERS[kind] = change
-        return change
+    def register(handler: Callable[[RunState, Data], None]) -> Callable[[RunState, Data], None]:
+        HANDLERS[event_type] = handler
+        return handler
 
     return register

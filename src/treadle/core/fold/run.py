@@ -1,4 +1,4 @@
-"""The life of a run, and what others deliver to it."""
+"""Folding the start, the end and the waits of a run, and deliveries to it."""
 
 from typing import get_args
 
@@ -57,7 +57,7 @@ def _resolved(state: RunState, data: e.ModelResolved) -> None:
     state.model, state.route = data, data.route
     model = (data.provider, data.model)
     if state.counted_by not in (None, model):
-        state.tokens = TokenCount(before=state.tokens.before)  # another model counts otherwise
+        state.tokens = TokenCount(before=state.tokens.before)  # another model counts differently
     state.counted_by = model
 
 
@@ -100,7 +100,7 @@ def _interrupted(state: RunState, data: e.RunInterrupted) -> None:
 
 @on(e.ResumeRequested)
 def _resumed(state: RunState, _: e.ResumeRequested) -> None:
-    if state.interrupted is not None and state.judging is None:  # else it has said all that it had to
+    if state.interrupted is not None and state.judging is None:  # else it had nothing left to say
         state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
     state.interrupted, state.waiting = None, None
 

@@ -1,4 +1,4 @@
-"""Calls of tools: asked for, started, refused, ended."""
+"""Folding tool calls: requested, started, refused, ended."""
 
 from treadle.core.fold.registry import on
 from treadle.core.state import RunState
@@ -7,7 +7,7 @@ from treadle.domain.messages import Message, ToolResult
 from treadle.domain.observations import header_line
 
 NOT_RUN = ("denied", "skipped", "too_many", "unknown_tool")
-"""Errors of calls that were never made."""
+"""Errors of calls that never ran."""
 
 
 @on(e.ToolCallStart)
@@ -36,7 +36,7 @@ def _call_failed(state: RunState, data: e.ToolCallError) -> None:
         state.stopped.append(f"{data.name} ({data.call_id})")
     content = _observation(state, data.kind, data)
     result = ToolResult(data.call_id, content, is_error=True)
-    if data.kind in ("denied", "too_many"):  # which says nothing about the tool
+    if data.kind in ("denied", "too_many"):  # such a refusal says nothing about the tool
         _call_refused(state, data.call_id, result, counts=False)
     else:
         _call_ended(state, result, data.content, data.duration_ms)
@@ -74,21 +74,21 @@ def _blocked(state: RunState, call_id: str, content: str) -> ToolResult:
 def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:
     for call in state.find_calls(call_id):
         state.unanswered -= call.result is None
-        state.ledger.refuse(call, result, counts)
+        state.ledger.add_refusal(call, result, counts)
     _answer_calls(state)
 
 
-def _call_ended(state: RunState, result: ToolResult, told: str, duration_ms: int) -> None:
+def _call_ended(state: RunState, result: ToolResult, content: str, duration_ms: int) -> None:
     state.tally.tool_ms += duration_ms
     for call in state.find_calls(result.call_id):
         state.unanswered -= call.result is None
-        news = state.ledger.end(call, result, told, state.tools.get(call.name))
-        state.step.told_something = state.step.told_something or news
+        is_new = state.ledger.add_result(call, result, content, state.tools.get(call.name))
+        state.step.told_something = state.step.told_something or is_new
     _answer_calls(state)
 
 
 def _answer_calls(state: RunState) -> None:
-    """Once every call of the turn has its result, they go into the conversation, in the order of the calls."""
+    """Add the results to the transcript, in the order of the calls, once every call of the turn has one."""
     if state.unanswered == 0:
         results = [call.result for call in state.calls if call.result is not None]
         state.transcript.add(Message("tool", tuple(results)))

@@ -1,8 +1,8 @@
-"""The guards: one small module each, every one a pure function over the state, so that what they count survives
-a restart. The strictest verdict wins.
+"""The guards: one small module each, and every guard a pure function of the state, so that its counts survive a
+restart. The strictest verdict wins.
 
-`loop.judge_call` looks at each call before it runs. `ANSWER` looks at a reply that asked for no calls. `PACE`
-looks at a run that is about to ask the model again. `ALWAYS` looks whatever is under way."""
+`loop.judge_call` checks each call before it runs. `ANSWER` checks a reply without calls. `PACE` checks a run that
+is about to call the model again. `ALWAYS` checks at every decision."""
 
 from treadle.core.guards import (
     budget_hint,

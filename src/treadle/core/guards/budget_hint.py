@@ -1,5 +1,5 @@
-"""Tells the model that its steps run out, for agents that ask for it. Off by default: models have been seen to
-give up early when told."""
+"""Guard that tells the model that its steps are running out, for agents that ask for it. It is off by default,
+since models have been seen to give up early when told."""
 
 from treadle.core.guards.verdict import WarnModel
 from treadle.core.state import RunState
@@ -23,8 +23,8 @@ def judge(state: RunState, now: Instant) -> WarnModel | None:
 
 
 def _count_steps(state: RunState) -> tuple[int | None, int]:
-    """How many there are, and how many are used: the run's own, or those of the tree that it shares them with, as
-    far as it knows."""
+    """Return the limit and the number of used steps, of the run or of the tree that it shares them with, as far as
+    it knows."""
     shared = [tree.steps for tree in state.trees if tree.steps is not None]
     if not shared:
         return state.agent.limits.max_steps, state.step.number

@@ -1,4 +1,4 @@
-"""Somebody asked for the run to end."""
+"""Guard that ends a cancelled run."""
 
 from treadle.core.guards.verdict import StopRun
 from treadle.core.state import RunState

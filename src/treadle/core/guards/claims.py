@@ -1,8 +1,9 @@
-"""What an answer claims to have done in the world: sent, created, changed, deleted, run, arranged, paid.
+"""Claims in an answer to have acted in the world: sent, created, changed, deleted, run, arranged, paid.
 
-Words alone prove nothing. A claim is a sentence of the agent's own about a finished act of its own, on a thing
-outside the conversation. A plan, a question, a denial, a quotation, a report of what others did and a text written
-for the reader are none. It holds up the event loop, so that what is looked at is bounded, and every pass linear."""
+Words alone prove nothing. A claim is a sentence in the agent's own words about a finished act of its own, on
+something outside the conversation. Plans, questions, denials, quotations, reports of what others did and texts
+written for the reader are not claims. The check blocks the event loop, so its input is bounded and every pass is
+linear."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 Act = Literal["send", "create", "change", "delete", "run", "arrange", "pay"]
 ClaimForm = Literal["deed", "state"]
-"""I booked it; it is booked. A state may as well have been looked up."""
+""""I booked it", or "It is booked". A state may have been looked up."""
 
 
 class ActionClaim(Struct, frozen=True):
@@ -23,7 +24,8 @@ class ActionClaim(Struct, frozen=True):
 
 
 class Prose(Struct, frozen=True):
-    """What an answer says in the agent's own words, and whether it shows a text besides: code, or a quotation."""
+    """The sentences of an answer in the agent's own words, and whether it also shows a text: code or a
+    quotation."""
 
     sentences: list[str]
     shows_text: bool
@@ -66,14 +68,14 @@ _UNREAL_WORD = _words("""not never cannot can't couldn't didn't haven't hasn't w
     don't doesn't unable failed nothing no none nobody will would can could should shall may might must if once
     when whenever until unless before after going want need plan about please assuming suppose imagine supposed
     expected attempted tried would've they he she who whether how every any i'll we'll""")
-"""Words before an act, in its clause, that make of it a plan, a condition, a failure or another's doing."""
+"""Words before an act, in its clause, that make it a plan, a condition, a failure or the act of another."""
 _REPORT_WORD = _words("""earlier previously yesterday originally according says said reports reported appears
     seems suggests indicates usually typically often always upstream""")
 _REPORTED_PHRASE = re.compile(
     r"for example|e\.g|how to|last \w+|back in|previous \w+|shows? (?:that|how)|by default|\bago\b"
     r"|in (?:19|20)\d\d"
 )
-"""What makes of a sentence a report of something else than the work of now."""
+"""Phrases that make a sentence a report of something other than the current work."""
 _OUTSIDE_NOUN = _nouns("""file folder directory directories repo repository repositories branch branches commit
     request pr tag issue ticket task card record row entry entries column database index migration account user
     event meeting appointment call calendar reminder alarm booking reservation flight hotel room table order
@@ -91,22 +93,22 @@ _READER_NOUN = _nouns("""summary summaries list plan poem story stories outline 
     limerick caption verse recipe itinerary bio tagline slogan question""")
 _TEXT_NOUN = _nouns("""script query queries message command email e-mail function code snippet program regex letter
     post tweet class formula note reply response""")
-"""What is written in an answer as often as in a file."""
+"""Texts that are written in an answer as often as in a file."""
 _DETERMINER = _words("a an the your my some two three four five several few any each type")
 _OPENED_NOUN = _nouns("ticket issue pr request incident account case bug branch task channel")
-"""What comes to be when it is opened; others are only looked into."""
+"""Things that opening creates; others are only looked into."""
 _MONEY_NOUN = _nouns("refund payment order invoice transaction return cancellation purchase transfer")
 _FILE_ENDING = _words("""py js ts tsx md txt json yml yaml csv html css sh sql toml rs go java c cpp log pdf
     xls xlsx env""")
 _SENT_WORD = _words("shared told replied set processed ordered released put delivered")
-"""Verbs of acts outside that are said of words too: I shared my thoughts, I set the tone."""
+"""Verbs of outside acts that also apply to words: I shared my thoughts, I set the tone."""
 _DONE_STATE = _words("scheduled booked reserved set cancelled canceled paid")
 _IDIOM = _words("""ran-into ran-out ran-across ran-through made-sure made-certain made-sense made-use set-aside
     set-out turned-out stopped-at stopped-short stopped-because started-by started-with started-from moved-on
     opened-with built-on built-upon added-up""")
-"""A verb and the word after it that make something else of it."""
+"""A verb and the following word that together mean something else."""
 _LIKE_AN_ORDER = _words("set put reset run let")
-"""Verbs whose past is their imperative."""
+"""Verbs whose past tense equals their imperative."""
 _OPENS_CONDITION = _words("if once when whenever until unless as to for make")
 _DOUBTS_WHAT_FOLLOWS = _words("if once whenever until unless whether how before")
 _FINITE = _words("""is are was were be been has have had do does did the a an your their this these those each
@@ -134,7 +136,7 @@ class _Word(Struct, frozen=True):
 
 
 class _Verb(Struct, frozen=True):
-    """A verb of an act, with what is said before and after it, and the words of the latter."""
+    """A verb of an act, the text before and after it, and the words of the latter."""
 
     act: Act
     text: str
@@ -149,7 +151,7 @@ class _Verb(Struct, frozen=True):
 
 class _Sentence(Struct, frozen=True):
     said: str
-    """In small letters, with plain apostrophes, and with spaces around dashes."""
+    """In lower case, with plain apostrophes, and with spaces around dashes."""
     words: list[_Word]
     vocabulary: frozenset[str]
     has_place: bool
@@ -171,7 +173,7 @@ def _bare_words(text: str) -> list[str]:
 
 
 def _is_place(word: str) -> bool:
-    """Whether it is a file, a path or an address."""
+    """Return whether the word is a file, a path or an address."""
     name, _, ending = word.rstrip("'.").rpartition(".")
     user, _, host = word.rstrip("'.").partition("@")
     return bool(name and ending in _FILE_ENDING) or bool(user and "." in host) or "/" in word[1:]
@@ -180,20 +182,20 @@ def _is_place(word: str) -> bool:
 def _verbs(said: str, words: list[_Word]) -> Iterator[_Verb]:
     for at, word in enumerate(words):
         last, act = at, _ACT_OF.get(word.text)
-        if word.text == "let" and (told := _count_words_to_know(words[at + 1 : at + 6])):
-            last, act = at + told, "send"
+        if word.text == "let" and (words_to_know := _count_words_to_know(words[at + 1 : at + 6])):
+            last, act = at + words_to_know, "send"
         if act is not None:
             yield _Verb(act, word.text, said[: word.start], said[words[last].end :], words[last + 1 :])
 
 
 def _count_words_to_know(words: list[_Word]) -> int:
-    """How many words it takes after `let` to `know`; 0 for `let me know`, and when there is none."""
+    """Return the number of words from `let` to `know`; 0 for `let me know` and if there is none."""
     texts = [word.text for word in words]
     return texts.index("know") + 1 if "know" in texts[1:] and texts[0] not in ("me", "us") else 0
 
 
 def _vocabulary(words: list[_Word]) -> frozenset[str]:
-    """The words, without what marks a possessive, and the parts of those with hyphens."""
+    """Return the words without possessive endings, and the parts of those with hyphens."""
     texts = [word.text.removesuffix("'s") for word in words]
     return frozenset(texts).union(*(text.split("-") for text in texts if "-" in text))
 
@@ -215,11 +217,11 @@ _IN_VIEW = re.compile(
 
 
 def find_claims(prose: Prose) -> list[ActionClaim]:
-    """Its claims, in order."""
-    telling = (sentence for sentence in prose.sentences if _may_claim(sentence))
+    """Return the claims, in order."""
+    candidates = (sentence for sentence in prose.sentences if _may_claim(sentence))
     return [
         claim
-        for one in islice(telling, _MAX_SENTENCES)
+        for one in islice(candidates, _MAX_SENTENCES)
         for claim in _find_claims_in_sentence(one, prose.shows_text)
     ]
 
@@ -235,14 +237,14 @@ def _find_claims_in_sentence(sentence: str, shows_text: bool) -> list[ActionClai
     read = _read(sentence, shows_text)
     found: list[ActionClaim] = []
     for verb in islice(_verbs(read.said, read.words), _MAX_VERBS):
-        told_as = _claim_form(read, verb, bool(found))
-        if told_as is not None and _is_outside(read, verb):
-            found.append(ActionClaim(verb.act, sentence, told_as))
+        form = _claim_form(read, verb, bool(found))
+        if form is not None and _is_outside(read, verb):
+            found.append(ActionClaim(verb.act, sentence, form))
     return found
 
 
 def _claim_form(sentence: _Sentence, verb: _Verb, after_a_claim: bool) -> ClaimForm | None:
-    """How the verb tells of a finished act of the agent's own; None when it does not."""
+    """Return how the verb tells of a finished act of the agent's own, or None if it does not."""
     before, after = verb.before, verb.after
     clause = before[_last_end(_CLAUSE_END, before) :]
     if _NOTHING_DONE.match(after) or _is_idiom(verb) or _is_report(sentence, before, clause):
@@ -283,14 +285,14 @@ def _is_report(sentence: _Sentence, before: str, clause: str) -> bool:
 
 
 def _is_own(subject: str, between: str, verb: _Verb) -> bool:
-    """Whether what follows the last `I` and comes before the verb leaves it the agent's."""
+    """Return whether the text between the last `I` and the verb leaves the act the agent's own."""
     words_to_it = subject.removesuffix(" have").removesuffix(" had").split()
     if not _DOUBTS_WHAT_FOLLOWS.isdisjoint(words_to_it[-2:-1]):
         return False
     if verb.text in _LIKE_AN_ORDER and subject.endswith("'d"):
-        return False  # he would
+        return False  # I would
     if verb.text == "run" and not subject.endswith(("ve", "had")):
-        return False  # he does so now and then
+        return False  # I do so now and then
     if _ADVERB.issuperset(between.split()):
         return True
     return _is_joined(between) and _UNREAL_WORD.isdisjoint(_bare_words(between))
@@ -303,7 +305,7 @@ def _is_unreal(clause: str) -> bool:
 
 
 def _passive_form(before: str) -> ClaimForm | None:
-    """Whether the verb comes after `has been` or `is now`, which tell news, or after `is`."""
+    """Return "deed" after `has been` or `is now`, which report news, and "state" after `is`."""
     words, adverbs = _without_adverbs(before.split())
     if words[-1:] == ["been"]:
         return "deed" if _without_adverbs(words[:-1])[0][-1:] in (["has"], ["have"]) else None
@@ -314,13 +316,13 @@ def _passive_form(before: str) -> ClaimForm | None:
 
 
 def _is_joined(text: str) -> bool:
-    """Whether it ends as a list does before its next member: a comma, `and`, `then`."""
+    """Return whether the text ends like a list before its next member: with a comma, `and` or `then`."""
     words, adverbs = _without_adverbs(text.split())
     return "and" in adverbs or "then" in adverbs or bool(words and words[-1].endswith(","))
 
 
 def _without_adverbs(words: list[str]) -> tuple[list[str], list[str]]:
-    """The words, and the adverbs at their end."""
+    """Return the words, and the adverbs at their end."""
     end = len(words)
     while end and words[end - 1] in _ADVERB:
         end -= 1
@@ -328,18 +330,18 @@ def _without_adverbs(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_bare(clause: str, after: str, verb: _Verb) -> bool:
-    """Whether it is told as in a note: sent to Bob, ticket created."""
+    """Return whether the act is told as in a note: sent to Bob, ticket created."""
     words = list(dropwhile(lambda word: word.strip(",.!") in _OPENER, clause.split()))
     if verb.text in ("run", "let") or not _FINITE.isdisjoint(words):
         return False
     if not words:
         return verb.text not in _LIKE_AN_ORDER
     is_note = len(words) <= 4 and all(_NAME.fullmatch(word) for word in words)
-    return is_note and _NO_OBJECT.match(after) is not None  # else it is somebody's who did it
+    return is_note and _NO_OBJECT.match(after) is not None  # else it has a subject of its own
 
 
 def _is_outside(sentence: _Sentence, verb: _Verb) -> bool:
-    """Whether it was done to something in the world, and not to a text of the conversation."""
+    """Return whether the act was done to something in the world, and not to a text of the conversation."""
     about = _object_words(sentence, verb)
     in_view = _names_reader_text(about) or _IN_VIEW.search(sentence.said) is not None
     if verb.act in _ALWAYS_OUTSIDE:
@@ -351,17 +353,19 @@ def _is_outside(sentence: _Sentence, verb: _Verb) -> bool:
     if verb.text == "opened":
         return not _OPENED_NOUN.isdisjoint(sentence.vocabulary)
     if len(sentence.words) == 1:
-        return sentence.said.endswith((".", "!"))  # and no heading
+        return sentence.said.endswith((".", "!"))  # not a heading
     if sentence.has_place or not _OUTSIDE_NOUN.isdisjoint(sentence.vocabulary):
         return True
     return bool(_OUTSIDE_SIGN.search(sentence.said) or _CLEAR_OBJECT.match(verb.after))
 
 
 def _object_words(sentence: _Sentence, verb: _Verb) -> list[_Word]:
-    """The words for what it was done to."""
+    """Return the words for what the act was done to."""
     end = len(sentence.said) - len(verb.after) + verb.object_length
     following = [word for word in verb.following if word.start < end]
-    return sentence.words if " been " in verb.before or not following else following  # it stands before the verb
+    return (
+        sentence.words if " been " in verb.before or not following else following
+    )  # the object is before the verb
 
 
 def _is_of_things(verb: _Verb, sentence: _Sentence, about: list[_Word]) -> bool:
@@ -374,7 +378,7 @@ def _is_of_things(verb: _Verb, sentence: _Sentence, about: list[_Word]) -> bool:
 
 
 def _names_reader_text(words: list[_Word]) -> bool:
-    """Whether it is a text of the conversation: the summary, your third paragraph, my reply."""
+    """Return whether the words name a text of the conversation: the summary, your third paragraph, my reply."""
     texts = [word.text for word in words]
     for at, text in enumerate(texts):
         near = texts[max(at - 4, 0) : at]
@@ -386,7 +390,7 @@ def _names_reader_text(words: list[_Word]) -> bool:
 
 
 def _is_text_shown(sentence: _Sentence, verb: _Verb, about: list[_Word]) -> bool:
-    """Whether it is a script or a message that was written into the answer."""
+    """Return whether it is a script or a message that was written into the answer."""
     if verb.act != "create" or sentence.has_place:
         return False
     in_answer = verb.text in ("wrote", "written") or verb.after.startswith(":", verb.object_length)
@@ -399,6 +403,6 @@ def _is_put_somewhere(words: list[_Word]) -> bool:
 
 
 def _has_place(words: list[_Word]) -> bool:
-    """Whether a file, a path, an address or a line of a file is among them."""
+    """Return whether the words include a file, a path, an address or a line of a file."""
     has_line = any(word.text == "line" and following.text.isdigit() for word, following in pairwise(words))
     return has_line or any(word.is_place for word in words)

@@ -1,4 +1,4 @@
-"""A reply that was cut at the model's token limit is continued, so many times."""
+"""Guard that continues a reply that was cut at the model's token limit, a limited number of times."""
 
 from treadle.core.guards.verdict import StopRun, WarnModel
 from treadle.core.state import RunState
@@ -6,7 +6,7 @@ from treadle.domain.events import Continuation
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
-_GO_ON = "Your last reply was cut at the token limit. Go on exactly where it stopped; repeat nothing."
+_CONTINUE = "Your last reply was cut at the token limit. Go on exactly where it stopped; repeat nothing."
 _NOT_RUN = (
     "Your last reply was cut at the token limit, so none of its tool calls was run. Make them again: with shorter "
     "arguments, or in several smaller calls."
@@ -26,5 +26,5 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
                 next="Raise model_settings.max_tokens or limits.max_continuations, or ask for a shorter answer.",
             )
         )
-    note = _NOT_RUN if state.reply.dropped_calls else _GO_ON
+    note = _NOT_RUN if state.reply.dropped_calls else _CONTINUE
     return WarnModel((Continuation(state.continuations + 1, note),))

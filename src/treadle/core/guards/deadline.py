@@ -1,4 +1,4 @@
-"""The run has a time by which it must be done."""
+"""Guard that ends a run at its deadline."""
 
 from treadle.core.guards.verdict import StopRun
 from treadle.core.state import RunState

@@ -1,5 +1,5 @@
-"""A reply with no text and no call: one nudge, then the end. A refusal without a word, or of calls, is the end at
-once."""
+"""Guard against replies with no text and no call: one note to the model, then the end. A refusal without text, or
+of calls, ends the run at once."""
 
 from treadle.core.guards.verdict import StopRun, WarnModel
 from treadle.core.state import RunState, has_text
@@ -20,7 +20,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
         return StopRun(
             Outcome("model_error", state.answer_so_far, reason, "Ask in other words, or try another model.")
         )
-    if has_text(reply) or reply.stop == "max_tokens":  # one that was cut is continued
+    if has_text(reply) or reply.stop == "max_tokens":  # a cut reply is continued
         return None
     if reply.stop == "refusal":
         refused = "The model refused to answer and gave no reason."

@@ -1,7 +1,7 @@
-"""The same call again and again: warn, refuse, stop. A call that was refused still counts.
+"""Guard against repeated calls: warn, refuse, stop. A refused call still counts.
 
-A successful write by another call starts the counts over: after an edit, running the same tests again is not a
-loop. Tools that declare themselves pollers are left alone, with a hint to wait longer between calls."""
+A successful write by another call resets the counts: after an edit, running the same tests again is not a loop.
+Tools that declare themselves pollers are exempt, with a hint to wait longer between calls."""
 
 from treadle.core.guards.verdict import BlockCall, StopRun, WarnModel
 from treadle.core.state import RunState
@@ -10,27 +10,27 @@ from treadle.domain.events import LoopWarning
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
-WARN, BLOCK, STOP = 3, 5, 8
-SAME_RESULT_WARN, SAME_RESULT_BLOCK = 2, 3
-STRICT_STOP = 3
+WARN_CALLS, BLOCK_CALLS, STOP_CALLS = 3, 5, 8
+WARN_SAME_RESULTS, BLOCK_SAME_RESULTS = 2, 3
+STRICT_STOP_CALLS = 3
 
 
 def judge_call(state: RunState, call: Call) -> BlockCall | StopRun | None:
-    """Whether a call that the model asks for may run."""
+    """Return why a call may not run, or None."""
     if call.is_new:
         return None
-    if state.agent.loop.doom_loop == "strict" and call.consecutive >= STRICT_STOP:
+    if state.agent.loop.doom_loop == "strict" and call.consecutive >= STRICT_STOP_CALLS:
         return _stop(state, f"{call.consecutive} calls in a row were the same `{call.name}` call")
     if _polls(state, call):
         return None
-    times = state.ledger.occurrences(call)
-    if times >= STOP:
+    times = state.ledger.count_occurrences(call)
+    if times >= STOP_CALLS:
         return _stop(state, f"`{call.name}` was called {times} times with the same arguments")
     if call.in_cycle and state.ledger.cycle_blocks:
         return _stop(state, "the same few calls went round and round, also after being refused")
-    if times >= BLOCK:
+    if times >= BLOCK_CALLS:
         return _block(f"`{call.name}` was called with these very arguments {times - 1} times already.")
-    if state.ledger.same_results(call.key) >= SAME_RESULT_BLOCK - 1 and times >= SAME_RESULT_BLOCK:
+    if state.ledger.count_same_results(call.key) >= BLOCK_SAME_RESULTS - 1 and times >= BLOCK_SAME_RESULTS:
         return _block(f"`{call.name}` with these arguments has brought the same result each time.")
     if call.in_cycle:
         return _block("These calls repeat the same cycle for the third time.")
@@ -38,22 +38,22 @@ def judge_call(state: RunState, call: Call) -> BlockCall | StopRun | None:
 
 
 def judge_turn(state: RunState, now: Instant) -> WarnModel | None:
-    """What to tell the model of the calls it has just made."""
+    """Return warnings about the calls that the model has just made, or None."""
     warnings = [warning for call in state.calls if not call.is_new and (warning := _warning(state, call))]
     return WarnModel(tuple(warnings)) if warnings else None
 
 
 def _warning(state: RunState, call: Call) -> LoopWarning | None:
-    same = state.ledger.same_results(call.key)
+    same = state.ledger.count_same_results(call.key)
     if _polls(state, call):
-        if same < SAME_RESULT_WARN or same & (same - 1):  # at 2, 4, 8, 16 …
+        if same < WARN_SAME_RESULTS or same & (same - 1):  # at 2, 4, 8, 16 …
             return None
         note = f"`{call.name}` has not changed for {same} calls. Wait longer before you ask again."
         return LoopWarning(call.name, call.key, same, note)
-    if call.occurrence == WARN:
-        note = f"You have called `{call.name}` with the same arguments {WARN} times. Try something else."
-        return LoopWarning(call.name, call.key, WARN, note)
-    if same == SAME_RESULT_WARN == call.occurrence:
+    if call.occurrence == WARN_CALLS:
+        note = f"You have called `{call.name}` with the same arguments {WARN_CALLS} times. Try something else."
+        return LoopWarning(call.name, call.key, WARN_CALLS, note)
+    if same == WARN_SAME_RESULTS == call.occurrence:
         note = f"`{call.name}` brought the same result again. Calling it once more will be refused."
         return LoopWarning(call.name, call.key, same, note)
     return None

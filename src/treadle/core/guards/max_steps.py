@@ -1,4 +1,4 @@
-"""The run may take only so many steps."""
+"""Guard that ends a run at its maximum number of steps."""
 
 from treadle.core.guards.verdict import StopRun
 from treadle.core.state import RunState

@@ -1,4 +1,5 @@
-"""An answer that was to fit a schema and does not: the model is told what is wrong, so many times."""
+"""Guard against answers that do not match the output schema. The model is told what is wrong, a limited number of
+times."""
 
 from treadle.core.guards.verdict import StopRun, WarnModel
 from treadle.core.state import RunState, has_text
@@ -14,7 +15,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     if state.agent.output is None or state.reply is None or state.reply.stop in ("interrupted", "max_tokens"):
         return None
     if not has_text(state.reply):
-        return None  # which another guard sees to
+        return None  # another guard handles it
     error = mismatch(state.answer, state.agent.output)
     if error is None:
         return None

@@ -1,6 +1,7 @@
-"""An answer that claims what no call has done. The model is asked once; then the answer goes out, with the claim on
-it as unverified. An agent that has no tools is not asked: all that it can do stands in its answer. Claims are found
-in English alone."""
+"""Guard against answers that claim what no call has done.
+
+The model is asked once; then the answer is delivered with the claim marked as unverified. Agents without tools are
+exempt: all that they can do is in their answer. Only claims in English are found."""
 
 import re
 from collections.abc import Iterator
@@ -29,16 +30,16 @@ _SIGNS: Final[dict[Act, str]] = {
     "arrange": """schedul book reserv cancel invite remind alarm timer calendar event meeting appointment""",
     "pay": "order purchas buy pay transfer refund invoice checkout process issue",
 }
-"""Act -> what the name or description of a tool has in it that may do such a thing."""
+"""Act -> parts of the name or description of a tool that may perform it."""
 _GENERAL: Final = "bash shell command exec python code terminal"
-"""What the name of a tool has in it that can do anything."""
+"""Parts of the name of a tool that can do anything."""
 
 
 _WORD: Final = re.compile(r"\w{2,}")
 _WORK_WORDS: Final = 25
-"""How many different words outside its claims make an answer more than a claim."""
+"""Number of different words outside its claims that make an answer more than a claim."""
 _KEPT_SHARE: Final = 0.5
-"""Of these words, so many must stand in the second answer for it to take the place of the first."""
+"""Share of these words that the second answer must have in order to replace the first."""
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | None:
@@ -54,7 +55,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | None:
 
 
 def find_unverified_claim(state: RunState) -> ActionClaim | None:
-    """The first claim of the answer that nothing bears out; None for an agent that has no tools to call."""
+    """Return the first unsupported claim of the answer, or None. An agent without tools makes no claims."""
     if all(spec.asks_a_person for spec in state.tools.values()):
         return None
     claims = find_answer_claims(state.answer, '{["' if state.agent.output is not None else "{[")
@@ -65,10 +66,10 @@ def find_unverified_claim(state: RunState) -> ActionClaim | None:
 
 
 def choose_answer(state: RunState) -> tuple[str, str]:
-    """Return the answer to deliver, and what it claims that nothing bears out.
+    """Return the answer to deliver, and its unsupported claim or "".
 
-    It is the second answer, unless the first holds work that the second has lost, and nothing was done between
-    them: then the second only takes back a claim, and the first is worth more."""
+    It is the second answer, unless the first has content that the second has lost and nothing was done between
+    them: then the second only withdraws a claim, and the first is worth more."""
     if state.claimed is not None and state.tally.actions == state.actions_at_claim:
         first, claim = state.claimed
         if _loses_work(first, state.answer):
@@ -78,7 +79,7 @@ def choose_answer(state: RunState) -> tuple[str, str]:
 
 
 def _loses_work(first: str, second: str) -> bool:
-    """Whether the first answer has content apart from its claims that the shorter second one does not have."""
+    """Return whether the first answer has content besides its claims that the shorter second one lacks."""
     if len(second) >= len(first):
         return False
     work = _words(first)
@@ -97,8 +98,8 @@ def _has_block(text: str) -> bool:
 
 
 def _successful_tools(state: RunState) -> Iterator[ToolSpec]:
-    """The tools whose calls have succeeded, in this run or before it in its session. A command that failed has run
-    all the same, and may have done a part of its work."""
+    """Yield the tools whose calls have succeeded, in this run or earlier in its session. A command that failed has
+    run all the same, and may have done a part of its work."""
     names = {use.call_id: use.name for message in state.transcript.messages for use in message.calls}
     for message in state.transcript.messages:
         for part in message.parts:
@@ -112,23 +113,23 @@ def _successful_tools(state: RunState) -> Iterator[ToolSpec]:
 
 
 def _supports(spec: ToolSpec, claim: ActionClaim) -> bool:
-    """Whether a call of this tool has done it, or may have found it done."""
+    """Return whether a call of this tool has done it, or may have found it done."""
     found = claim.told_as == "state" and not spec.writes
     return found or _may_have_done(spec, claim.act)
 
 
 def _may_have_done(spec: ToolSpec, act: Act) -> bool:
-    """Whether a call of this tool bears out such a claim: it changes things, and not only other things."""
+    """Return whether a call of this tool supports such a claim: it changes things, and not only other things."""
     signs = f"{spec.name} {spec.description}".lower()
     if not spec.writes:
-        return act == "run" and _mentions(signs, act)  # a query or a test run may well only read
+        return act == "run" and _mentions(signs, act)  # a query or a test run may only read
     if _is_general(spec) or _mentions(signs, act) or (act == "change" and _mentions(signs, "arrange")):
         return True
-    return not any(_mentions(signs, other) for other in _SIGNS)  # nobody can tell what it does
+    return not any(_mentions(signs, other) for other in _SIGNS)  # its effect is unknown
 
 
 def _is_general(spec: ToolSpec) -> bool:
-    """Whether it can do anything: also by leaving it to another run, whose calls are on that one's record."""
+    """Return whether the tool can do anything, including by delegation to a run with its own record of calls."""
     named = any(word in spec.name.lower() for word in _GENERAL.split())
     return spec.effect == "external" and (named or spec.delegates is not None)
 

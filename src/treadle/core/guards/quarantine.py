@@ -1,4 +1,4 @@
-"""A run whose workers died several times without progress is ended: it is probably what kills them."""
+"""Guard that ends a run whose workers died several times without progress: it probably kills them."""
 
 from treadle.core.guards.verdict import StopRun
 from treadle.core.state import RunState

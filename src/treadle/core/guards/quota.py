@@ -1,5 +1,5 @@
-"""The accounts of a run have ends. What it wants is reserved with the intent that wants it; here is how much that
-is, and what becomes of the run where it is refused: it waits where time or others will make room, and else ends."""
+"""Quotas. What a step needs is reserved together with its intent; this module says how much that is, and what a
+refused run does: it waits if time or other runs will make room, and ends otherwise."""
 
 from math import inf, isfinite
 
@@ -15,19 +15,20 @@ from treadle.domain.time_format import minute
 from treadle.ports.accounts import Ceilings, Reserve, Short
 
 RETRY_SECONDS = 1.0
-"""Seconds until a run looks again whether calls of others have been settled."""
+"""Interval at which a run checks whether calls of other runs have been settled."""
 
 
 class Intent(Struct, frozen=True, gc=False):
-    """Events that are about to be committed, and what must be reserved with them."""
+    """Events that are about to be committed, and the reservation that goes with them."""
 
     events: tuple[EventData, ...]
     reserve: Reserve | None = None
 
 
 def reserve_model_call(state: RunState, step: int, attempt: int, tokens: int, cost: float | None) -> Reserve | None:
-    """The most that a model call may use. Where it costs money, which has an end, and nobody knows how much, it may
-    cost any amount."""
+    """Return the maximum that a model call may use.
+
+    If an account limits money and no price is known, the cost is unlimited."""
     accounts = tuple([each for each in state.accounts if _counts_model_calls(each)])
     if not accounts:
         return None
@@ -42,14 +43,16 @@ def _counts_model_calls(account: Ceilings) -> bool:
 
 
 def reserve_calls(state: RunState, tools: int, runs: int) -> Reserve | None:
-    """What so many calls of tools use, and so many runs that are begun under this one."""
+    """Return the reservation for this many tool calls and child runs."""
     accounts = [each for each in state.accounts if each.calls is not None] if tools + runs else []
-    grown = child_run_accounts(state.trees) if runs else ()
-    return Reserve((*accounts, *grown), calls=tools + runs, runs=runs) if accounts or grown else None
+    tree_accounts = child_run_accounts(state.trees) if runs else ()
+    return (
+        Reserve((*accounts, *tree_accounts), calls=tools + runs, runs=runs) if accounts or tree_accounts else None
+    )
 
 
 def make_reserved_intent(before: tuple[EventData, ...], request: EventData, reserve: Reserve | None) -> Intent:
-    """The intent to ask a model, with what is reserved for it on record."""
+    """Return the intent to call a model, with its reservation on record."""
     if reserve is None:
         return Intent((*before, request))
     if not isfinite(reserve.cost):  # it will be refused
@@ -60,7 +63,7 @@ def make_reserved_intent(before: tuple[EventData, ...], request: EventData, rese
 
 
 def max_concurrent_calls(state: RunState) -> int | None:
-    """How many calls of tools can be run at once: more would never be let through."""
+    """Return the maximum number of tool calls at once. More would never be accepted."""
     return min((each.calls for each in state.accounts if each.calls is not None), default=None)
 
 
@@ -70,7 +73,7 @@ def make_warning(short: Short) -> QuotaWarning:
 
 
 def judge(state: RunState, short: Short, now: Instant) -> Wait | Finish:
-    """What becomes of a run that was refused what it wanted."""
+    """Return what a run does whose reservation was refused."""
     if short.kind == "calls":
         return _cap_wait(state, Wait("quota", describe_shortage(short), short.resets_at or now + RETRY_SECONDS))
     if short.used + short.wanted <= short.ceiling:
@@ -87,18 +90,18 @@ def _cap_wait(state: RunState, wait: Wait) -> Wait:
 
 def _finish(state: RunState, short: Short) -> Finish:
     wanted = short.wanted if isfinite(short.wanted) else 0.0
-    account, said, reason, go_on = short.account, state.answer_so_far, describe_shortage(short), advise(short)
+    account, text, reason, advice = short.account, state.answer_so_far, describe_shortage(short), advise(short)
     if short.kind == "steps":
-        return Finish(Outcome("max_steps", said, reason, go_on))
+        return Finish(Outcome("max_steps", text, reason, advice))
     if short.kind == "cost":
-        outcome = Outcome("budget_exhausted", said, reason, go_on)
+        outcome = Outcome("budget_exhausted", text, reason, advice)
         return Finish(outcome, (BudgetExhausted(account, short.ceiling, short.used, wanted),))
     event = QuotaExceeded(account, short.kind, short.ceiling, short.used, wanted, short.resets_at)
     kind = "insufficient_credits" if short.kind == "credits" else "quota_exceeded"
-    return Finish(Outcome(kind, said, reason, go_on), (event,))
+    return Finish(Outcome(kind, text, reason, advice), (event,))
 
 
-# ── In words ───────────────────────────────────────────────────────────────────────────────────────
+# ── Descriptions ──
 
 
 def describe_account(account: str) -> str:
@@ -107,45 +110,45 @@ def describe_account(account: str) -> str:
 
 
 def describe_shortage(short: Short) -> str:
-    """What is lacking, of what, and when it is there again."""
+    """Return what is lacking, from which account, and when there is room again."""
     who, wanted = describe_account(short.account), short.wanted
     match short.kind:
         case "tokens":
-            said = (
+            text = (
                 f"{who} may use {short.ceiling:,.0f} model tokens in an hour; {short.used:,.0f} are used, and the "
                 f"next call may take {wanted:,.0f}."
             )
         case "calls":
-            said = (
+            text = (
                 f"{who} may call tools {short.ceiling:,.0f} times in a minute; it has {short.used:,.0f} times, and "
                 f"{wanted:,.0f} more are wanted."
             )
         case "credits" if not isfinite(wanted):
-            said = f"{who} may spend {short.ceiling:g} credits, and no price is known of the model to be asked."
+            text = f"{who} may spend {short.ceiling:g} credits, and no price is known of the model to be asked."
         case "credits":
-            said = (
+            text = (
                 f"{who} may spend {short.ceiling:g} credits; {short.used:.6g} are spent, and the next call may "
                 f"take {wanted:.6g}."
             )
         case "cost" if not isfinite(wanted):
-            said = f"{who} may cost {short.ceiling:g} dollars, and no price is known of the model to be asked."
+            text = f"{who} may cost {short.ceiling:g} dollars, and no price is known of the model to be asked."
         case "steps":
-            said = f"{who} and those under it may take {short.ceiling:g} steps together, and all are used."
+            text = f"{who} and those under it may take {short.ceiling:g} steps together, and all are used."
         case "runs":
-            said = (
+            text = (
                 f"{who} may have {short.ceiling:g} runs under it; {short.used:g} were begun, and {wanted:g} more "
                 "are wanted."
             )
         case "cost":
-            said = (
+            text = (
                 f"{who} may cost {short.ceiling:g} dollars; it has cost {short.used:.6g}, and the next call may "
                 f"cost {wanted:.6g}."
             )
-    return said if short.resets_at is None else f"{said} There is room again on {minute(short.resets_at)}."
+    return text if short.resets_at is None else f"{text} There is room again on {minute(short.resets_at)}."
 
 
 def advise(short: Short) -> str:
-    """What to do about it."""
+    """Return advice for the user."""
     if not isfinite(short.wanted):
         return "Give its prices under `models` in config.yaml, or ask another model."
     setting = {

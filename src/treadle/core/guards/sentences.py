@@ -1,5 +1,5 @@
-"""What an answer says in its own words: sentence by sentence, without what it quotes, shows or encodes. Linear in
-its length, and only the beginning and the end of a long one are read."""
+"""The sentences of an answer in the agent's own words, without what it quotes, shows or encodes. Linear in the
+length of the answer, of which only the beginning and the end are read if it is long."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,11 +11,11 @@ import msgspec
 from treadle.core.guards.claims import ActionClaim, Prose, find_claims
 
 _END_CHARACTERS: Final = 8 * 1024
-"""How many characters are looked at from the beginning of a text, and from its end."""
+"""Number of characters that are read from the beginning and from the end."""
 _CURLY_MARK = re.compile("[\u201c\u201d]")
 _SHORTEST_QUOTATION: Final = 12
 _SHORTEST_LINE: Final = 3
-"""The length of the shortest verb; there is nothing to find in less."""
+"""The length of the shortest verb."""
 _TICKS: Final = ("\u2705", "\u2714", "done", "complete")
 _GREETINGS: Final = ("dear ", "hi ", "hello ", "hey ", "hi,", "hello,", "hey,")
 _SUBJECT = re.compile(r"\W{0,16}subject:", re.IGNORECASE)
@@ -26,16 +26,16 @@ _NUMBER = re.compile(r"^\d{1,3}[.)](?: |$)")
 
 
 def find_answer_claims(answer: str, json_opens_with: str = "{[") -> list[ActionClaim]:
-    """What the answer claims; of one in JSON, what the strings in it do."""
+    """Return the claims of the answer or, if it is JSON, of its strings."""
     strings = _json_strings(answer, json_opens_with)
     if strings is None:
         return find_claims(_prose(answer))
-    said = [text for text in strings if len(text.split(maxsplit=2)) > 2]  # one or two words are a label
-    return [claim for text in _select_ends(said) for claim in find_claims(_prose(text))]
+    texts = [text for text in strings if len(text.split(maxsplit=2)) > 2]  # one or two words are a label
+    return [claim for text in _select_ends(texts) for claim in find_claims(_prose(text))]
 
 
 def _json_strings(text: str, opened_by: str) -> list[str] | None:
-    """The strings inside a text that is JSON, without the names of its members; None when it is none."""
+    """Return the strings in a JSON text, without member names, or None if it is not JSON."""
     if not text.lstrip().startswith(tuple(opened_by)):
         return None
     try:
@@ -66,18 +66,18 @@ def _select_ends(texts: list[str]) -> list[str]:
     return [*first, *reversed(last)]
 
 
-def _take_within(texts: Iterable[str], room: int) -> list[str]:
-    """The texts up to the one that takes the last of the room."""
+def _take_within(texts: Iterable[str], characters: int) -> list[str]:
+    """Return the first texts up to a total length."""
     kept: list[str] = []
     for text in texts:
-        if room <= 0:
+        if characters <= 0:
             break
         kept.append(text)
-        room -= len(text)
+        characters -= len(text)
     return kept
 
 
-# ── Its own sentences ──────────────────────────────────────────────────────────────────────────────
+# ── The agent's own sentences ──
 
 
 def _prose(text: str) -> Prose:
@@ -89,7 +89,7 @@ def _prose(text: str) -> Prose:
 
 
 def _own_lines(lines: list[str]) -> Iterator[str]:
-    """What the agent says itself, up to a letter that is for the reader to use."""
+    """Yield the lines in the agent's own words, up to a letter that is for the reader."""
     for line in lines:
         if len(line) < _SHORTEST_LINE or line.startswith(">") or _is_mere_row(line):
             yield ""
@@ -101,7 +101,7 @@ def _own_lines(lines: list[str]) -> Iterator[str]:
 
 
 def _is_mere_row(line: str) -> bool:
-    """Whether it is a row of a table, and not one of a table of what was done."""
+    """Return whether the line is a table row, unless the table lists what was done."""
     return line.startswith("|") and not any(tick in line.lower() for tick in _TICKS)
 
 
@@ -110,11 +110,11 @@ def _quotes(line: str) -> bool:
 
 
 def _without_quotations(line: str) -> str:
-    """The line without what it quotes; a name in quotation marks is no quotation."""
+    """Return the line without quotations. A name in quotation marks is not a quotation."""
     if len(line) <= _SHORTEST_QUOTATION:
         return line
     pieces = line.split('"')
-    for at in range(1, len(pieces) - 1, 2):  # the last is outside, or was never closed
+    for at in range(1, len(pieces) - 1, 2):  # the last piece is outside, or not closed
         if len(pieces[at]) >= _SHORTEST_QUOTATION:
             pieces[at] = " "
     return '"'.join(pieces)
@@ -126,7 +126,7 @@ def _opens_letter(line: str) -> bool:
 
 
 def _without_verse(lines: list[str]) -> list[str]:
-    """The lines without runs of short ones of which the first goes on in the next."""
+    """Return the lines without verse, which is a run of short lines that continue each other."""
     kept: list[str] = []
     in_verse = False
     for line, following in pairwise([*lines, ""]):

@@ -1,8 +1,8 @@
-"""No way forward: a tool that fails whatever it is given, or steps that tell nothing new.
+"""Guard against runs that make no progress: a tool that always fails, or steps that bring nothing new.
 
-What is done about it escalates: a note, then the failing tool refused for a turn (it stays in the schema, so
-that the prompt prefix does not change), then a turn without tools that must report, asked for once more where the
-model calls a tool instead, then the end."""
+The reaction escalates: a note; then the failing tool is refused for a turn (it stays in the schema, so that the
+prompt prefix does not change); then a turn without tools that must report, requested once more if the model calls
+a tool instead; then the end."""
 
 from treadle.core.guards.verdict import BlockCall, StopRun, WarnModel
 from treadle.core.state import RunState
@@ -14,7 +14,7 @@ from treadle.domain.runs import Outcome
 FAILURES_STOP = 8
 FAILURES_BETWEEN_STAGES = 2
 FAILURES_OF_ALL_STOP = 16
-"""Failed calls in a row, of whatever tools."""
+"""Consecutive failed calls, of any tools."""
 STAGES: tuple[RecoveryStage, ...] = ("note", "refuse_tool", "report")
 CALLED_INSTEAD = (
     "Your calls were refused: no tool can be called now. Answer in text: what you found and what is missing."
@@ -22,7 +22,7 @@ CALLED_INSTEAD = (
 
 
 def judge_call(state: RunState, call: Call) -> BlockCall | None:
-    """Whether a call may run in a turn for which its tool was refused."""
+    """Return why a call may not run in a turn for which its tool was refused, or None."""
     if state.recovery.refused_tool == call.name:
         return BlockCall("stuck", f"Refused for this turn: `{call.name}` kept failing. Try another way.")
     if _is_in_report_turn(state):
@@ -31,13 +31,13 @@ def judge_call(state: RunState, call: Call) -> BlockCall | None:
 
 
 def _is_in_report_turn(state: RunState) -> bool:
-    """Whether the latest reply is to a request for a report."""
+    """Return whether the latest reply answers a request for a report."""
     recovery = state.recovery
     return state.reply is not None and recovery.stage in REPORT_STAGES and not recovery.report_due
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
-    """What to do about a run that does not get on."""
+    """Return the reaction to a run that makes no progress, or None."""
     if state.calls and _is_in_report_turn(state):
         if state.recovery.stage == "report":
             return WarnModel((RecoveryAction("report_again", CALLED_INSTEAD),))
@@ -49,9 +49,9 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
         if failures >= FAILURES_STOP:
             return _stop(state, f"`{tool}` failed {failures} times in a row")
         return _escalate(state, "failing_tool", failures, FAILURES_BETWEEN_STAGES, tool)
-    quiet = state.recovery.quiet_steps
-    if quiet >= state.agent.limits.stuck_steps:
-        return _escalate(state, "no_new_information", quiet, 1, _last_tool(state))
+    quiet_steps = state.recovery.quiet_steps
+    if quiet_steps >= state.agent.limits.stuck_steps:
+        return _escalate(state, "no_new_information", quiet_steps, 1, _last_tool(state))
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a guard can say. Saying nothing (None) allows."""
+"""The verdicts of guards. None permits."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,13 +11,13 @@ from treadle.domain.runs import Outcome
 
 
 class WarnModel(Struct, frozen=True):
-    """Go on, with these events on record; those with a note tell the model."""
+    """Continue, and record these events. Their notes tell the model."""
 
     events: tuple[EventData, ...]
 
 
 class BlockCall(Struct, frozen=True):
-    """Do not run this call; tell the model why."""
+    """Do not run this call, and tell the model why."""
 
     guard: GuardName
     reason: str
@@ -35,7 +35,7 @@ Guard = Callable[[RunState, Instant], WarnModel | StopRun | None]
 
 
 def combine_verdicts(guards: Iterable[Guard], state: RunState, now: Instant) -> WarnModel | StopRun | None:
-    """What these guards say together: the first Stop; else every warning in one; else nothing."""
+    """Return the combined verdict of these guards: the first StopRun, else all warnings as one, else None."""
     events: tuple[EventData, ...] = ()
     for guard in guards:
         verdict = guard(state, now)

@@ -1,5 +1,7 @@
-"""A reply that writes a tool call as text instead of making it is not an answer. The model is asked once to call
-properly; then the run ends, with what was received. An agent without tools may say what it likes."""
+"""Guard against replies that write a tool call as text instead of making it.
+
+The model is asked once to call properly; then the run ends with what was received. Agents without tools are
+exempt."""
 
 from treadle.core.guards.verdict import StopRun, WarnModel
 from treadle.core.state import RunState, has_text
@@ -16,7 +18,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
         return None
     if not has_text(reply):
         return None
-    tools = state.tools if state.agent.output is None else ()  # an answer in JSON may look like a call
+    tools = state.tools if state.agent.output is None else ()  # a JSON answer may look like a call
     received = find_written_call(Message("assistant", reply.parts).text, tools)
     if received is None:
         return None

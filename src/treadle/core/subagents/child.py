@@ -1,4 +1,4 @@
-"""A run under another, as the one above knows it."""
+"""A child run, as its parent knows it."""
 
 from dataclasses import dataclass, field
 
@@ -8,22 +8,22 @@ from treadle.domain.ids import Instant, RunId
 
 @dataclass(slots=True)
 class Child:
-    """What was asked of it, and what is known of how it does."""
+    """A child run: what was requested of it, and what is known about it."""
 
     spawn: AgentSpawn
     began_at: Instant
     end: AgentEnd | None = None
-    told: Telling | None = None
-    """What it was asked last, as long as that holds."""
-    told_at: Instant = 0.0
+    signal: Telling | None = None
+    """The last signal, while it applies."""
+    signalled_at: Instant = 0.0
     waiting: set[RunId] = field(default_factory=set[RunId])
-    """It, or runs under it, that wait for people: its time stands still."""
-    still_since: Instant = 0.0
-    still: float = 0.0
-    """Seconds that its time has stood still before."""
+    """The child run or its descendants that wait for a reviewer. Its time limit pauses meanwhile."""
+    paused_since: Instant = 0.0
+    paused_seconds: float = 0.0
+    """Seconds of earlier pauses."""
 
     @property
     def due_at(self) -> Instant | None:
-        """When it is asked to stop; None: not as long as nothing happens."""
+        """When the child run is asked to stop, or None if it has no limit or its time is paused."""
         due_at = self.spawn.expires_at
-        return None if due_at is None or self.waiting else due_at + self.still
+        return None if due_at is None or self.waiting else due_at + self.paused_seconds

@@ -1,5 +1,5 @@
-"""What a run under another is given. Never more than its parent has: not a tool, a folder, the network, a model or
-a level further down; and the rules, the secrets and the ceilings of its parent are its own too."""
+"""The limits of child runs. A child never has more than its parent: no additional tool, folder, network access,
+model or level of depth; and the rules, secrets and ceilings of its parent apply to it too."""
 
 from posixpath import normpath
 
@@ -35,30 +35,31 @@ def make_lineage(parent: RunState, call_id: str, role: Role) -> Lineage:
 
 
 def detach_lineage(lineage: Lineage, run_id: RunId) -> Lineage:
-    """What holds for a fork of a run that was under others: the same. But it is under nobody, nobody hears of it,
-    and what it uses is counted anew."""
+    """Return the lineage of a fork of a child run.
+
+    The same limits apply, but it has no ancestors to notify, and its usage is counted from zero."""
     return msgspec.structs.replace(lineage, root=run_id, depth=0, ceilings=(), steps_before=0, above=())
 
 
 def cap_by_ceilings(ceilings: tuple[TreeCeiling, ...], agent: AgentSpec) -> AgentSpec:
-    """The agent, which may use no more by itself than any of these let it use together with others."""
+    """Return the agent with its own limits capped by these shared ceilings."""
     limits = agent.limits
     costs = [cost for cost in (limits.cost, *(tree.cost for tree in ceilings)) if cost is not None]
     steps = [count for count in (limits.max_steps, *(tree.steps for tree in ceilings)) if count is not None]
-    most = msgspec.structs.replace(limits, cost=min(costs, default=None), max_steps=min(steps, default=None))
-    return msgspec.structs.replace(agent, limits=most)
+    capped = msgspec.structs.replace(limits, cost=min(costs, default=None), max_steps=min(steps, default=None))
+    return msgspec.structs.replace(agent, limits=capped)
 
 
 def _inherited_quotas(parent: RunState) -> tuple[tuple[str, Quotas], ...]:
-    """Of the parent and of those above it, each agent once."""
+    """Return the quotas of the parent and its ancestors, each agent once."""
     above = () if parent.lineage is None else parent.lineage.quotas
-    mine = parent.agent.quotas
-    known = mine == NO_QUOTAS or any(name == parent.agent.name for name, _ in above)
-    return above if known else (*above, (parent.agent.name, mine))
+    own = parent.agent.quotas
+    known = own == NO_QUOTAS or any(name == parent.agent.name for name, _ in above)
+    return above if known else (*above, (parent.agent.name, own))
 
 
 def copy_agent(parent: AgentSpec, order: Order) -> AgentSpec:
-    """Whoever asks, once more, for one task: nobody judges it, and what it does is not remembered."""
+    """Return a copy of the parent for one task. It is not evaluated, and it saves no memories."""
     return msgspec.structs.replace(
         parent,
         persona=parent.persona if order.instructions is None else order.instructions,
@@ -72,8 +73,8 @@ def copy_agent(parent: AgentSpec, order: Order) -> AgentSpec:
 
 
 def apply_order(agent: AgentSpec, parent: AgentSpec, order: Order) -> AgentSpec:
-    """The agent, with the tools and the model that were asked for. Raises UsageError for a model that neither may
-    ask."""
+    """Return the agent with the requested tools and model. Raise UsageError for a model that neither agent may
+    use."""
     tools = agent.tools if order.tools is None else order.tools
     if order.model is None:
         return msgspec.structs.replace(agent, tools=tools)
@@ -86,14 +87,14 @@ def apply_order(agent: AgentSpec, parent: AgentSpec, order: Order) -> AgentSpec:
 
 
 def allowed_models(agent: AgentSpec) -> tuple[str, ...]:
-    """Those that an agent may ask."""
+    """Return the models that an agent may use."""
     tiers = () if agent.routing is None else tuple([tier.model for tier in agent.routing.tiers])
     summaries = () if agent.compaction.model is None else (agent.compaction.model,)
     return (agent.model, *tiers, *agent.fallbacks, *summaries)
 
 
 def narrow_agent(child: AgentSpec, parent: AgentSpec, workspace: str, seconds: float | None) -> AgentSpec:
-    """The agent as a child of this parent, which works in this folder. The child has so many seconds at most."""
+    """Return the agent as a child of this parent in this folder, with a time limit in seconds."""
     own = child.workspace
     inside = own is not None and _is_inside(own, (workspace,))
     return msgspec.structs.replace(
@@ -126,7 +127,7 @@ def _narrow_sandbox(child: SandboxPolicy, parent: SandboxPolicy, workspace: str)
 
 
 def _is_inside(path: str, folders: tuple[str, ...]) -> bool:
-    """As far as names tell, and only where nothing in them leads elsewhere."""
-    wanted = normpath(path)
-    inside = [folder for folder in map(normpath, folders) if f"{wanted}/".startswith(f"{folder.rstrip('/')}/")]
+    """Return whether a path is inside one of the folders, judged by its name. A path with `..` is not."""
+    normalised = normpath(path)
+    inside = [folder for folder in map(normpath, folders) if f"{normalised}/".startswith(f"{folder.rstrip('/')}/")]
     return ".." not in path.split("/") and bool(inside)

@@ -1,5 +1,5 @@
-"""Runs under a run: how many there may be, when it waits for them, when they are told to stop, and what an end of
-theirs is worth as a result."""
+"""Waiting for child runs: how many there may be, when a run waits for them, when they are told to stop, and what
+their outcome is as the result of a call."""
 
 from treadle.core.state import RunState
 from treadle.core.steps import CollectChildren, Finish, RunTools, SignalChildren, Wait
@@ -12,7 +12,7 @@ from treadle.ports.accounts import Short
 from treadle.ports.tool import Observation
 
 GRACE_SECONDS = 10.0
-"""Seconds that those who were told to stop are waited for, for each level that may be under them."""
+"""Grace period for child runs that were told to stop, per level of depth."""
 SUPERSEDED = "A new message came before it had ended."
 NO_MORE = "Do the rest yourself, with the tools that you have."
 
@@ -23,13 +23,13 @@ def is_delegation(state: RunState, call: Call) -> bool:
 
 
 def free_child_slots(state: RunState) -> int:
-    """How many more may run at the same time."""
+    """Return the number of child runs that may still begin."""
     active = [child for child in state.running if child.spawn.role not in JUDGES]
     return max(0, state.agent.limits.max_children - len(active))
 
 
 def find_collectable(state: RunState, now: Instant) -> CollectChildren | None:
-    """The calls whose children have ended; or were told to, and took too long."""
+    """Return the calls whose child runs have ended, or were told to stop and took too long."""
     if not state.children:
         return None
     found = [call for call in state.open_calls if _is_collectable(state, call, now)]
@@ -40,58 +40,60 @@ def _is_collectable(state: RunState, call: Call, now: Instant) -> bool:
     child = state.children.get(call.call_id)
     if child is None:
         return False
-    if child.end is None and child.told == "cancel":
+    if child.end is None and child.signal == "cancel":
         return state.steered == "interrupt" or now >= _give_up_at(state, child)
     return child.end is not None
 
 
 def find_signal(state: RunState, now: Instant) -> SignalChildren | None:
-    """What the children must be told for the run to go on: those whose time is up to stop; all of them, where a
-    message came that changes what is wanted; those that were told to wait, to go on."""
-    running = [child for child in state.running if child.told != "cancel"] if state.children else []
+    """Return the signal that child runs need before the run continues, or None.
+
+    Runs whose time is up are cancelled; all are cancelled after an interrupting message; interrupted ones are
+    resumed."""
+    running = [child for child in state.running if child.signal != "cancel"] if state.children else []
     if not running:
         return None
     if state.steered == "interrupt":
         return _make_signal(running, "cancel", SUPERSEDED)
-    late = [child for child in running if child.due_at is not None and now >= child.due_at]
-    if late:
-        return _make_signal(late, "cancel", _describe_timeout(late[0]))
-    paused = [child for child in running if child.told == "interrupt"]
+    timed_out = [child for child in running if child.due_at is not None and now >= child.due_at]
+    if timed_out:
+        return _make_signal(timed_out, "cancel", _describe_timeout(timed_out[0]))
+    paused = [child for child in running if child.signal == "interrupt"]
     return _make_signal(paused, "resume", "") if paused else None
 
 
 def wait_for_child(state: RunState, child: Child) -> Wait:
-    """Until it ends, or must be told to, or has been told to and should have."""
-    told = child.told == "cancel"
+    """Return the wait until a child run ends, is due to be cancelled, or should have stopped."""
+    is_cancelled = child.signal == "cancel"
     name = f"{child.spawn.run_id} ({child.spawn.agent})"
-    return Wait("child", name, _give_up_at(state, child) if told else child.due_at)
+    return Wait("child", name, _give_up_at(state, child) if is_cancelled else child.due_at)
 
 
 def wait_for_slot(call: Call) -> Wait:
-    """For a call that would begin one more than may run at the same time."""
+    """Return the wait of a call that would exceed the number of concurrent child runs."""
     return Wait("child", f"{call.call_id} waits until another has ended")
 
 
 def interrupt_children(state: RunState) -> SignalChildren | None:
-    """A run that was interrupted has its children wait too."""
-    running = [child for child in state.running if child.told is None] if state.children else []
+    """Return the signal that interrupts the child runs of an interrupted run, or None."""
+    running = [child for child in state.running if child.signal is None] if state.children else []
     return _make_signal(running, "interrupt", state.interrupted or "") if running else None
 
 
 def resume_child(child: Child) -> SignalChildren | None:
-    """One that was asked to wait is asked to go on."""
-    return _make_signal([child], "resume", "") if child.told == "interrupt" and child.end is None else None
+    """Return the signal that resumes an interrupted child run, or None."""
+    return _make_signal([child], "resume", "") if child.signal == "interrupt" and child.end is None else None
 
 
 def stop_children_first(state: RunState, finish: Finish, now: Instant) -> SignalChildren | Wait | Finish:
-    """No run is left behind: those under it are told to stop, and waited for a while."""
+    """Return the end, or what must come before it: child runs are told to stop and get a grace period."""
     running = state.running
     if not running:
         return finish
-    untold = [child for child in running if child.told != "cancel"]
-    if untold:
+    unsignalled = [child for child in running if child.signal != "cancel"]
+    if unsignalled:
         return _make_signal(
-            untold, "cancel", state.cancelled or finish.outcome.reason or "The run above it has ended."
+            unsignalled, "cancel", state.cancelled or finish.outcome.reason or "The run above it has ended."
         )
     patience = max(_give_up_at(state, child) for child in running)
     if now >= patience:
@@ -101,10 +103,10 @@ def stop_children_first(state: RunState, finish: Finish, now: Instant) -> Signal
 
 
 def describe_stopped(state: RunState) -> tuple[str, ...]:
-    """The children that were told to stop, with what each of them had to stop."""
+    """Return the child runs that were told to stop, with what each of them stopped."""
     found: list[str] = []
     for child in state.children.values():
-        if child.told == "cancel":
+        if child.signal == "cancel":
             name = f"{child.spawn.run_id} ({child.spawn.agent})"
             found.append(name if child.end is not None else f"{name}, which has not answered yet")
             found += () if child.end is None else child.end.stopped
@@ -112,7 +114,7 @@ def describe_stopped(state: RunState) -> tuple[str, ...]:
 
 
 def _give_up_at(state: RunState, child: Child) -> Instant:
-    return child.told_at + GRACE_SECONDS * max(1, state.agent.limits.max_depth)
+    return child.signalled_at + GRACE_SECONDS * max(1, state.agent.limits.max_depth)
 
 
 def _describe_timeout(child: Child) -> str:
@@ -124,27 +126,27 @@ def _make_signal(children: list[Child], what: Telling, reason: str) -> SignalChi
 
 
 def fit_into_tree(state: RunState, step: RunTools, short: Short) -> RunTools:
-    """The calls, without those that would begin more runs than the tree may have."""
-    left = max(0, int(short.ceiling - short.used))
+    """Return the step without calls that would begin more runs than the tree may have."""
+    runs_left = max(0, int(short.ceiling - short.used))
     delegating = [call for call in step.run if is_delegation(state, call) and call.call_id not in state.children]
-    refused = delegating[left:]
-    told = f"The tree of runs that this one belongs to may have {short.ceiling:g} runs under its root. {NO_MORE}"
-    errors = [ToolCallError(call.call_id, call.name, "failed", f"Nothing was begun. {told}") for call in refused]
+    refused = delegating[runs_left:]
+    reason = f"The tree of runs that this one belongs to may have {short.ceiling:g} runs under its root. {NO_MORE}"
+    errors = [ToolCallError(call.call_id, call.name, "failed", f"Nothing was begun. {reason}") for call in refused]
     ids = {call.call_id for call in refused}
     return RunTools(tuple([call for call in step.run if call.call_id not in ids]), (*step.refuse, *errors))
 
 
 def read_outcome(child: Child) -> tuple[Observation, bool]:
-    """What came of a child, as the result of a call; and whether its time was up."""
+    """Return the outcome of a child run as the result of a call, and whether it timed out."""
     end = child.end
     if end is None:
         return Observation(
             "It was told to stop, and has not ended yet. What it has done is not known.", None, True
         ), True
-    late = child.told == "cancel" and end.outcome == "cancelled"
+    timed_out = child.signal == "cancel" and end.outcome == "cancelled"
     if end.outcome in ("completed", "silent"):
         return Observation(end.text or "(It has ended, and had nothing to say.)"), False
-    return Observation(_describe_failure(end), is_error=True), late
+    return Observation(_describe_failure(end), is_error=True), timed_out
 
 
 def _describe_failure(end: AgentEnd) -> str:

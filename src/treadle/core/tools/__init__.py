@@ -1,1 +1,1 @@
-"""Which tool calls run, in which order, and with whose permission."""
+"""Tool calls: which ones run, in which order, and with which permission."""

@@ -1,7 +1,8 @@
-"""Whether two calls of one turn may run at the same time: neither changes what the other touches.
+"""Conflicts between tool calls. Two calls of one turn may run concurrently if neither changes what the other
+touches.
 
-Paths are compared as they are written. Two names of one file that only the disk knows to be one are the business of
-the tools, which must not lose an update however they are called."""
+Paths are compared as written. Different names of one file on disk are the concern of the tools, which must not
+lose an update however they are called."""
 
 from collections.abc import Mapping
 from posixpath import isabs, normpath
@@ -16,34 +17,34 @@ EVERYWHERE = "."
 
 
 class PlannedCall(NamedTuple):
-    """A tool, and the arguments that it is to be run with."""
+    """A tool and the arguments to run it with."""
 
     name: str
     arguments: str
 
 
 def plan_as_written(call: Call) -> PlannedCall:
-    """The call as the model wrote it."""
+    """Return the call as the model wrote it."""
     return PlannedCall(call.name, call.use.arguments)
 
 
 class Batch:
-    """Calls that may all run at the same time. What a call costs to admit does not grow with the batch."""
+    """Calls that may all run concurrently. The cost of admitting a call does not grow with the batch."""
 
     def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
         self._tools = tools
         self._concurrent: list[PlannedCall] = []
-        """Those that get along with each other, whatever they touch."""
+        """Calls that never conflict with each other, whatever they touch."""
         self._all: _Touched | None = None
-        """What all of them touch; None: only concurrent calls were admitted, and no other has been asked about."""
+        """What all calls touch; None if only concurrent calls were admitted and no other was checked."""
         self._others = _Touched()
-        """What those touch that are not concurrent."""
+        """What the calls touch that are not concurrent."""
 
     def fits(self, call: PlannedCall) -> bool:
         """Return whether the call may run with all the others."""
         spec = self._tools.get(call.name)
         if spec is None:
-            return True  # it is not known, so it will not run
+            return True  # an unknown tool does not run
         touched = self._others if spec.concurrent else self._touched_by_all()
         return touched.is_empty or not touched.conflicts_with(call, spec)
 
@@ -74,10 +75,10 @@ class _Touched:
     def __init__(self) -> None:
         self.is_empty = True
         self._is_closed = False
-        """One of them runs alone, or may touch anything."""
+        """True if one of them runs alone or may touch anything."""
         self._paths: set[str] = set()
         self._folders: set[str] = set()
-        """The folders around these paths."""
+        """The parent folders of these paths."""
         self._has_loose = self._has_absolute = self._has_relative = False
 
     def add(self, call: PlannedCall, spec: ToolSpec) -> None:
@@ -100,7 +101,7 @@ class _Touched:
         return paths is None or any(map(self._overlaps, paths))
 
     def _overlaps(self, path: str) -> bool:
-        """Whether one of the paths is the same as this one, around it or inside it, as far as names tell."""
+        """Return whether one of the paths equals, contains or is inside this one, judged by their names."""
         if not self._paths:
             return False
         if _is_loose(path) or self._has_loose or (self._has_relative if isabs(path) else self._has_absolute):
@@ -113,7 +114,7 @@ def _must_run_alone(spec: ToolSpec) -> bool:
 
 
 def _touched_paths(call: PlannedCall, spec: ToolSpec) -> tuple[str, ...] | None:
-    """What a call touches; None: nobody can tell."""
+    """Return the paths that a call touches, or None if they are unknown."""
     if spec.effect == "none":
         return ()
     if not spec.paths:
@@ -128,7 +129,7 @@ def _touched_paths(call: PlannedCall, spec: ToolSpec) -> tuple[str, ...] | None:
 
 
 def _is_loose(path: str) -> bool:
-    """Whether the path may be around any other."""
+    """Return whether the path may contain any other."""
     return path in (EVERYWHERE, "/") or path.startswith("..")
 
 

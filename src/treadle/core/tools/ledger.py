@@ -1,4 +1,4 @@
-"""Every call the run has made, and what the guards must know of them. All of it follows from the journal."""
+"""The ledger of a run's tool calls, with what the guards need to know. All of it follows from the journal."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -15,54 +15,54 @@ from treadle.domain.tools import ToolSpec
 
 Phase = Literal["asked", "started", "delegated", "ended"]
 WARN_AFTER_FAILURES = 3
-"""How many failures of one tool in a row make a run look stuck."""
+"""Consecutive failures of one tool after which a run looks stuck."""
 MAX_KEY_CHARACTERS = 200
-"""Characters beyond which arguments are known by their digest."""
+"""Length above which arguments are identified by their digest."""
 RECENT_CALLS = 12
-"""How many calls back a cycle is looked for: three rounds of period four."""
+"""Number of recent calls in which a cycle is searched: three rounds of period four."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One call and how far it has come."""
+    """One tool call and its progress."""
 
     use: ToolUse
     call_id: str
     name: str
     key: str
     occurrence: int
-    """How often this very call was asked for since the world last changed, this one included."""
+    """How often this exact call was made since the world last changed, including this one."""
     consecutive: int
-    """How many calls in a row had the same normalised signature, this one included."""
+    """Number of consecutive calls with the same normalised signature, including this one."""
     world: int
-    """How often the world had changed when it was asked for."""
+    """How often the world had changed when it was made."""
     is_new: bool
-    """Nothing about it repeats anything: most calls are so, and no guard need look at them."""
+    """Nothing about it repeats anything. Most calls are like this, and no guard need check them."""
     in_cycle: bool
-    """The calls up to this one are the same few, in the same order, three times over."""
+    """The calls up to this one repeat the same sequence three times."""
     phase: Phase = "asked"
     attempts: int = 0
     started: int = 0
-    """The sequence of its latest `tool_call_start`."""
+    """Sequence of its latest `tool_call_start`."""
     arguments: str | None = None
-    """What it was started with, where it was: hooks and people may have changed what the model wrote."""
+    """The arguments it was started with, or None. Hooks and reviewers may have changed what the model wrote."""
     result: ToolResult | None = None
     secrets: tuple[str, ...] = ()
-    """Those whose values its arguments held."""
+    """Secrets whose values its arguments contained."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What was called, how often, and what came of it."""
+    """Which calls were made, how often, and with which results."""
 
     ids: set[str] = field(default_factory=set[str])
     counts: dict[str, int] = field(default_factory=dict[str, int])
     outcomes: dict[str, tuple[bytes, int]] = field(default_factory=dict[str, tuple[bytes, int]])
-    """Key -> digest of its latest result, and how many times in a row that came back."""
+    """Key -> digest of its latest result, and how many times in a row it was the same."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Tool -> failures in a row."""
+    """Tool -> consecutive failures."""
     failed_in_a_row: int = 0
-    """Calls that failed since one succeeded, whatever their tools and arguments."""
+    """Calls that failed since the last success, of any tool."""
     recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECENT_CALLS))
     signature: tuple[str, int] = ("", 0)
     cycle_blocks: int = 0
@@ -71,12 +71,12 @@ class Ledger:
     seen: set[bytes] = field(default_factory=set[bytes])
     """Digests of all results so far."""
 
-    def ask(self, use: ToolUse, spec: ToolSpec | None) -> Call:
-        """Enter a call that the model asked for."""
+    def add_call(self, use: ToolUse, spec: ToolSpec | None) -> Call:
+        """Add a call that the model made."""
         name = use.name if spec is None else spec.name
-        return self._asked(use, name, make_call_key(use), spec is not None and spec.poller)
+        return self._add_call(use, name, make_call_key(use), spec is not None and spec.poller)
 
-    def _asked(self, use: ToolUse, name: str, key: str, polls: bool) -> Call:
+    def _add_call(self, use: ToolUse, name: str, key: str, polls: bool) -> Call:
         self.ids.add(use.call_id)
         self.counts[key] = occurrence = self.counts.get(key, 0) + 1
         signature = _normalise(key)
@@ -91,14 +91,14 @@ class Ledger:
         is_new = occurrence == 1 and in_a_row == 1 and not in_cycle
         return Call(use, use.call_id, name, key, occurrence, in_a_row, self.world, is_new, in_cycle)
 
-    def end(self, call: Call, result: ToolResult, told: str, spec: ToolSpec | None) -> bool:
-        """Enter what came of a call, and what it told; say whether that was anything new."""
+    def add_result(self, call: Call, result: ToolResult, content: str, spec: ToolSpec | None) -> bool:
+        """Add the result of a call. Return whether it is new."""
         call.phase, call.result = "ended", result
-        return self._ended(call, digest_result(told), result.is_error, spec is not None and spec.writes)
+        return self._add_result(call, digest_result(content), result.is_error, spec is not None and spec.writes)
 
-    def _ended(self, call: Call, told: bytes, is_error: bool, writes: bool) -> bool:
+    def _add_result(self, call: Call, content: bytes, is_error: bool, writes: bool) -> bool:
         latest, times = self.outcomes.get(call.key, (b"", 0))
-        self.outcomes[call.key] = (told, times + 1 if told == latest else 1)
+        self.outcomes[call.key] = (content, times + 1 if content == latest else 1)
         if is_error:
             self.failures[call.name] = self.failures.get(call.name, 0) + 1
             self.failed_in_a_row += 1
@@ -107,63 +107,64 @@ class Ledger:
             self.failures.pop(call.name, None)
             if writes:
                 self._world_changed(call.key)
-        news = told not in self.seen
-        self.seen.add(told)
-        return news
+        is_new = content not in self.seen
+        self.seen.add(content)
+        return is_new
 
-    def refuse(self, call: Call, result: ToolResult, counts: bool) -> None:
-        """Enter that a call was refused. By a guard it counts as a failure of its tool; by a person it does not."""
+    def add_refusal(self, call: Call, result: ToolResult, counts: bool) -> None:
+        """Add the refusal of a call. A guard's refusal counts as a failure of its tool; a reviewer's does not."""
         call.phase, call.result = "ended", result
-        self._refused(call, counts)
+        self._add_refusal(call, counts)
 
-    def _refused(self, call: Call, counts: bool) -> None:
+    def _add_refusal(self, call: Call, counts: bool) -> None:
         if counts:
             self.failures[call.name] = self.failures.get(call.name, 0) + 1
             self.failed_in_a_row += 1
         self.cycle_blocks += call.in_cycle
 
-    def reuse(self, turn: Sequence[ReusedCall]) -> None:
-        """Enter the calls of one turn of another run, which this one goes on from."""
+    def add_reused_calls(self, turn: Sequence[ReusedCall]) -> None:
+        """Add the calls of one turn of another run, from which this one continues."""
         asked = [
-            self._asked(ToolUse(each.call_id, each.name, ""), each.name, each.key, each.polls) for each in turn
+            self._add_call(ToolUse(each.call_id, each.name, ""), each.name, each.key, each.polls) for each in turn
         ]
         for call, each in sorted(zip(asked, turn, strict=True), key=lambda pair: pair[1].after):
             if each.ended in ("refused", "denied"):
-                self._refused(call, counts=each.ended == "refused")
+                self._add_refusal(call, counts=each.ended == "refused")
             else:
-                self._ended(call, bytes.fromhex(each.told), each.ended == "failed", each.writes)
+                self._add_result(call, bytes.fromhex(each.told), each.ended == "failed", each.writes)
 
     def worst_failure(self) -> tuple[str | None, int]:
-        """The tool that has failed most often in a row."""
+        """Return the tool with the most consecutive failures, and their number."""
         if not self.failures:
             return None, 0
         return max(self.failures.items(), key=lambda item: item[1], default=(None, 0))
 
-    def occurrences(self, call: Call) -> int:
-        """How often this very call has been asked for since the world last changed, this time included."""
+    def count_occurrences(self, call: Call) -> int:
+        """Return how often this exact call was made since the world last changed, including this time."""
         return call.occurrence if call.world == self.world else 1
 
-    def same_results(self, key: str) -> int:
-        """How many times in a row this very call has brought the same result."""
+    def count_same_results(self, key: str) -> int:
+        """Return how many times in a row this exact call had the same result."""
         return self.outcomes.get(key, (0, 0))[1]
 
     def _world_changed(self, by: str) -> None:
-        """After a successful write another call may well answer anew: count from the start, but for the writer."""
+        """Reset the counts after a successful write, except for the writer: other calls may have new results."""
         self.world += 1
         self.failures.clear()
         self.counts = {by: self.counts.get(by, 0)}
         self.outcomes = {by: self.outcomes[by]}
 
 
-def digest_result(told: str) -> bytes:
-    """What tells one result from another, in this process and in any other: a run is not to be misled on purpose by
-    its own tools, so a checksum will do, at a fifth of the price."""
-    encoded = told.encode("utf-8", "surrogatepass")
+def digest_result(content: str) -> bytes:
+    """Return a digest that is the same in every process.
+
+    Tools do not mislead their own run on purpose, so a checksum is enough, at a fifth of the cost."""
+    encoded = content.encode("utf-8", "surrogatepass")
     return crc32(encoded).to_bytes(4, "big") + (len(encoded) & 0xFFFFFFFF).to_bytes(4, "big")
 
 
 def make_call_key(use: ToolUse) -> str:
-    """What makes two calls the same: the tool and its arguments, however they were spelled."""
+    """Return a key that is equal for calls of the same tool with equivalent arguments."""
     try:
         arguments = msgspec.json.encode(msgspec.json.decode(use.arguments or "{}"), order="sorted").decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -178,7 +179,7 @@ def _normalise(key: str) -> str:
 
 
 def _repeats_in_cycles(recent: deque[str]) -> bool:
-    """Whether the latest calls are the same two, three or four, in the same order, three times over."""
+    """Return whether the latest calls are the same two, three or four in the same order, three times."""
     for period in (2, 3, 4):
         if len(recent) >= 3 * period and recent[-1] == recent[-1 - period]:
             tail = list(recent)[-3 * period :]

@@ -1,4 +1,4 @@
-"""Whether a call goes ahead, is asked for, or is refused: by the rules, and by what was granted."""
+"""Permissions: whether a call runs, needs an approval, or is refused, by the rules and the grants."""
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -23,24 +23,24 @@ PERMITTED = Ruling("auto")
 
 
 def has_reviewer(state: RunState) -> bool:
-    """Whether somebody can answer: whoever sent the message, or somebody at the API. A child asks through its
-    root."""
+    """Return whether anyone can decide an approval: the sender of the message, or an API client. A child run asks
+    through its root."""
     return state.asker is not None or effective_rules(state)[0].via is not None
 
 
 def effective_rules(state: RunState) -> tuple[ApprovalRules, ...]:
-    """The rules that hold for a run: those of the ones above it, the root's first, and its own."""
+    """Return the rules that apply to a run: those of its ancestors, the root's first, and its own."""
     own = state.agent.approvals
     return (own,) if state.lineage is None else (*state.lineage.approvals, own)
 
 
 def permits_everything(state: RunState) -> bool:
-    """Whether nothing is ever asked for or refused, but for what a tool itself is cautious about."""
+    """Return whether the rules never ask or refuse. Tools may still be cautious themselves."""
     return all(rules.default == "auto" and not rules.rules for rules in effective_rules(state))
 
 
 def rule_on_call(state: RunState, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
-    """The strictest ruling on anything that the call would do, by any of the rules that hold."""
+    """Return the strictest ruling on anything that the call would do, by all rules that apply."""
     rulings = [apply_rules(rules, spec, subjects, grants) for rules in effective_rules(state)]
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
 
@@ -48,20 +48,21 @@ def rule_on_call(state: RunState, spec: ToolSpec, subjects: Subjects, grants: Se
 def apply_rules(
     approvals: ApprovalRules, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()
 ) -> Ruling:
-    """The strictest ruling of one agent's rules on anything that the call would do.
+    """Return the strictest ruling of one agent's rules on anything that the call would do.
 
-    What cannot be told apart is never waved through by a rule, and is asked for where any rule might refuse it."""
-    of_tool = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]
+    A call that cannot be analysed is never permitted by a rule, and needs an approval if any rule might refuse
+    it."""
+    rules = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]
     concern = subjects.concern
     rulings = [Ruling("ask", concern.reason)] if concern is not None and concern.kind == "private" else []
     fallback = _fallback(approvals, spec.name, concern)
-    rulings += [_rule_on_text(fallback, of_tool, spec, text, grants) for text in subjects.texts or ("",)]
+    rulings += [_rule_on_text(fallback, rules, spec, text, grants) for text in subjects.texts or ("",)]
     if subjects.caution is not None:
         rulings.append(Ruling("ask", subjects.caution))
-    if subjects.opaque is not None and not _allowed_by_path(subjects, of_tool, spec, grants):
-        allows_all = any(rule.do == "auto" and rule.match is None for rule in of_tool)
+    if subjects.opaque is not None and not _allowed_by_path(subjects, rules, spec, grants):
+        allows_all = any(rule.do == "auto" and rule.match is None for rule in rules)
         asks = fallback.verdict != "auto" and not (approvals.default == "auto" and allows_all)
-        might_refuse = asks or any(rule.do != "auto" for rule in of_tool)
+        might_refuse = asks or any(rule.do != "auto" for rule in rules)
         rulings.append(Ruling("ask", subjects.opaque) if might_refuse else PERMITTED)
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
 
@@ -69,7 +70,8 @@ def apply_rules(
 def _allowed_by_path(
     subjects: Subjects, rules: Sequence[ApprovalRule], spec: ToolSpec, grants: Sequence[Grant]
 ) -> bool:
-    """Whether a rule or grant allows each program that is named by a path, and names that path without a glob."""
+    """Return whether a rule or grant allows each program that is named by a path, and names that path without a
+    glob."""
     patterns = [rule.match for rule in rules if rule.do == "auto" and rule.match is not None]
     patterns += [grant.pattern for grant in grants if grant.tool in spec.names]
     named = {pattern.partition(" ")[0] for pattern in patterns}
@@ -80,17 +82,17 @@ def matches(rule: ApprovalRule, text: str) -> bool:
     return rule.match is None or fnmatchcase(text, rule.match)
 
 
-def check_examples(rule: ApprovalRule, seen_in: Callable[[str], Sequence[str]]) -> None:
-    """Raise ValueError where a rule does not do what its examples say. `seen_in` gives what a rule looks at."""
+def check_examples(rule: ApprovalRule, get_subjects: Callable[[str], Sequence[str]]) -> None:
+    """Raise ValueError if a rule does not match its examples. `seen_in` returns what a rule looks at."""
     for expected, examples in ((True, rule.examples.match), (False, rule.examples.no_match)):
         for example in examples:
-            if any(matches(rule, text) for text in seen_in(example)) is not expected:
-                does = "does not match" if expected else "matches"
-                raise ValueError(f"the rule `{rule.match or '*'}` for `{rule.tool}` {does} its example `{example}`")
+            if any(matches(rule, text) for text in get_subjects(example)) is not expected:
+                verb = "does not match" if expected else "matches"
+                raise ValueError(f"the rule `{rule.match or '*'}` for `{rule.tool}` {verb} its example `{example}`")
 
 
 def _fallback(approvals: ApprovalRules, tool: str, concern: Concern | None) -> Ruling:
-    """Return what holds where no rule matches. What no sandbox confines is never waved through by default."""
+    """Return the ruling if no rule matches. A call that no sandbox confines is never permitted by default."""
     if concern is not None and concern.kind == "unconfined" and approvals.default == "auto":
         return Ruling("ask", concern.reason)
     return Ruling(approvals.default, f"`{tool}` is on {approvals.default} by default")
@@ -111,5 +113,5 @@ def _match_rules(fallback: Ruling, rules: Sequence[ApprovalRule], text: str) -> 
     if not matching:
         return fallback
     strictest = max(matching, key=lambda rule: _STRICTNESS[rule.do])
-    of_what = f" for `{strictest.match}`" if strictest.match is not None else ""
-    return Ruling(strictest.do, f"the rule{of_what} of `{strictest.tool}` says {strictest.do}")
+    pattern = f" for `{strictest.match}`" if strictest.match is not None else ""
+    return Ruling(strictest.do, f"the rule{pattern} of `{strictest.tool}` says {strictest.do}")

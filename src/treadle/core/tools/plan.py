@@ -1,4 +1,4 @@
-"""Of the calls that the model asked for: which run now, side by side, are refused, or wait for a person."""
+"""The plan for the calls of a reply: which run now, which are refused, and which wait for a reviewer."""
 
 from treadle.core.guards import loop, stuck
 from treadle.core.guards.quota import max_concurrent_calls
@@ -41,8 +41,8 @@ SUPERSEDED = "A new message came before anybody answered."
 def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | StopRun:
     if (first := find_signal(state, now) or find_collectable(state, now)) is not None:
         return first
-    if excess := [call for call in state.calls[state.agent.limits.max_calls :] if call.result is None]:
-        return RunTools((), tuple([_refuse_excess(call, state) for call in excess]))
+    if excess_calls := [call for call in state.calls[state.agent.limits.max_calls :] if call.result is None]:
+        return RunTools((), tuple([_refuse_excess(call, state) for call in excess_calls]))
     free = free_child_slots(state)
     run: list[Call] = []
     batch = Batch(state.tools)
@@ -50,7 +50,7 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | Si
     waits: list[Wait] = []
     for call in state.open_calls:
         if not batch.fits(plan_as_written(call)):
-            break  # and what stands behind it is judged when its turn has come
+            break  # calls after it are judged when their turn comes
         match _judge_call(state, call, now):
             case StopRun() as stop:
                 return stop
@@ -72,31 +72,33 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | Si
 
 
 def _refuse_excess(call: Call, state: RunState) -> ToolCallError:
-    most = state.agent.limits.max_calls
-    told = f"Not run: a reply may have at most {most} tool calls, and this one has {len(state.calls)}. {MAKE_FEWER}"
-    return ToolCallError(call.call_id, call.name, "too_many", told)
+    limit = state.agent.limits.max_calls
+    text = (
+        f"Not run: a reply may have at most {limit} tool calls, and this one has {len(state.calls)}. {MAKE_FEWER}"
+    )
+    return ToolCallError(call.call_id, call.name, "too_many", text)
 
 
 def make_skipped(call: Call, reason: str) -> ToolCallError:
-    """The result of a call that is not run because the run ends."""
+    """Return the result of a call that does not run because the run ends."""
     if call.phase in ("started", "delegated"):
         return ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN)
     return ToolCallError(call.call_id, call.name, "skipped", f"Not run. {reason}")
 
 
 def _judge_call(state: RunState, call: Call, now: Instant) -> StopRun | Wait | tuple[EventData, ...] | None:
-    """Stop the run, wait for a person, end the call with these events, or let it run."""
+    """Return how to stop the run, what to wait for, the events that end the call, or None to let it run."""
     spec = state.tools.get(call.name)
     if spec is None:
         return (ToolCallError(call.call_id, call.name, "unknown_tool", _describe_unknown_tool(state, call.name)),)
-    if call.phase == "started":  # and nothing runs while a decision is made: its worker died
+    if call.phase == "started":  # its worker died, since no call runs while a decision is made
         if spec.repeatable:
             return None
         return (ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN),)
     if (child := state.children.get(call.call_id)) is not None:
         return wait_for_child(state, child)
-    if (asked := state.approvals.get(call.call_id)) is not None:
-        return _check_approval(state, call, asked, now)
+    if (request := state.approvals.get(call.call_id)) is not None:
+        return _check_approval(state, call, request, now)
     if call.call_id in state.questions:
         return _check_question(state, call, now)
     for judge in (loop.judge_call, stuck.judge_call):
@@ -110,15 +112,15 @@ def _judge_call(state: RunState, call: Call, now: Instant) -> StopRun | Wait | t
     return None
 
 
-# ── People ─────────────────────────────────────────────────────────────────────────────────────────
+# ── Approvals and questions ──
 
 
 def _check_approval(
-    state: RunState, call: Call, asked: ApprovalRequested, now: Instant
+    state: RunState, call: Call, request: ApprovalRequested, now: Instant
 ) -> StopRun | Wait | tuple[EventData, ...] | None:
-    decision = state.decisions.get(asked.approval_id)
+    decision = state.decisions.get(request.approval_id)
     if decision is None:
-        return _check_undecided(state, call, asked, now)
+        return _check_undecided(state, call, request, now)
     if decision.decision == "approve":
         return None
     note = f" {decision.note}" if decision.note else ""
@@ -126,17 +128,17 @@ def _check_approval(
 
 
 def _check_undecided(
-    state: RunState, call: Call, asked: ApprovalRequested, now: Instant
+    state: RunState, call: Call, request: ApprovalRequested, now: Instant
 ) -> StopRun | Wait | tuple[EventData, ...]:
     if state.steered == "interrupt":
-        decided = ApprovalDecided(asked.approval_id, "deny", note=SUPERSEDED, by="treadle")
+        decided = ApprovalDecided(request.approval_id, "deny", note=SUPERSEDED, by="treadle")
         return decided, make_denied(call, f"Denied: superseded. {SUPERSEDED}")
-    if asked.expires_at is None or now < asked.expires_at:
-        return Wait("approval", f"{asked.approval_id}: {asked.name} ({asked.reason})", asked.expires_at)
-    expired = ApprovalExpired(asked.approval_id, call.call_id)
+    if request.expires_at is None or now < request.expires_at:
+        return Wait("approval", f"{request.approval_id}: {request.name} ({request.reason})", request.expires_at)
+    expired = ApprovalExpired(request.approval_id, call.call_id)
     if state.agent.approvals.on_expiry == "deny":
         return expired, make_denied(call, "Denied: nobody answered in time.")
-    reason = f"Nobody decided in time whether `{call.name}` may run ({asked.approval_id})."
+    reason = f"Nobody decided in time whether `{call.name}` may run ({request.approval_id})."
     outcome = Outcome("approval_expired", state.answer_so_far, reason, "Send its session a message to ask again.")
     return StopRun(outcome, (expired,))
 
@@ -152,14 +154,14 @@ def _check_question(state: RunState, call: Call, now: Instant) -> Wait | tuple[E
     return Wait("answer", f"{call.call_id}: {question.question}", question.expires_at)
 
 
-def make_denied(call: Call, why: str) -> ToolCallError:
-    return ToolCallError(call.call_id, call.name, "denied", f"`{call.name}` was not run. {why} {AFTER_A_DENIAL}")
+def make_denied(call: Call, reason: str) -> ToolCallError:
+    return ToolCallError(call.call_id, call.name, "denied", f"`{call.name}` was not run. {reason} {AFTER_A_DENIAL}")
 
 
 def _combine_waits(waits: list[Wait], deadline: Instant | None) -> Wait:
-    """One wait for all of them, that ends with the first of their times or with the run's own."""
+    """Return one wait for all, until the first of their times or the run's deadline."""
     times = [at for at in (*(wait.wake_at for wait in waits), deadline) if at is not None]
-    first = sorted(waits, key=lambda wait: wait.reason == "child")  # people must hear of what waits for them
+    first = sorted(waits, key=lambda wait: wait.reason == "child")  # reviewers must see what waits for them
     return Wait(first[0].reason, "; ".join(wait.detail for wait in first), min(times, default=None))
 
 
