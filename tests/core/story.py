@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.decide import decide
+from treadle.core.environment import Environment
 from treadle.core.fold import fold
 from treadle.core.state import RunState, new_state
 from treadle.core.steps import CallModel, Finish, RunTools, Step, Wait
@@ -73,7 +74,7 @@ class Story:
             fold(self.state, item, self.state.sequence + 1, self.now)
 
     def decision(self) -> Step:
-        return decide(self.state, self.now)
+        return decide(self.state, Environment(self.now))
 
     def asks(self) -> CallModel:
         """The model is asked, as was decided."""

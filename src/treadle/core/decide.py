@@ -1,12 +1,14 @@
-"""The decision what a run does next. Pure: the same state and time give the same step."""
+"""The decision what a run does next. Pure: the same state and environment give the same step."""
 
 from treadle.core import guards
 from treadle.core.context.budget import make_overflow, make_room, overflows, plan_compaction
 from treadle.core.context.projection import estimate_input
+from treadle.core.environment import Environment
 from treadle.core.evaluation import evaluate_end, make_unjudged, read_verdict, remove_note
 from treadle.core.final_marker import has_marker
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
+from treadle.core.guards.quota import judge
 from treadle.core.guards.verdict import StopRun, combine_verdicts
 from treadle.core.retry import describe_long_wait, plan_fallback
 from treadle.core.state import RunState
@@ -22,10 +24,17 @@ from treadle.core.steps import (
     Step,
     SwitchModel,
     TruncateResults,
+    UseAlternative,
     Wait,
 )
 from treadle.core.subagents.child import Child
-from treadle.core.subagents.waiting import interrupt_children, resume_child, stop_children_first, wait_for_child
+from treadle.core.subagents.waiting import (
+    fit_into_tree,
+    interrupt_children,
+    resume_child,
+    stop_children_first,
+    wait_for_child,
+)
 from treadle.core.tools.plan import make_skipped, plan_calls
 from treadle.domain.commands import CompactSession, SessionCommand
 from treadle.domain.events import (
@@ -47,12 +56,43 @@ MAX_CLOCK_SKEW_SECONDS = 60.0
 MORE_CAME = "Another message came first."
 
 
-def decide(state: RunState, now: Instant) -> Step:
+def decide(state: RunState, environment: Environment) -> Step:
     """Return the next step of a run that has started and not ended."""
-    step = _decide(state, now)
-    if not state.asks_people or (isinstance(step, Wait) and step.of_people is not None):
+    step = _decide(state, environment.now)
+    if state.asks_people and not (isinstance(step, Wait) and step.of_people is not None):
+        return NotifyResumed()
+    return _apply_availability(state, _apply_refusal(state, step, environment), environment)
+
+
+def _apply_refusal(state: RunState, step: Step, environment: Environment) -> Step:
+    """Return the step, or its replacement if an account refused to reserve what it needs."""
+    refused = environment.refused
+    if refused is None or not isinstance(step, CallModel | RunTools | Compact):
         return step
-    return NotifyResumed()
+    if refused.kind == "runs":
+        return fit_into_tree(state, step, refused) if isinstance(step, RunTools) else step
+    replacement = judge(state, refused, environment.now)
+    return prepare_end(state, replacement, environment.now) if isinstance(replacement, Finish) else replacement
+
+
+def _apply_availability(state: RunState, step: Step, environment: Environment) -> Step:
+    """Return the step, or its replacement if the model or a tool is missing or the model's breaker is open."""
+    if environment.missing is not None:
+        if state.command is not None and isinstance(step, Compact):
+            return Finish(Outcome("failed", reason=environment.missing))
+        needs_it = isinstance(step, CallModel | RunTools | Compact)
+        return Wait("unavailable", environment.missing, state.deadline) if needs_it else step
+    breaker = environment.breaker
+    if breaker is None or not isinstance(step, CallModel):
+        return step
+    if breaker.has_alternative:
+        return UseAlternative()
+    failing = f"{breaker.model} fails too often and is left alone for {breaker.seconds:.0f} s"
+    fallback = plan_fallback(state, failing)
+    if fallback:
+        return SwitchModel(fallback)
+    wake_at = environment.now + breaker.seconds
+    return Wait("breaker", failing, wake_at if state.deadline is None else min(wake_at, state.deadline))
 
 
 def _decide(state: RunState, now: Instant) -> Step:

@@ -82,6 +82,10 @@ class SwitchModel(Struct, frozen=True):
     event: LlmFallback
 
 
+class UseAlternative(Struct, frozen=True):
+    """Resolve the model again: its breaker is open, and its name can be served by another model."""
+
+
 class Finish(Struct, frozen=True):
     outcome: Outcome
     events: tuple[EventData, ...] = ()
@@ -126,6 +130,7 @@ Step = (
     | Compact
     | RunSessionCommand
     | SwitchModel
+    | UseAlternative
     | Wait
     | Finish
 )

@@ -2,12 +2,12 @@
 
 import logging
 
-from msgspec import Struct
+from msgspec.structs import replace
 
-from treadle.core.decide import decide, prepare_end
+from treadle.core.decide import decide
+from treadle.core.environment import Environment, OpenBreaker
 from treadle.core.evaluation import summarise_verdicts
-from treadle.core.guards.quota import judge, reserve_calls
-from treadle.core.retry import plan_fallback
+from treadle.core.guards.quota import reserve_calls
 from treadle.core.state import RunState
 from treadle.core.steps import (
     CallModel,
@@ -22,9 +22,10 @@ from treadle.core.steps import (
     Step,
     SwitchModel,
     TruncateResults,
+    UseAlternative,
     Wait,
 )
-from treadle.core.subagents.waiting import describe_stopped, fit_into_tree
+from treadle.core.subagents.waiting import describe_stopped
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
 from treadle.domain.ids import Instant, RunId
@@ -50,10 +51,6 @@ RETRY_AFTER_FAULT_SECONDS = 1.0
 WORKER_DIED = "The worker before died or lost its lease."
 POLLED_WAITS = ("breaker", "quota", "budget")
 """Reasons to wait for which a worker claims the run again at intervals and checks."""
-
-
-class UseAlternative(Struct, frozen=True):
-    """The model's breaker is open, and the same model name can be served by another model."""
 
 
 async def advance(run_id: RunId, deps: EngineDeps) -> None:
@@ -119,10 +116,17 @@ async def record_recovery(run: OwnedRun) -> None:
         await run.flush()
 
 
-def next_step(run: OwnedRun, model: Resolved | MissingDependency, deps: EngineDeps) -> Step | UseAlternative:
-    """Return what to do next: what the core decides, unless an account or the model does not allow it now."""
-    step = decide(run.state, deps.clock.now())
-    return apply_availability(apply_refusal(step, run, deps), model, run.state, deps)
+def next_step(run: OwnedRun, model: Resolved | MissingDependency, deps: EngineDeps) -> Step:
+    """Return what to do next. The model's breaker is asked last, because an open one admits a single probe."""
+    missing = model.what if isinstance(model, MissingDependency) else None
+    environment = Environment(deps.clock.now(), run.refused, missing)
+    step = decide(run.state, environment)
+    if isinstance(step, CallModel) and isinstance(model, Resolved):
+        seconds = model.breaker.wait(deps.clock.monotonic(), run.origin.run_id)
+        if seconds is not None:
+            name, alternative = f"{model.provider}/{model.model}", has_alternative(model, run.state, deps)
+            return decide(run.state, replace(environment, breaker=OpenBreaker(name, seconds, alternative)))
+    return step
 
 
 async def request_reply(
@@ -178,46 +182,6 @@ def end_step(run: OwnedRun, deps: EngineDeps) -> None:
         run.record(
             StepEnd(step.number, step.attempts, step.calls, step.input_tokens, step.output_tokens, duration_ms)
         )
-
-
-def apply_refusal(step: Step, run: OwnedRun, deps: EngineDeps) -> Step:
-    """Return the step, or its replacement if an account refused to reserve what it needs."""
-    if run.refused is None or not isinstance(step, CallModel | RunTools | Compact):
-        return step
-    if run.refused.kind == "runs":
-        return fit_into_tree(run.state, step, run.refused) if isinstance(step, RunTools) else step
-    now = deps.clock.now()
-    replacement = judge(run.state, run.refused, now)
-    return prepare_end(run.state, replacement, now) if isinstance(replacement, Finish) else replacement
-
-
-def apply_availability(
-    step: Step, model: Resolved | MissingDependency, state: RunState, deps: EngineDeps
-) -> Step | UseAlternative:
-    """Return the step, or its replacement if the model or a tool is missing or the model's breaker is open."""
-    if isinstance(model, MissingDependency) and state.command is not None and isinstance(step, Compact):
-        return Finish(Outcome("failed", reason=model.what))
-    if isinstance(model, MissingDependency):
-        return (
-            Wait("unavailable", model.what, state.deadline)
-            if isinstance(step, CallModel | RunTools | Compact)
-            else step
-        )
-    if isinstance(step, CallModel) and (seconds := _seconds_until_allowed(model, state, deps)) is not None:
-        if has_alternative(model, state, deps):
-            return UseAlternative()
-        failing = f"{model.provider}/{model.model} fails too often and is left alone for {seconds:.0f} s"
-        fallback = plan_fallback(state, failing)
-        if fallback:
-            return SwitchModel(fallback)
-        wake_at = deps.clock.now() + seconds
-        return Wait("breaker", failing, wake_at if state.deadline is None else min(wake_at, state.deadline))
-    return step
-
-
-def _seconds_until_allowed(model: Resolved, state: RunState, deps: EngineDeps) -> float | None:
-    """Return how long the model's breaker stays open, or None if the model may be called."""
-    return model.breaker.wait(deps.clock.monotonic(), state.origin.run_id)
 
 
 def wait_events(wait: Wait, state: RunState) -> tuple[EventData, ...]:

@@ -1,0 +1,48 @@
+"""What the environment says changes the next step: a missing model, an open breaker."""
+
+import pytest
+
+from tests.core.story import Story
+from treadle.core.decide import decide
+from treadle.core.environment import Environment, OpenBreaker
+from treadle.core.steps import CallModel, Step, SwitchModel, UseAlternative, Wait
+
+BREAKER = OpenBreaker("provider/model", 12.0, has_alternative=False)
+
+
+def next_step(story: Story, missing: str | None = None, breaker: OpenBreaker | None = None) -> Step:
+    return decide(story.state, Environment(story.now, missing=missing, breaker=breaker))
+
+
+def test_nothing_in_the_way_calls_the_model() -> None:
+    assert isinstance(next_step(Story()), CallModel)
+
+
+def test_a_missing_model_makes_the_run_wait_until_its_deadline() -> None:
+    story = Story(limits={"deadline": 60.0})
+    step = next_step(story, missing="No provider `x` is configured.")
+    assert step == Wait("unavailable", "No provider `x` is configured.", story.state.deadline)
+
+
+def test_an_open_breaker_makes_the_run_wait_until_it_closes() -> None:
+    story = Story()
+    step = next_step(story, breaker=BREAKER)
+    assert isinstance(step, Wait)
+    assert (step.reason, step.wake_at) == ("breaker", story.now + 12.0)
+    assert "provider/model" in step.detail
+
+
+@pytest.mark.parametrize("deadline", [5.0, 60.0])
+def test_a_run_does_not_wait_for_a_breaker_beyond_its_deadline(deadline: float) -> None:
+    story = Story(limits={"deadline": deadline})
+    step = next_step(story, breaker=BREAKER)
+    assert isinstance(step, Wait)
+    assert story.state.deadline is not None
+    assert step.wake_at == min(story.now + 12.0, story.state.deadline)
+
+
+def test_an_open_breaker_is_avoided_by_another_model_of_the_same_name_or_a_fallback() -> None:
+    other = OpenBreaker("provider/model", 12.0, has_alternative=True)
+    assert next_step(Story(), breaker=other) == UseAlternative()
+    with_fallback = Story(fallbacks=("provider/second",))
+    assert isinstance(next_step(with_fallback, breaker=BREAKER), SwitchModel)
