@@ -123,7 +123,7 @@ class Story:
 
     def _end_step(self) -> None:
         step = self.state.step
-        if step.open and self.state.reply is not None and not self.state.open_calls:
+        if step.open and self.state.turn.reply is not None and not self.state.open_calls:
             self.happens(e.StepEnd(step.number, step.attempts, step.calls, 0, 0, 0))
 
     # ── Looking back ──

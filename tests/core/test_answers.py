@@ -294,7 +294,7 @@ def test_to_resume_what_was_not_interrupted_tells_the_model_nothing() -> None:
     story = Story(READ)
     story.asks()
     story.happens(e.ResumeRequested())
-    assert story.state.inbox == []
+    assert story.state.turn.inbox == []
 
 
 def test_a_message_that_came_with_the_final_answer_is_answered_too() -> None:

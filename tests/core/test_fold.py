@@ -1,14 +1,15 @@
 """Events into state: incremental, blind to what it does not know, and indifferent to when a delivery came."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.story import ORIGIN, READ, START, WRITE, Story, fails, same, use
+from treadle.core import sub_states
 from treadle.core.fold import fold, fold_all
 from treadle.core.state import RunState, new_state
 from treadle.core.steps import CallModel, Finish
@@ -51,14 +52,26 @@ FACTS: tuple[EventData, ...] = (
 """What an owner records of its own accord, without asking whether something was delivered."""
 
 
+def flatten(state: object) -> dict[str, Any]:
+    """Return the fields of a state and of its parts."""
+    found: dict[str, Any] = {}
+    for each in fields(cast("Any", state)):
+        value = getattr(state, each.name)
+        if type(value).__module__ == sub_states.__name__ and each.name != "recovery":
+            found |= flatten(value)
+        elif each.name != "sequence":
+            found[each.name] = value
+    return found
+
+
 def picture(state: RunState) -> dict[str, Any]:
     """All of a state but the sequence, for comparing."""
-    plain = {name: getattr(state, name) for name in RunState.__slots__ if name != "sequence"}
+    plain = flatten(state)
     plain["transcript"] = list(state.transcript.messages)
-    plain["preamble"] = (state.preamble.system, state.preamble.tools)
+    plain["preamble"] = (state.prompt.preamble.system, state.prompt.preamble.tools)
     for name in ("ledger", "recovery", "step", "tally"):
         plain[name] = asdict(plain[name])
-    plain["calls"] = [asdict(call) for call in state.calls]
+    plain["calls"] = [asdict(call) for call in state.turn.calls]
     return plain
 
 
@@ -211,7 +224,7 @@ def test_an_interrupted_reply_keeps_its_text_and_drops_its_calls() -> None:
     story = Story(READ)
     story.asks()
     story.replies(use("read", path="a"), text="I was about to", stop="interrupted")
-    assert story.state.calls == []
+    assert story.state.turn.calls == []
     assert story.state.transcript.messages[-1] == Message("assistant", (Text("I was about to"),))
 
 
@@ -229,6 +242,6 @@ def test_metrics_add_up() -> None:
 def test_a_request_that_repeats_a_lost_one_is_counted() -> None:
     story = Story()
     story.asks()
-    assert story.state.in_flight
+    assert story.state.attempts.in_flight
     story.happens(e.RunRecovered(2, "died"), e.LlmRequest(1, 2, "p", "m", 1, repeats_lost=True))
     assert story.state.metrics(START).repeated_calls == 1

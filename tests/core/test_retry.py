@@ -147,6 +147,6 @@ def test_without_a_retry_the_run_ends_with_the_providers_words() -> None:
 def test_a_reply_starts_the_count_of_failures_over() -> None:
     story = failed_story(wake_in=0)
     story.asks()
-    assert story.state.failures == 1
+    assert story.state.attempts.failures == 1
     story.replies(text="here")
-    assert story.state.failures == 0
+    assert story.state.attempts.failures == 0

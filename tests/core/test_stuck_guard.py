@@ -140,4 +140,4 @@ def test_the_escalation_follows_from_the_journal_alone() -> None:
     told_again = Story(READ)
     told_again.happens(*story.events[4:])
     assert told_again.decision() == story.decision()
-    assert told_again.state.recovery == story.state.recovery
+    assert told_again.state.guards.recovery == story.state.guards.recovery

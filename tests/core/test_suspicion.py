@@ -13,7 +13,7 @@ NOTHING = frozenset({""})
 
 def died(story: Story, *, alone: bool = True, lately: int = 0) -> Suspicion:
     story.happens(e.RunRecovered(1, "died", alone, lately))
-    return story.state.suspicion
+    return story.state.guards.suspicion
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_reply_is_progress_after_a_death_in_a_model_call() -> None:
     assert died(story, alone=False).deaths == 1
     story.asks()
     story.replies(use("read", path="a"))
-    assert story.state.suspicion.deaths == 0
+    assert story.state.guards.suspicion.deaths == 0
 
 
 def test_result_of_the_tool_that_was_running_is_progress_and_that_of_another_is_not() -> None:
@@ -67,9 +67,9 @@ def test_result_of_the_tool_that_was_running_is_progress_and_that_of_another_is_
     story.happens(e.ToolCallStart("c1", "again", "{}", "key"))
     assert died(story).activities == {"again"}
     story.happens(e.ToolCallEnd("c2", "read", "seen", 1))
-    assert story.state.suspicion.deaths == 1
+    assert story.state.guards.suspicion.deaths == 1
     story.happens(e.ToolCallEnd("c1", "again", "done", 1))
-    assert story.state.suspicion.deaths == 0
+    assert story.state.guards.suspicion.deaths == 0
 
 
 def test_tool_that_kills_its_worker_is_found_although_its_calls_are_never_repeated() -> None:
@@ -86,7 +86,7 @@ def test_tool_that_kills_its_worker_is_found_although_its_calls_are_never_repeat
         died(story)
         if number < 3:
             story.works()
-    assert story.state.suspicion.is_culprit
+    assert story.state.guards.suspicion.is_culprit
     assert story.errors["k0"].kind == "interrupted"
 
 
@@ -97,6 +97,6 @@ def test_finished_step_without_an_interrupted_call_is_progress() -> None:
     story.happens(e.ToolCallStart("k1", "kill", "{}", "key"))
     died(story)
     story.works()
-    assert story.state.suspicion.deaths == 1
+    assert story.state.guards.suspicion.deaths == 1
     story.turn(use("read", path="a"))
-    assert story.state.suspicion.deaths == 0
+    assert story.state.guards.suspicion.deaths == 0

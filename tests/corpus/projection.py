@@ -58,7 +58,7 @@ def summarize(state: RunState) -> dict[str, Any]:
         "interrupted": state.interrupted is not None,
         "waiting": None if state.waiting is None else [state.waiting.reason, state.waiting.wake_at],
         "open_calls": [[call.call_id, call.phase] for call in state.open_calls],
-        "inbox": [message.text for message in state.inbox],
+        "inbox": [message.text for message in state.turn.inbox],
         "said": msgspec.to_builtins(state.said),
         "metrics": msgspec.to_builtins(AsRecorded(**msgspec.structs.asdict(state.metrics(2_000_000_000.0)))),
     }

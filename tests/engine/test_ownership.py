@@ -61,7 +61,7 @@ def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> Non
         async with asyncio.timeout(HANG_SECONDS):
             done, _ = await asyncio.gather(run.run_unless(cancelled, wait_for_ever()), people())
         assert not done
-        assert len(run.state.inbox) == 2
+        assert len(run.state.turn.inbox) == 2
 
     in_a_world(story(), seed)
 
@@ -77,7 +77,7 @@ def test_work_that_nobody_stops_is_done_and_others_are_folded_meanwhile() -> Non
             await asyncio.sleep(10)
 
         assert await run.run_unless(cancelled, work())
-        assert [message.text for message in run.state.inbox] == ["go", "hello"]
+        assert [message.text for message in run.state.turn.inbox] == ["go", "hello"]
 
     in_a_world(story())
 

@@ -69,7 +69,7 @@ def test_the_room_for_results_shrinks_as_the_context_fills() -> None:
     state.model = ModelResolved("p", "m", "custom", "why", context_window=100_000)
     rooms: list[int] = []
     for counted in (1, 40_000, 80_000, 95_000, 99_999, 150_000):
-        state.tokens = TokenCount(counted=counted)
+        state.context.tokens = TokenCount(counted=counted)
         rooms.append(max_result_characters(state))
     assert rooms == sorted(rooms, reverse=True)
     assert (rooms[0], rooms[-1]) == (MAX_RESULT_CHARACTERS, MIN_RESULT_CHARACTERS)

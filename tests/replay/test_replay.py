@@ -331,7 +331,7 @@ def test_a_guard_that_judges_otherwise_is_found_where_it_does(monkeypatch: pytes
     record, tools = circling()
     assert replay(record, tools).is_same
     blocked = first_of(record, e.ToolCallBlocked)
-    monkeypatch.setattr(loop_guard, "SAME_RESULT_BLOCK", 9)
+    monkeypatch.setattr(loop_guard, "BLOCK_SAME_RESULTS", 9)
     found = replay(record, tools).divergence
     assert found is not None
     assert (found.sequence, found.type, found.today_type) == (
@@ -346,7 +346,7 @@ def test_a_guard_that_judges_otherwise_is_found_where_it_does(monkeypatch: pytes
 def test_a_note_that_is_put_otherwise_is_found_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     record, tools = circling()
     warning = first_of(record, e.LoopWarning)
-    monkeypatch.setattr(loop_guard, "SAME_RESULT_WARN", 3)
+    monkeypatch.setattr(loop_guard, "WARN_SAME_RESULTS", 3)
     found = replay(record, tools)
     assert found.divergence is not None
     assert (found.divergence.sequence, found.same) == (warning.sequence, warning.sequence - 1)
@@ -390,7 +390,7 @@ def test_code_that_breaks_is_a_divergence_and_not_a_crash(monkeypatch: pytest.Mo
     def broken(*about: Any) -> Any:
         raise KeyError("not there")
 
-    monkeypatch.setattr(tool_results, "room_for_a_result", broken)
+    monkeypatch.setattr(tool_results, "max_result_characters", broken)
     assert replay(record, tools).is_same, "which no result of it needs"
     monkeypatch.setattr("treadle.engine.tool_execution.finish_call", broken)
     found = replay(record, tools).divergence

@@ -70,8 +70,13 @@ def forks_of(record: Recorded) -> Iterator[tuple[RunState, RunState]]:
 
 def stands(state: RunState) -> tuple[object, ...]:
     """What the guards will judge by, and what the model is shown."""
-    counted = (state.answer_so_far, state.continuations, state.empty_turns, state.rejected_outputs)
-    claims, recovery = (state.phantom_claims, state.claimed), state.recovery
+    counted = (
+        state.turn.answer_so_far,
+        state.guards.continuations,
+        state.guards.empty_turns,
+        state.guards.rejected_outputs,
+    )
+    claims, recovery = (state.guards.phantom_claims, state.guards.claimed), state.guards.recovery
     stuck = (recovery.quiet_steps, recovery.stage, recovery.refused_tool, recovery.detected_at)
     return state.ledger, tuple(state.transcript.messages), state.asked, counted, claims, stuck
 

@@ -61,8 +61,8 @@ def test_an_older_journal_folds(path: str) -> None:
             assert (ended.outcome, len(ended.said)) == ("completed", 4)
             assert ended.said[-1].text == "The key is in the hall."
             assert [call.phase for call in posting.open_calls] == ["started"]
-            assert [message.text for message in posting.inbox] == ["Use the red stamp."]
-            assert (pending.started, pending.inbox[0].text) == (False, "And where is the key now?")
+            assert [message.text for message in posting.turn.inbox] == ["Use the red stamp."]
+            assert (pending.started, pending.turn.inbox[0].text) == (False, "And where is the key now?")
             assert (waiting.status, waiting.interrupted is not None) == ("waiting", True)
             for record in await journal.find():
                 assert states[record.origin.run_id].sequence == record.sequence

@@ -83,12 +83,12 @@ def test_only_the_guard_of_the_deadline_is_tried_with_a_deadline() -> None:
 @pytest.mark.parametrize(
     ("patch", "missed"),
     [
-        (higher(loop, "WARN"), {"loop: the same call is warned of"}),
-        (higher(loop, "BLOCK"), {"loop: the same call is refused"}),
-        (higher(loop, "STOP"), {"loop: the same call ends the run"}),
-        (higher(loop, "SAME_RESULT_WARN"), {"loop: the same result is warned of"}),
-        (higher(loop, "SAME_RESULT_BLOCK"), {"loop: the same result is refused"}),
-        (higher(loop, "STRICT_STOP"), {"loop: strict"}),
+        (higher(loop, "WARN_CALLS"), {"loop: the same call is warned of"}),
+        (higher(loop, "BLOCK_CALLS"), {"loop: the same call is refused"}),
+        (higher(loop, "STOP_CALLS"), {"loop: the same call ends the run"}),
+        (higher(loop, "WARN_SAME_RESULTS"), {"loop: the same result is warned of"}),
+        (higher(loop, "BLOCK_SAME_RESULTS"), {"loop: the same result is refused"}),
+        (higher(loop, "STRICT_STOP_CALLS"), {"loop: strict"}),
         (
             without("PACE", loop.judge_turn),
             {"loop: the same call is warned of", "loop: the same result is warned of"},
@@ -141,7 +141,7 @@ def test_a_guard_that_is_taken_away_is_missed(
 
 @pytest.mark.parametrize("guard", ["quota: tokens", "quota: tool calls", "quota: credits", "budget: cost"])
 def test_accounts_that_are_not_kept_are_missed(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    where = "for_calls" if guard == "quota: tool calls" else "for_a_model_call"
+    where = "reserve_calls" if guard == "quota: tool calls" else "reserve_model_call"
     for module in list_of_users(where):
         monkeypatch.setattr(module, where, nothing)
     monkeypatch.setattr("treadle.surfaces.cli.guard_self_test.PATIENCE", 0.7)

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 
 from treadle.core import accounts, decide
+from treadle.core.environment import Environment
 from treadle.core.fold import registry
 from treadle.core.fold import run as fold_life
 from treadle.core.guards import quota
 from treadle.core.state import RunState
-from treadle.core.steps import Evaluate, Finish
+from treadle.core.steps import CallModel, Compact, Evaluate, Finish, RunTools
 from treadle.core.tools import plan
 from treadle.core.tools.ledger import Call
 from treadle.domain import events as e
@@ -56,7 +57,7 @@ def orphans_run_again(patch: pytest.MonkeyPatch) -> None:
     def careless(state: RunState, call: Call, now: Instant) -> Any:
         return None if call.phase == "started" and call.name in state.tools else judge(state, call, now)
 
-    patch.setattr(plan, "_judge", careless)
+    patch.setattr(plan, "_judge_call", careless)
 
 
 def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
@@ -65,16 +66,16 @@ def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
     async def permitted(*_: Any) -> None:
         return None
 
-    patch.setattr(tool_preparation, "_permitted", permitted)
+    patch.setattr(tool_preparation, "_check_permission", permitted)
 
 
 def denials_are_taken_for_approvals(patch: pytest.MonkeyPatch) -> None:
     judge = vars(plan)["_approval"]
 
     def approved(state: RunState, call: Call, asked: e.ApprovalRequested, now: Instant) -> Any:
-        return None if asked.approval_id in state.decisions else judge(state, call, asked, now)
+        return None if asked.approval_id in state.review.decisions else judge(state, call, asked, now)
 
-    patch.setattr(plan, "_approval", approved)
+    patch.setattr(plan, "_check_approval", approved)
 
 
 def edited_arguments_are_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,7 @@ def edited_arguments_are_ignored(patch: pytest.MonkeyPatch) -> None:
     async def unedited(call: Call, tool: Any, _: str, *rest: Any) -> Any:
         return await seen(call, tool, call.use.arguments, *rest)
 
-    patch.setattr(tool_preparation, "_seen_by_hooks", unedited)
+    patch.setattr(tool_preparation, "_apply_hooks", unedited)
 
 
 def an_approval_has_many_answers(patch: pytest.MonkeyPatch) -> None:
@@ -289,7 +290,7 @@ def the_end(_: RunState, finish: Finish, __: Instant) -> Finish:
 
 def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
     """A parent never hears that a child has ended."""
-    patch.setattr(engine_loop, "told_of_the_end", nothing)
+    patch.setattr(engine_loop, "notify_of_end", nothing)
 
 
 def ends_are_told_twice(patch: pytest.MonkeyPatch) -> None:
@@ -300,16 +301,16 @@ def ends_are_told_twice(patch: pytest.MonkeyPatch) -> None:
             [msgspec.structs.replace(each, key=f"{each.key}, {n}") for each in told(*args) for n in range(2)]
         )
 
-    patch.setattr(engine_loop, "told_of_the_end", stutter)
+    patch.setattr(engine_loop, "notify_of_end", stutter)
 
 
 def children_are_left_behind(patch: pytest.MonkeyPatch) -> None:
     """A run ends without a word to those under it."""
-    patch.setattr(decide, "before_the_end", the_end)
+    patch.setattr(decide, "stop_children_first", the_end)
 
 
 def children_have_every_tool(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model_resolution, "inherits", plenty)
+    patch.setattr(model_resolution, "may_use_tool", plenty)
 
 
 def children_are_begun_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
@@ -326,7 +327,7 @@ def children_are_begun_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> No
 
 
 def trees_grow_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(quota, "growing", nothing)
+    patch.setattr(quota, "child_run_accounts", nothing)
 
 
 def children_spend_for_themselves(patch: pytest.MonkeyPatch) -> None:
@@ -335,11 +336,11 @@ def children_spend_for_themselves(patch: pytest.MonkeyPatch) -> None:
     def own(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
         return accounts.model_call_accounts(trees[:1])
 
-    patch.setattr(fold_life, "spending", own)
+    patch.setattr(fold_life, "model_call_accounts", own)
 
 
 def any_number_runs_at_a_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plan, "room", plenty)
+    patch.setattr(plan, "free_child_slots", plenty)
 
 
 def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
@@ -350,12 +351,20 @@ def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
         step = judges(*args)
         return msgspec.structs.replace(step, events=()) if isinstance(step, Evaluate) else step
 
-    patch.setattr(decide, "who_judges", forgetful)
+    patch.setattr(decide, "evaluate_end", forgetful)
 
 
 def who_judges_can_fail_a_run(patch: pytest.MonkeyPatch) -> None:
     """A run that is sent back and cannot go on has lost the answer that it had."""
-    patch.setattr(engine_loop, "ended", the_end)
+
+    def hasty(state: RunState, step: Any, environment: Environment) -> Any:
+        short = environment.refused
+        if short is None or short.kind == "runs" or not isinstance(step, CallModel | RunTools | Compact):
+            return refusal(state, step, environment)
+        return quota.judge(state, short, environment.now)
+
+    refusal = decide._apply_refusal  # pyright: ignore[reportPrivateUsage] -- the mutated function
+    patch.setattr(decide, "_apply_refusal", hasty)
 
 
 MUTANTS: tuple[Mutation, ...] = (

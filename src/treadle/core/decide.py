@@ -59,7 +59,7 @@ MORE_CAME = "Another message came first."
 def decide(state: RunState, environment: Environment) -> Step:
     """Return the next step of a run that has started and not ended."""
     step = _decide(state, environment.now)
-    if state.asks_people and not (isinstance(step, Wait) and step.of_people is not None):
+    if state.family.asks_people and not (isinstance(step, Wait) and step.of_people is not None):
         return NotifyResumed()
     return _apply_availability(state, _apply_refusal(state, step, environment), environment)
 
@@ -96,8 +96,8 @@ def _apply_availability(state: RunState, step: Step, environment: Environment) -
 
 
 def _decide(state: RunState, now: Instant) -> Step:
-    if state.judging is not None and state.cancelled is None:
-        return _await_verdict(state, state.judging, now)
+    if state.evaluation.judging is not None and state.cancelled is None:
+        return _await_verdict(state, state.evaluation.judging, now)
     step = _next_step(state, now)
     return prepare_end(state, step, now) if isinstance(step, Finish) else step
 
@@ -106,7 +106,7 @@ def prepare_end(state: RunState, finish: Finish, now: Instant) -> Step:
     """Return what must happen before a run ends: its child runs have ended, and its end has been evaluated.
 
     A run that was to try again, and has nothing left for that, ends as it would have before."""
-    child = state.judging
+    child = state.evaluation.judging
     if child is not None and state.cancelled is None:
         verdict_event = remove_note(
             read_verdict(state, child, now) or make_unjudged(True, child.spawn.agent, MORE_CAME, child)
@@ -151,15 +151,15 @@ def _next_step(state: RunState, now: Instant) -> Step:
         return decide_command(state, state.command)
     if wait := _find_wait(state, now):
         return interrupt_children(state) or wait if wait.reason == "interrupted" else wait
-    if state.failure is not None:
-        return _after_failure(state, state.failure)
-    if state.reply is not None and not state.calls:
+    if state.attempts.failure is not None:
+        return _after_failure(state, state.attempts.failure)
+    if state.turn.reply is not None and not state.turn.calls:
         verdict = combine_verdicts(guards.ANSWER, state, now)
         if isinstance(verdict, StopRun):
             return _finish(state, verdict)
         if verdict is not None:
             return _ask_again(state, now, verdict.events)
-        if state.steered is None and state.reply.stop != "interrupted":
+        if state.steered is None and state.turn.reply.stop != "interrupted":
             return Finish(make_completed(state))
     return _call_model(state, now)
 
@@ -189,7 +189,7 @@ def _call_model(
         return Finish(_or_claimed_answer(state, make_overflow(state)))
     if verdict is not None:
         events += verdict.events
-    must_report = state.recovery.report_due
+    must_report = state.guards.recovery.report_due
     for event in events:
         if isinstance(event, RecoveryAction) and event.wants_report:
             must_report = True
@@ -199,11 +199,15 @@ def _call_model(
 def _find_wait(state: RunState, now: Instant) -> Wait | None:
     if state.interrupted is not None:
         return Wait("interrupted", state.interrupted, state.deadline)
-    if state.retry_at is not None and _is_in_future(state.retry_at, state, now) and state.steered is None:
-        attempt = f"attempt {state.failures + 1} of the model call"
-        if state.deadline is not None and state.deadline < state.retry_at:
+    if (
+        state.attempts.retry_at is not None
+        and _is_in_future(state.attempts.retry_at, state, now)
+        and state.steered is None
+    ):
+        attempt = f"attempt {state.attempts.failures + 1} of the model call"
+        if state.deadline is not None and state.deadline < state.attempts.retry_at:
             return Wait("retry", f"the deadline, which comes before {attempt}", state.deadline)
-        return Wait("retry", f"{attempt}, at {second(state.retry_at)}", state.retry_at)
+        return Wait("retry", f"{attempt}, at {second(state.attempts.retry_at)}", state.attempts.retry_at)
     return None
 
 
@@ -228,7 +232,7 @@ def decide_command(state: RunState, command: SessionCommand) -> Compact | RunSes
         return Finish(_command_outcome(state.obeyed))
     if not isinstance(command, CompactSession):
         return RunSessionCommand(command)
-    match state.compaction:
+    match state.context.compaction:
         case ContextCompacted(tokens_before=before, tokens_after=after):
             text = f"The conversation is shorter: about {before} tokens before, {after} now. /undo takes it back."
             return _finish_command(CommandObeyed(text))
@@ -260,21 +264,21 @@ def _finish(state: RunState, stop: StopRun) -> Finish:
 
 def _or_claimed_answer(state: RunState, outcome: Outcome) -> Outcome:
     """Return the answer that was given before a claim was questioned, if the run got no further."""
-    if state.claimed is None or outcome.kind not in ("empty", "max_steps", "model_error"):
+    if state.guards.claimed is None or outcome.kind not in ("empty", "max_steps", "model_error"):
         return outcome
-    answer, claim = state.claimed
+    answer, claim = state.guards.claimed
     return Outcome("completed", answer, unverified_claim=claim)
 
 
 def has_final_marker(state: RunState) -> bool:
     marker = state.agent.loop.final_marker
-    return marker is not None and state.reply is not None and has_marker(state.answer_so_far, marker)
+    return marker is not None and state.turn.reply is not None and has_marker(state.turn.answer_so_far, marker)
 
 
 def make_completed(state: RunState) -> Outcome:
     if state.answer.strip() in SILENT_TEXTS:
         return Outcome("silent", "", reason="The agent had nothing to say.")
-    if not state.phantom_claims and not has_final_marker(state):
+    if not state.guards.phantom_claims and not has_final_marker(state):
         return Outcome("completed", state.answer)
     answer, claim = phantom.choose_answer(state)
     return Outcome("completed", answer, unverified_claim=claim)
@@ -287,16 +291,16 @@ def _after_failure(state: RunState, failure: LlmError) -> TruncateResults | Comp
     fallback = plan_fallback(state, failure.message) if failure.next_model else None
     if fallback is not None:
         return SwitchModel(fallback)
-    attempts = f" ({state.failures} attempts)" if state.failures > 1 else ""
+    attempts = f" ({state.attempts.failures} attempts)" if state.attempts.failures > 1 else ""
     reason = f"{failure.message}{describe_long_wait(state, failure)}{attempts}"
     if failure.compact and not failure.guessed:
         return Finish(_or_claimed_answer(state, make_overflow(state, reason)))
-    outcome = Outcome("model_error", state.answer_so_far, reason, _advise_after(state, failure))
+    outcome = Outcome("model_error", state.turn.answer_so_far, reason, _advise_after(state, failure))
     return Finish(_or_claimed_answer(state, outcome))
 
 
 def _advise_after(state: RunState, failure: LlmError) -> str:
-    if failure.guessed or state.shortened:
+    if failure.guessed or state.context.shortened:
         return (
             "If the conversation is too long for the model, send /compact to have it summarised or /reset to go on "
             "with an empty one; otherwise fix the cause, then send its session a message to continue."

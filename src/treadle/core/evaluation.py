@@ -33,17 +33,17 @@ def evaluate_end(state: RunState, finish: Finish) -> Evaluate | Finish:
     lineage, outcome = state.lineage, finish.outcome
     if state.command is not None or (lineage is not None and lineage.judges):
         return finish
-    if outcome.status == "failed" and state.kept is not None:
-        return Finish(state.kept, finish.events)  # an evaluation cannot fail a run that had an answer
+    if outcome.status == "failed" and state.evaluation.kept is not None:
+        return Finish(state.evaluation.kept, finish.events)  # an evaluation cannot fail a run that had an answer
     if outcome.kind in SCORED_OUTCOMES:
-        checker, is_judged = state.agent.quality.checker, state.judged_request == state.request
+        checker, is_judged = state.agent.quality.checker, state.evaluation.judged_request == state.attempts.request
         return finish if checker is None or is_judged else Evaluate("quality", checker, outcome, finish.events)
     analyzer = state.agent.errors.analyzer
     if (
         analyzer is None
         or outcome.status != "failed"
         or outcome.kind in UNANALYZED_OUTCOMES
-        or state.analyzed is not None
+        or state.evaluation.analyzed is not None
     ):
         return finish
     if outcome.kind in UNPAYABLE_OUTCOMES:
@@ -104,7 +104,7 @@ def _find_json_object(text: str) -> str:
 
 def _make_retry_note(state: RunState, score: float, reasons: str) -> str:
     """Return the note that asks the agent to try again, or ""."""
-    quality, attempts = state.agent.quality, sum(bool(each.note) for each in state.judged)
+    quality, attempts = state.agent.quality, sum(bool(each.note) for each in state.evaluation.judged)
     if quality.minimum is None or score >= quality.minimum or attempts >= quality.retries:
         return ""
     return TRY_AGAIN.format(score=score, minimum=quality.minimum, reasons=reasons or "no reasons were given.")
@@ -112,14 +112,14 @@ def _make_retry_note(state: RunState, score: float, reasons: str) -> str:
 
 def summarise_verdicts(state: RunState) -> tuple[float | None, str, str]:
     """Return the latest score and its reasons, and the diagnosis."""
-    scored = [each for each in state.judged if each.score is not None]
-    diagnosis = "" if state.analyzed is None else state.analyzed.diagnosis
+    scored = [each for each in state.evaluation.judged if each.score is not None]
+    diagnosis = "" if state.evaluation.analyzed is None else state.evaluation.analyzed.diagnosis
     return (scored[-1].score, scored[-1].reasons, diagnosis) if scored else (None, "", diagnosis)
 
 
 def make_evaluation_prompt(role: str, state: RunState, end: Outcome) -> str:
     """Return what the evaluator is told of the run. Its parts are escaped, so that none can pass for another."""
-    calls = [f"- {call.name} {call.use.arguments[:300]}" for call in state.calls]
+    calls = [f"- {call.name} {call.use.arguments[:300]}" for call in state.turn.calls]
     parts = [
         _wrap_in_tag("task", state.asked),
         _wrap_in_tag("output", end.text) if end.text or role == "quality" else "",

@@ -27,12 +27,12 @@ def make_fork(state: RunState, events: Iterable[Event], request: e.LlmRequest) -
         state.origin.run_id,
         request.step,
         state.asked,
-        tuple([index for index, message in enumerate(messages) if message in state.tasks]),
+        tuple([index for index, message in enumerate(messages) if message in state.context.tasks]),
         collect_calls(event_list, state.tools),
         _read_counters(state, request),
         _read_measured(state),
         _find_first_route(event_list) if state.agent.routing is not None else "",
-        state.plain and not state.fallbacks_used,
+        state.attempts.plain and not state.attempts.fallbacks_used,
         _find_system_memories(event_list),
         "" if start is None else start.notes,
         "" if start is None else start.workspace,
@@ -40,14 +40,14 @@ def make_fork(state: RunState, events: Iterable[Event], request: e.LlmRequest) -
 
 
 def _read_counters(state: RunState, request: e.LlmRequest) -> Counters:
-    recovery = state.recovery
+    recovery = state.guards.recovery
     return Counters(
-        state.answer_so_far,
-        state.continuations,
-        state.empty_turns,
-        state.rejected_outputs,
-        state.phantom_claims,
-        "" if state.claimed is None else state.claimed[1],
+        state.turn.answer_so_far,
+        state.guards.continuations,
+        state.guards.empty_turns,
+        state.guards.rejected_outputs,
+        state.guards.phantom_claims,
+        "" if state.guards.claimed is None else state.guards.claimed[1],
         recovery.quiet_steps,
         recovery.stage,
         recovery.refused_tool,
@@ -57,10 +57,10 @@ def _read_counters(state: RunState, request: e.LlmRequest) -> Counters:
 
 
 def _read_measured(state: RunState) -> Measured | None:
-    if state.counted_by is None:
+    if state.context.counted_by is None:
         return None
-    provider, model = state.counted_by
-    tokens = state.tokens
+    provider, model = state.context.counted_by
+    tokens = state.context.tokens
     return Measured(
         provider, model, tokens.unseen, tokens.counted, tokens.guessed, tokens.rate, tokens.reports,
         tokens.added_counted, tokens.added_guessed,

@@ -25,30 +25,34 @@ def plan_retry(
     A delay that the provider requested is honoured in full, up to the maximum that the agent allows; otherwise the
     agent's schedule applies. A retry with another key, with a lower reply limit, or once with the plainest form of
     the transcript happens at once."""
-    if error.next_key and state.keys_tried < MAX_KEYS:
+    if error.next_key and state.attempts.keys_tried < MAX_KEYS:
         return LlmRetry(error.step, error.attempt, now, 0)
     if error.repair and error.wants_reasoning:
-        return None if state.filled else LlmRetry(error.step, error.attempt, now, 0, filled=True)
+        return None if state.attempts.filled else LlmRetry(error.step, error.attempt, now, 0, filled=True)
     if error.longest_reply is not None and is_lower_reply_limit(state, error.longest_reply):
         return LlmRetry(error.step, error.attempt, now, 0, longest_reply=error.longest_reply)
     if error.repair:
-        return None if state.plain else LlmRetry(error.step, error.attempt, now, 0, plain=True)
+        return None if state.attempts.plain else LlmRetry(error.step, error.attempt, now, 0, plain=True)
     policy = state.agent.retry
-    if not error.retryable or state.failures >= policy.attempts or (error.once and state.tried_once):
+    if (
+        not error.retryable
+        or state.attempts.failures >= policy.attempts
+        or (error.once and state.attempts.tried_once)
+    ):
         return None
     if requested_seconds is not None and not 0 <= requested_seconds <= policy.longest_wait_seconds:
         return None  # use another model, or end the run, which reports the time
     delay_ms = (
         round(requested_seconds * 1000)
         if requested_seconds is not None
-        else _scheduled_delay_ms(policy, state.failures, random)
+        else _scheduled_delay_ms(policy, state.attempts.failures, random)
     )
     return LlmRetry(error.step, error.attempt, now + delay_ms / 1000, delay_ms)
 
 
 def is_lower_reply_limit(state: RunState, longest_reply: int) -> bool:
     """Return whether a reply limit is lower than the current one."""
-    return state.longest_reply is None or longest_reply < state.longest_reply
+    return state.attempts.longest_reply is None or longest_reply < state.attempts.longest_reply
 
 
 def describe_long_wait(state: RunState, error: LlmError) -> str:
@@ -56,17 +60,17 @@ def describe_long_wait(state: RunState, error: LlmError) -> str:
     allowed, requested = state.agent.retry.longest_wait_seconds, error.asked_wait
     if requested is None or requested <= allowed or not error.retryable:
         return ""
-    until = second(state.failed_since + requested)
+    until = second(state.attempts.failed_since + requested)
     limit = f"retry.longest_wait of the agent allows {in_words(allowed)}"
     return f" It asks to wait {in_words(requested)}, until {until}; {limit}."
 
 
 def plan_fallback(state: RunState, reason: str) -> LlmFallback | None:
     """Return the switch to the agent's next fallback model, or None if none is left."""
-    fallbacks = state.agent.fallbacks[state.fallbacks_used :]
+    fallbacks = state.agent.fallbacks[state.attempts.fallbacks_used :]
     if not fallbacks:
         return None
-    provider, model = (state.model.provider, state.model.model) if state.model else ("", state.route)
+    provider, model = (state.model.provider, state.model.model) if state.model else ("", state.attempts.route)
     return LlmFallback(state.step.number, provider, model, fallbacks[0], reason)
 
 

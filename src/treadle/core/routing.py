@@ -38,7 +38,7 @@ def choose_route(state: RunState) -> Route:
 
 def score_complexity(state: RunState) -> Score:
     """Return points for what makes a task harder. Each is capped, so that no single one decides."""
-    text = "\n".join(message.text for message in state.inbox)
+    text = "\n".join(message.text for message in state.turn.inbox)
     tokens, earlier = len(text) // CHARACTERS_PER_TOKEN, len(state.transcript.messages)
     tools = len({spec.name for spec in state.tools.values()}) or len(state.agent.tools)
     parts = (

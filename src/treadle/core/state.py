@@ -3,69 +3,44 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from treadle.core.context.tokens import TokenCount
 from treadle.core.context.transcript import Transcript, make_transcript
 from treadle.core.final_marker import remove_marker
+from treadle.core.sub_states import (
+    AttemptState,
+    ContextState,
+    EvaluationState,
+    FamilyState,
+    GuardState,
+    PromptState,
+    ReviewState,
+    TurnState,
+)
 from treadle.core.subagents.child import Child
-from treadle.core.suspicion import Suspicion
 from treadle.core.tools.ledger import Call, Ledger
 from treadle.core.usage import RunUsage, StepUsage
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import SessionCommand
 from treadle.domain.envelope import Origin
 from treadle.domain.events import (
-    ApprovalDecided,
-    ApprovalRequested,
-    ClarifyAnswered,
-    ClarifyRequested,
     CommandObeyed,
-    CompactionFailed,
-    CompactStage,
-    ContextCompacted,
-    ErrorAnalyzed,
-    LlmError,
     LlmResponse,
     ModelResolved,
-    QualityScored,
-    RecoveryStage,
-    RunQueued,
     RunWaiting,
     SegmentOpened,
     SteerMode,
-    TrimStage,
 )
-from treadle.domain.ids import ApprovalId, Instant, RunId, SessionId, first_segment_id
-from treadle.domain.lineage import Lineage, TreeCeiling
+from treadle.domain.ids import Instant, RunId, SessionId, first_segment_id
+from treadle.domain.lineage import Lineage
 from treadle.domain.memories import MemoryScope
 from treadle.domain.messages import Message, Part, Text
 from treadle.domain.models import UNKNOWN_WINDOW
-from treadle.domain.observations import ResultHeader
-from treadle.domain.permissions import Asker
-from treadle.domain.runs import Metrics, Outcome, OutcomeKind, Status, Usage
+from treadle.domain.runs import Metrics, OutcomeKind, Status, Usage
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import SessionFacts
-from treadle.ports.model import Preamble
 
 NO_SESSION_FACTS = SessionFacts()
-RoomStage = TrimStage | CompactStage
-"""The ways to make room in the context window."""
-
-
-@dataclass(slots=True)
-class Recovery:
-    """How far the escalation against being stuck has come."""
-
-    stage: RecoveryStage | None = None
-    refused_tool: str | None = None
-    """Refused during the step after the decision."""
-    report_due: bool = False
-    """The next turn has no tools and must report."""
-    quiet_steps: int = 0
-    """Consecutive steps that brought nothing new."""
-    detected_at: int = 0
-    """The quiet step or failure count that was last acted on."""
 
 
 @dataclass(slots=True)
@@ -86,166 +61,42 @@ class RunState:
     agent: AgentSpec = field(default_factory=lambda: AgentSpec("unknown", "unknown"))
     status: Status = "pending"
     outcome: OutcomeKind | None = None
-
-    # Set when the run starts
     started_at: Instant | None = None
     deadline: Instant | None = None
     tools: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
-    preamble: Preamble = field(default_factory=lambda: Preamble("", ()))
     model: ModelResolved | None = None
-    route: str = ""
-    """The name that the model was resolved from, or is resolved from next."""
-    fallbacks_used: int = 0
-    plain: bool = False
-    """Reasoning is no longer sent back."""
-    filled: bool = False
-    """A placeholder replaces missing reasoning, because the provider rejected the transcript without it."""
-
-    # Transcript
-    inbox: list[Message] = field(default_factory=list[Message])
-    """Messages and notes that have not been sent to the model, in order."""
-    reply: LlmResponse | None = None
-    """The latest reply, until the next request."""
-    calls: list[Call] = field(default_factory=list[Call])
-    """The calls of the latest reply."""
-    calls_by_id: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
-    unanswered: int = 0
-    """Number of these calls without a result."""
-    answer_so_far: str = ""
-    """The text of the answer, joined over continuations."""
-
     asked: str = ""
     """The message that the run was submitted with."""
     unrecalled: list[str] = field(default_factory=list[str])
     """Messages for which no memories were recalled yet."""
-
-    # Context budget
-    revised: bool = False
-    """The transcript was changed, not just extended."""
-    tokens: TokenCount = field(default_factory=TokenCount)
-    """Size of the transcript."""
-    counted_by: tuple[str, str] | None = None
-    """The provider and model of these counts."""
-    tasks: list[Message] = field(default_factory=list[Message])
-    """The messages with the run's tasks, which stay in the transcript when others are summarised."""
-    ceiling: int | None = None
-    """Estimated tokens of the transcript above which a provider has rejected it, whatever its stated limit."""
-    spent: set[RoomStage] = field(default_factory=set[RoomStage])
-    """What was done to make room since the model last replied."""
-    compacting: bool = False
-    """A summary was requested and its end is not on record."""
-    compaction: ContextCompacted | CompactionFailed | None = None
-    """The result of the latest compaction."""
-    failed_at: int = 0
-    """Estimated tokens of the transcript when the compaction failed."""
-    shortened: bool = False
-    """A rejection without a reason was once treated as overflow."""
-    sections: tuple[str, ...] = ()
-    """Sections of the system prompt after the persona."""
-    notes: str = ""
-    """Notes of the workspace, in the system prompt."""
-    guidance: str = ""
-    """Guidance on the tools and the working folder, in the system prompt."""
-    result_header: ResultHeader = "full"
-    """The form of the line that tool results begin with."""
-    kept_notes: tuple[str, str] | None = None
-    """A workspace and the session's notes of it."""
-    recalled: str = ""
-    """For a fork: memories of the original run in the system prompt."""
-
-    # Commands
     command: SessionCommand | None = None
     """The session command that the run executes instead of answering a message."""
     obeyed: CommandObeyed | None = None
-
-    # Model calls
-    request: int = 0
-    """Sequence of the latest `llm_request`."""
-    aside: str = ""
-    """In older journals: what the latest request sent after the transcript."""
-    in_flight: bool = False
-    """A request was sent and its end is not on record."""
-    failures: int = 0
-    """Consecutive failed attempts."""
-    failure: LlmError | None = None
-    failed_since: Instant = 0.0
-    """When the latest attempt failed."""
-    tried_once: bool = False
-    """A failure that may be retried only once was retried since the model last replied."""
-    longest_reply: int | None = None
-    """Maximum reply tokens that the model has accepted."""
-    keys_tried: int = 0
-    """Number of other keys that were tried since the model last replied."""
-    fallback_reason: str = ""
-    """Why the previous model could not continue."""
-    retry_at: Instant | None = None
-
-    # Deliveries
     cancelled: str | None = None
     interrupted: str | None = None
     """Stop and wait until resumed."""
     steered: SteerMode | None = None
     """The inbox has a message that was not sent to the model."""
-
-    # Accounts
     accounts: tuple[Ceilings, ...] = ()
     """The bounded accounts that the run counts for."""
     credits_per_dollar: float = 1.0
-
-    # Ancestors and child runs
-    queued: RunQueued | None = None
-    """The request that queued the run, from which child runs inherit."""
-    trees: tuple[TreeCeiling, ...] = ()
-    """Ceilings that the run shares with its ancestors and child runs."""
-    children: dict[str, Child] = field(default_factory=dict[str, Child])
-    """By call ID, including those that have ended."""
-    asks_people: bool = False
-    """The run waits for a reviewer, or did just now, and its ancestors know."""
-    judging: Child | None = None
-    """The child run that evaluates the run's end."""
-    judged: list[QualityScored] = field(default_factory=list[QualityScored])
-    judged_request: int = 0
-    """The request whose reply was evaluated last."""
-    kept: Outcome | None = None
-    """An end that was not good enough. It is used if no better one follows."""
-    analyzed: ErrorAnalyzed | None = None
-
-    # Questions to people, and their answers
-    asker: Asker | None = None
-    """Who sent the message and can be asked back."""
     by_the_clock: bool = False
     """A schedule started the run, and no message was sent to it since."""
-    instructions: str = ""
-    """The client's instructions in addition to those of the agent."""
-    approvals: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
-    """By call ID: requested approvals."""
-    decisions: dict[ApprovalId, ApprovalDecided] = field(default_factory=dict[ApprovalId, ApprovalDecided])
-    questions: dict[str, ClarifyRequested] = field(default_factory=dict[str, ClarifyRequested])
-    """By call ID: questions to the user."""
-    answers: dict[str, ClarifyAnswered] = field(default_factory=dict[str, ClarifyAnswered])
-
-    # Guards
     ledger: Ledger = field(default_factory=Ledger)
-    recovery: Recovery = field(default_factory=Recovery)
-    empty_turns: int = 0
-    continuations: int = 0
-    rejected_outputs: int = 0
-    written_calls: int = 0
-    phantom_claims: int = 0
-    claimed: tuple[str, str] | None = None
-    """An answer with an unverified claim, and the claim. It is delivered if no better answer follows."""
-    actions_at_claim: int = 0
-    """Number of tool calls started before that answer."""
-    hinted_percent: int = 0
-    suspicion: Suspicion = field(default_factory=Suspicion)
-    """Deaths of workers since the run last made progress."""
     stopped: list[str] = field(default_factory=list[str])
     """Calls in progress when the run was cancelled."""
     waiting: RunWaiting | None = None
     """What the run was last reported to wait for, until it continues or something is delivered."""
-
     step: StepUsage = field(default_factory=StepUsage)
     tally: RunUsage = field(default_factory=RunUsage)
+    prompt: PromptState = field(default_factory=PromptState)
+    turn: TurnState = field(default_factory=TurnState)
+    context: ContextState = field(default_factory=ContextState)
+    attempts: AttemptState = field(default_factory=AttemptState)
+    family: FamilyState = field(default_factory=FamilyState)
+    evaluation: EvaluationState = field(default_factory=EvaluationState)
+    review: ReviewState = field(default_factory=ReviewState)
+    guards: GuardState = field(default_factory=GuardState)
 
     @property
     def started(self) -> bool:
@@ -254,27 +105,28 @@ class RunState:
     @property
     def open_calls(self) -> list[Call]:
         """The calls of the latest reply without a result, in order."""
-        return [call for call in self.calls if call.result is None] if self.unanswered else []
+        return [call for call in self.turn.calls if call.result is None] if self.turn.unanswered else []
 
     def set_calls(self, calls: list[Call]) -> None:
         """Set the calls of a reply. None of them has a result."""
-        self.calls, self.unanswered, self.calls_by_id = calls, len(calls), {}
+        turn = self.turn
+        turn.calls, turn.unanswered, turn.calls_by_id = calls, len(calls), {}
         for call in calls:
-            self.calls_by_id.setdefault(call.call_id, []).append(call)
+            turn.calls_by_id.setdefault(call.call_id, []).append(call)
 
     def find_calls(self, call_id: str) -> Sequence[Call]:
         """Return the calls of the latest reply with this ID. Old journals may have several."""
-        return self.calls_by_id.get(call_id, ())
+        return self.turn.calls_by_id.get(call_id, ())
 
     @property
     def lineage(self) -> Lineage | None:
         """The lineage of a child run, or None."""
-        return None if self.queued is None else self.queued.lineage
+        return None if self.family.queued is None else self.family.queued.lineage
 
     @property
     def owner(self) -> UserId:
         """The user whom the run is for."""
-        return LOCAL_USER if self.queued is None else self.queued.user
+        return LOCAL_USER if self.family.queued is None else self.family.queued.user
 
     @property
     def memories(self) -> MemoryScope:
@@ -289,33 +141,39 @@ class RunState:
     @property
     def running(self) -> list[Child]:
         """The child runs that have not ended."""
-        return [child for child in self.children.values() if child.end is None] if self.children else []
+        return (
+            [child for child in self.family.children.values() if child.end is None] if self.family.children else []
+        )
 
     @property
     def steps_of_tree(self) -> int:
         """Steps of the run and of its child runs that have ended."""
-        ended = [child.end.steps for child in self.children.values() if child.end is not None]
+        ended = [child.end.steps for child in self.family.children.values() if child.end is not None]
         return self.step.number + sum(ended)
 
     @property
     def answer(self) -> str:
         """The answer so far, without the final marker."""
         marker = self.agent.loop.final_marker
-        return self.answer_so_far if marker is None else remove_marker(self.answer_so_far, marker)
+        return self.turn.answer_so_far if marker is None else remove_marker(self.turn.answer_so_far, marker)
 
     @property
     def said(self) -> tuple[Message, ...]:
         """The messages that this run added, including those not sent yet, or the whole transcript if it was
         changed."""
-        sent = tuple(self.transcript.messages[0 if self.revised else self.said_from :])
-        return (*sent, join_messages(self.inbox)) if self.inbox else sent
+        sent = tuple(self.transcript.messages[0 if self.context.revised else self.said_from :])
+        return (*sent, join_messages(self.turn.inbox)) if self.turn.inbox else sent
 
     @property
     def window(self) -> int:
         """The context window in tokens, as set by the agent or as known."""
         known = UNKNOWN_WINDOW if self.model is None else self.model.context_window
         said = self.agent.limits.context_window or known
-        return said if self.ceiling is None else max(1, min(said, self.tokens.estimate(self.ceiling)))
+        return (
+            said
+            if self.context.ceiling is None
+            else max(1, min(said, self.context.tokens.estimate(self.context.ceiling)))
+        )
 
     def spend(self, usage: Usage, duration_ms: int, cost: float | None) -> None:
         """Add the usage of a model call."""
@@ -392,5 +250,5 @@ def new_state_on(origin: Origin, transcript: Transcript, session: SessionFacts =
     """Return the initial state of a run that continues this transcript in place."""
     opened = session.segment or first_segment(origin.session_id)
     state = RunState(origin, transcript, said_from=len(transcript.messages), segment=opened)
-    state.kept_notes, state.segment_at = session.notes, session.segment_at
+    state.prompt.kept_notes, state.segment_at = session.notes, session.segment_at
     return state

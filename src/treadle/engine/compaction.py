@@ -130,7 +130,7 @@ class SummaryWriter:
             self._writer.model,
             tokens,
             max_cost(tokens, settings, self._writer.profile),
-            state.compacting,
+            state.context.compacting,
         )
         most = tokens + max_reply_tokens(settings, self._writer.profile)
         return make_reserved_intent(
@@ -192,8 +192,8 @@ class SummaryWriter:
     def make_compacted(self, summary: Summary, elapsed_ms: int, segment: SegmentId) -> tuple[EventData, ...]:
         step, state = self._step, self._state
         before = estimate_input(state)
-        after = max(0, before - round(self._saved_tokens(summary) * state.tokens.rate))
-        left = len(state.transcript.messages) - len(self._span) + 1 + bool(state.inbox)
+        after = max(0, before - round(self._saved_tokens(summary) * state.context.tokens.rate))
+        left = len(state.transcript.messages) - len(self._span) + 1 + bool(state.turn.inbox)
         compacted = ContextCompacted(
             step.stage,
             step.trigger,

@@ -121,15 +121,15 @@ class _Together:
         self._open = is_open
 
     def may_continue(self, state: RunState) -> bool:
-        return self._open.is_set() and not state.suspicion.is_suspect
+        return self._open.is_set() and not state.guards.suspicion.is_suspect
 
     def must_run_alone(self, state: RunState) -> bool:
-        return state.suspicion.is_suspect
+        return state.guards.suspicion.is_suspect
 
 
 class _Alone:
     def may_continue(self, state: RunState) -> bool:
-        return state.suspicion.is_suspect or state.suspicion.is_culprit
+        return state.guards.suspicion.is_suspect or state.guards.suspicion.is_culprit
 
     def must_run_alone(self, state: RunState) -> bool:
         return False

@@ -39,7 +39,7 @@ def _query_text(state: RunState) -> str:
     answer."""
     if state.unrecalled or state.agent.memory.when == "message" or state.step.open:
         return "\n".join(state.unrecalled)
-    return state.answer_so_far
+    return state.turn.answer_so_far
 
 
 async def save_interaction(outcome: Outcome, state: RunState, deps: EngineDeps) -> tuple[EventData, ...]:

@@ -71,9 +71,9 @@ def make_intent(
         attempt=1 if opening else state.step.attempts + 1,
         provider=state.model.provider,
         model=state.model.model,
-        messages=len(state.transcript.messages) + bool(state.inbox or any(map(joins_transcript, notes))),
+        messages=len(state.transcript.messages) + bool(state.turn.inbox or any(map(joins_transcript, notes))),
         tools_offered=tools_offered,
-        repeats_lost=state.in_flight,
+        repeats_lost=state.attempts.in_flight,
         input_estimate=tokens,
         cost_estimate=max_cost(tokens, state.agent.model_settings, profile),
         preface=opening_text,
@@ -109,7 +109,7 @@ class Attempt:
         self._deps = deps
         self._model = model
         self._request = request
-        self._sequence = run.state.request
+        self._sequence = run.state.attempts.request
         self._number = run.state.step.attempts
         self._began = deps.clock.monotonic()
         self._first_token_ms: int | None = None

@@ -35,7 +35,7 @@ CLIENT_INSTRUCTIONS_HEADING = (
 async def resolve_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDependency:
     """Return the model for the run. On the first claim, also record the run's tools and prompt sections."""
     state = run.state
-    if state.cancelled is not None or state.suspicion.is_culprit:
+    if state.cancelled is not None or state.guards.suspicion.is_culprit:
         return MissingDependency("nothing: it is about to end")
     try:
         model, events = await _find_model(state, deps)
@@ -73,7 +73,7 @@ def has_alternative(model: Resolved, state: RunState, deps: EngineDeps) -> bool:
 
 def _no_fallback_left(state: RunState, error: UsageError) -> LlmError:
     """Return the failure that caused the fallback, with the reason why no fallback was available."""
-    message = f"{state.fallback_reason} No fallback could take over: {error}"
+    message = f"{state.attempts.fallback_reason} No fallback could take over: {error}"
     return LlmError(state.step.number, state.step.attempts, "not_found", message, retryable=False)
 
 
@@ -114,9 +114,9 @@ def _resolve(name: str, state: RunState, deps: EngineDeps) -> Resolved:
 
 def _current_route(state: RunState) -> Route:
     """Return the model that the run was routed to, or the current fallback."""
-    if not state.route:
+    if not state.attempts.route:
         return choose_route(state)
-    return Route(state.route, "a fallback" if state.fallbacks_used else "")
+    return Route(state.attempts.route, "a fallback" if state.attempts.fallbacks_used else "")
 
 
 def _make_start(state: RunState, deps: EngineDeps) -> tuple[RunStart, ...]:
@@ -133,9 +133,9 @@ def _make_start(state: RunState, deps: EngineDeps) -> tuple[RunStart, ...]:
     skills = context.skills(agent) if agent.skills else ()
     allowed = list_allowed_tools(agent.tools, skills, deps.tools)
     workspace = context.workspace(agent)
-    kept = state.kept_notes
+    kept = state.prompt.kept_notes
     notes = kept[1] if kept is not None and kept[0] == workspace else context.notes(agent)
-    route = f"{CLIENT_INSTRUCTIONS_HEADING}\n{state.instructions}" if state.instructions else ""
+    route = f"{CLIENT_INSTRUCTIONS_HEADING}\n{state.prompt.instructions}" if state.prompt.instructions else ""
     sections = (context.rules(), context.catalog(skills) if skills else "", route)
     tools = tuple([tool.spec for tool in deps.tools.select(allowed) if may_use_tool(state.lineage, tool.spec.name)])
     said = tuple([section for section in sections if section])

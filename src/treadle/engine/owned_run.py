@@ -59,7 +59,7 @@ class OwnedRun:
         self.epoch = claim.epoch
         state = new_state_on(claim.origin, cached.transcript if cached else Transcript(), claim.session)
         if cached is not None:
-            state.tokens, state.counted_by = cached.tokens, cached.counted_by
+            state.context.tokens, state.context.counted_by = cached.tokens, cached.counted_by
         self.state = fold_all(state, claim.events)
         self._deps = deps
         self.refused: Short | None = None
@@ -132,10 +132,10 @@ class OwnedRun:
         """Cache the transcript for the session's next run. A run that was cancelled before it started has not seen
         all of it."""
         if state.started:
-            if state.inbox:
-                state.transcript.add(join_messages(state.inbox))
+            if state.turn.inbox:
+                state.transcript.add(join_messages(state.turn.inbox))
             state.transcript.close()
-            cached = CachedTranscript(state.transcript, state.tokens, state.counted_by)
+            cached = CachedTranscript(state.transcript, state.context.tokens, state.context.counted_by)
             self._deps.transcripts.put(self.origin.session_id, self.origin.run_id, cached)
 
     def show_live(self, data: EventData, sequence: int) -> None:

@@ -183,7 +183,7 @@ def _real_path(path: str) -> str:
 
 
 def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
-    above = parent.queued
+    above = parent.family.queued
     assert above is not None, "a run that has begun was asked for"
     return RunQueued(
         agent,
@@ -244,7 +244,7 @@ async def _collect_results(calls: Sequence[Call], run: OwnedRun, deps: EngineDep
     """Return the results of these calls, from the outcomes of their child runs."""
     results: list[EventData] = []
     for call in calls:
-        child, tool = run.state.children[call.call_id], deps.tools.find(call.name)
+        child, tool = run.state.family.children[call.call_id], deps.tools.find(call.name)
         result, timed_out = read_outcome(child)
         elapsed = max(0, round((deps.clock.now() - child.began_at) * 1000))
         if tool is None:  # the tool no longer exists, so no hook applies
@@ -263,7 +263,7 @@ async def _signal_children(step: SignalChildren, run: OwnedRun) -> None:
     """Send a signal to child runs. The messages and their record are one commit."""
     messages: list[ChildMessage] = []
     for call_id in step.call_ids:
-        child = run.state.children[call_id]
+        child = run.state.family.children[call_id]
         key = f"{run.origin.run_id}/{step.what}/{run.state.sequence}"
         messages.append(ChildMessage(child.spawn.run_id, _make_signal(step), key))
     await run.intend(AgentTold(step.call_ids, step.what, step.reason), tell=messages)
@@ -332,7 +332,7 @@ async def _notify_resumed(run: OwnedRun) -> None:
 async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> None:
     """Begin the run that evaluates this one, or record why there is none."""
     role: Role = step.role
-    names = (f"@{role}-{number}" for number in count(len(run.state.children)))
+    names = (f"@{role}-{number}" for number in count(len(run.state.family.children)))
     lineage = make_lineage(run.state, next(name for name in names if not run.state.knows_call(name)), role)
     message = user(sendable(make_evaluation_prompt(role, run.state, step.end)))
     try:

@@ -110,7 +110,7 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
         return await _make_approved(call, tool, call.arguments, _parse(call, tool, call.arguments), run, deps)
     if call.secrets:
         raise _refuse_raw_secret(call)
-    approval = run.state.approvals.get(call.call_id)
+    approval = run.state.review.approvals.get(call.call_id)
     if approval is None:
         text, arguments = await _apply_hooks(call, tool, call.use.arguments, run, deps)
         if tool.spec.asks_a_person:
@@ -119,7 +119,7 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
         if subjects.caution is not None or subjects.concern is not None or not permits_everything(run.state):
             await _check_permission(call, tool, subjects, text, run, deps)
         return _make_ready(call, tool, text, arguments, run)
-    edited = run.state.decisions[approval.approval_id].arguments
+    edited = run.state.review.decisions[approval.approval_id].arguments
     if edited is None:
         arguments = _parse(call, tool, approval.arguments)
         return await _make_approved(call, tool, approval.arguments, arguments, run, deps)
@@ -138,10 +138,10 @@ async def _make_approved(
     An approval names the place that the reviewer saw. If the path leads to another place now, that is not
     approved, and the tool refuses it. A reviewer who edited the arguments has chosen the path."""
     ready = _make_ready(call, tool, text, arguments, run)
-    approval = run.state.approvals.get(call.call_id)
+    approval = run.state.review.approvals.get(call.call_id)
     if approval is None or (concern := await _assess(call, tool, arguments, run, deps)) is None:
         return ready
-    decision = run.state.decisions.get(approval.approval_id)
+    decision = run.state.review.decisions.get(approval.approval_id)
     was_edited = decision is not None and decision.arguments is not None
     if decision is None or not (was_edited or concern.reason == approval.reason):
         return ready

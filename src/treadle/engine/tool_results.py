@@ -42,7 +42,7 @@ async def finish_call(
             return (HookBlocked(call.call_id, call.name, blocked.hook, text),)
     events: list[EventData] = []
     content = sendable(result.content)
-    if run.state.approvals:
+    if run.state.review.approvals:
         content = f"{_note_edit(item, run)}{content}"
     redactor = deps.vault.redactor
     if not redactor.is_idle:
@@ -69,7 +69,7 @@ async def finish_call(
 
 def _note_edit(item: ReadyCall, run: OwnedRun) -> str:
     """Return the note that tells the model that a reviewer edited the arguments of its call, or nothing."""
-    approval = run.state.approvals.get(item.call.call_id)
+    approval = run.state.review.approvals.get(item.call.call_id)
     if approval is None or item.start.arguments == approval.arguments:
         return ""
     return f"[a person had it run with other arguments: {item.start.arguments}]\n"

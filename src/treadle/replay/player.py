@@ -318,9 +318,9 @@ def _conversations(recorded: Recorded, carried: int) -> TranscriptCache:
         tokens, counted_by = TokenCount(), None
         for run in recorded.earlier[-carried:]:
             state = new_state(recorded.origin, run.history)
-            state.tokens, state.counted_by = tokens, counted_by
+            state.context.tokens, state.context.counted_by = tokens, counted_by
             fold_all(state, run.events)
-            tokens, counted_by = state.tokens, state.counted_by
+            tokens, counted_by = state.context.tokens, state.context.counted_by
         said = CachedTranscript(make_transcript(recorded.history), tokens, counted_by)
         kept.put(recorded.origin.session_id, BEFORE, said)
     return kept

@@ -193,7 +193,7 @@ def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
 
 def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told of anything; everybody looks by themselves."""
-    monkeypatch.setattr(cluster_sync, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(cluster_sync, "POLL_INTERVAL_SECONDS", 0.1)
     monkeypatch.setattr(ClusterSync, "changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
 
     async def story() -> None:
@@ -336,7 +336,7 @@ def test_tokens_come_from_there_and_a_late_reader_gets_what_was_said_before(url:
 
 
 def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_sync, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_sync, "REQUEST_INTERVAL_SECONDS", 0.01)
 
     async def story() -> None:
         async with two(url) as (here, there):
@@ -422,7 +422,7 @@ def test_what_is_said_too_late_is_not_shown(url: str, monkeypatch: pytest.Monkey
 
 
 def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_sync, "FORGOTTEN_SECONDS", 0.3)
+    monkeypatch.setattr(cluster_sync, "INTEREST_SECONDS", 0.3)
 
     async def story() -> None:
         async with two(url) as (here, there):

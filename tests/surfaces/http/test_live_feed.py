@@ -103,7 +103,7 @@ def test_the_tokens_of_other_agents_and_other_owners_are_not_shown(tmp_path: Pat
 def test_a_slow_reader_is_told_what_it_missed_and_loses_no_durable_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "BACKLOG", 4)
+    monkeypatch.setattr(feed, "MAX_BACKLOG_EVENTS", 4)
 
     async def perform() -> None:
         async with offered(tmp_path, SLOW) as server:

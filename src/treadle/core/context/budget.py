@@ -11,8 +11,9 @@ from treadle.core.context.compaction import KEPT_SHARES, find_kept, find_recent,
 from treadle.core.context.projection import estimate_input
 from treadle.core.context.tokens import CHARACTERS_PER_TOKEN
 from treadle.core.context.truncation import MARK_CHARACTERS, find_long_results
-from treadle.core.state import RoomStage, RunState
+from treadle.core.state import RunState
 from treadle.core.steps import Compact, TruncateResults
+from treadle.core.sub_states import RoomStage
 from treadle.domain.events import (
     CompactionFailed,
     CompactStage,
@@ -47,27 +48,27 @@ def max_input_tokens(state: RunState) -> int:
 def make_room(state: RunState, size: int) -> Compact | TruncateResults | None:
     """Return what to do before a request of this size is sent, or None."""
     limit = state.agent.limits.history_messages
-    if limit is not None and "history" not in state.spent and (step := _plan_history_limit(state, limit)):
+    if limit is not None and "history" not in state.context.spent and (step := _plan_history_limit(state, limit)):
         return step
-    refused = state.failure is not None and state.failure.compact
-    guessed = refused and state.failure is not None and state.failure.guessed
+    refused = state.attempts.failure is not None and state.attempts.failure.compact
+    guessed = refused and state.attempts.failure is not None and state.attempts.failure.guessed
     if guessed:
-        return _plan_stage(state, "compact", "overflow") if not state.spent & set(STAGES) else None
+        return _plan_stage(state, "compact", "overflow") if not state.context.spent & set(STAGES) else None
     if refused or size > max_input_tokens(state):
         for stage in STAGES:
-            if stage not in state.spent and (step := _plan_stage(state, stage, "overflow")):
+            if stage not in state.context.spent and (step := _plan_stage(state, stage, "overflow")):
                 return step
         return None
     if size <= state.agent.compaction.at * state.window or state.segment.reason == "undo":
         return None
-    step = None if "compact" in state.spent else plan_compaction(state, "compact", "threshold")
+    step = None if "compact" in state.context.spent else plan_compaction(state, "compact", "threshold")
     return step if step is not None and _is_worth_it(state, size, step) else None
 
 
 def _is_worth_it(state: RunState, size: int, step: Compact) -> bool:
     """Return whether the summary frees room for a while. If not, the next step would do the same again."""
     removed = sum(state.transcript.sizes[at] for at in range(step.first, step.last) if at not in step.kept)
-    left = size - removed * state.tokens.rate + max_summary_tokens(state.window)
+    left = size - removed * state.context.tokens.rate + max_summary_tokens(state.window)
     return left <= state.agent.compaction.at * state.window
 
 
@@ -75,7 +76,7 @@ def may_be_too_long(state: RunState) -> bool:
     """Return whether a rejection without a reason may be due to the length, so that a shorter transcript is worth
     a try."""
     is_large = estimate_input(state) >= min(LONG_INPUT_TOKENS, LONG_INPUT_SHARE * state.window)
-    return is_large and not state.shortened and len(state.transcript.messages) > 2
+    return is_large and not state.context.shortened and len(state.transcript.messages) > 2
 
 
 def overflows(state: RunState, size: int) -> bool:
@@ -84,7 +85,7 @@ def overflows(state: RunState, size: int) -> bool:
     Until the provider has reported a count, the estimate is not reliable and the request is sent."""
     if size <= state.window:
         return False
-    return state.tokens.reports > 0 and len(state.transcript.messages) > 1
+    return state.context.tokens.reports > 0 and len(state.transcript.messages) > 1
 
 
 def make_overflow(state: RunState, reason: str = "") -> Outcome:
@@ -93,7 +94,7 @@ def make_overflow(state: RunState, reason: str = "") -> Outcome:
     size = f"about {estimate_input(state)} tokens where {model} takes {state.window}"
     return Outcome(
         "context_overflow",
-        state.answer_so_far,
+        state.turn.answer_so_far,
         reason=reason or f"The conversation has {size}, and nothing more can be left out.",
         next="Send /compact to have it summarised, or /reset to go on with an empty conversation in the same "
         "session; or choose a model with a larger context window.",
@@ -102,7 +103,7 @@ def make_overflow(state: RunState, reason: str = "") -> Outcome:
 
 def _plan_stage(state: RunState, stage: RoomStage, trigger: CompactTrigger) -> Compact | TruncateResults | None:
     messages, sizes = state.transcript.messages, state.transcript.sizes
-    recent = find_recent(messages, sizes, int(KEPT_SHARES["compact"] * state.window / state.tokens.rate), 0)
+    recent = find_recent(messages, sizes, int(KEPT_SHARES["compact"] * state.window / state.context.tokens.rate), 0)
     match stage:
         case "compact" | "harder":
             return plan_compaction(state, stage, trigger)
@@ -113,15 +114,15 @@ def _plan_stage(state: RunState, stage: RoomStage, trigger: CompactTrigger) -> C
             return _plan_truncation(state, stage, max_characters, len(messages))
         case "trim":
             return _plan_truncation(state, stage, TRIMMED_RESULT_CHARACTERS, recent)
-        case "drop" if isinstance(state.compaction, CompactionFailed):  # no summary could be written
+        case "drop" if isinstance(state.context.compaction, CompactionFailed):  # no summary could be written
             return _plan_removal(state, stage, recent)
         case _:
             return None
 
 
 def plan_compaction(state: RunState, stage: CompactStage, trigger: CompactTrigger) -> Compact | None:
-    if isinstance(state.compaction, CompactionFailed):
-        grown = (state.transcript.tokens - state.failed_at) * state.tokens.rate
+    if isinstance(state.context.compaction, CompactionFailed):
+        grown = (state.transcript.tokens - state.context.failed_at) * state.context.tokens.rate
         if grown < RETRY_GROWTH_SHARE * state.window:
             return None  # the writer has just failed
     span = find_span(state, stage, trigger)
@@ -134,7 +135,7 @@ def _plan_truncation(state: RunState, stage: TrimStage, max_characters: int, bef
     if not results:
         return None
     characters = sum(len(result.content) - max_characters - MARK_CHARACTERS for result in results)
-    freed = int(characters / CHARACTERS_PER_TOKEN * state.tokens.rate)
+    freed = int(characters / CHARACTERS_PER_TOKEN * state.context.tokens.rate)
     calls = tuple([result.call_id for result in results])
     return TruncateResults(ContextTrimmed(stage, freed, results=calls, longest=max_characters), tuple(results))
 
@@ -153,8 +154,10 @@ def _plan_history_limit(state: RunState, limit: int) -> TruncateResults | None:
 def _plan_removal(state: RunState, stage: TrimStage, last: int) -> TruncateResults | None:
     """Remove the messages before this index, except those that must stay."""
     messages, sizes = state.transcript.messages, state.transcript.sizes
-    kept = tuple([at for at in range(last) if messages[at].mark is not None or messages[at] in state.tasks])
+    kept = tuple([at for at in range(last) if messages[at].mark is not None or messages[at] in state.context.tasks])
     freed = sum(sizes[index] for index in range(last) if index not in kept)
     if not freed:
         return None
-    return TruncateResults(ContextTrimmed(stage, int(freed * state.tokens.rate), dropped=(0, last), kept=kept))
+    return TruncateResults(
+        ContextTrimmed(stage, int(freed * state.context.tokens.rate), dropped=(0, last), kept=kept)
+    )

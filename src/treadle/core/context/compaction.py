@@ -74,7 +74,7 @@ def find_span(state: RunState, stage: CompactStage, trigger: CompactTrigger) -> 
     messages, sizes = state.transcript.messages, state.transcript.sizes
     if not messages:
         return None
-    rate = state.tokens.rate
+    rate = state.context.tokens.rate
     keep = int(KEPT_SHARES[stage] * state.window / rate)
     least = int(MIN_FREED_SHARE * state.window / rate)
     if stage == "harder":
@@ -94,20 +94,20 @@ def find_kept(state: RunState, first: int, last: int) -> tuple[int, ...]:
     """Return the indexes of the messages in a span that stay: pinned ones, and the run's tasks unless they are too
     long."""
     messages, sizes = state.transcript.messages, state.transcript.sizes
-    max_characters = HEAD_SHARE * state.window / state.tokens.rate
+    max_characters = HEAD_SHARE * state.window / state.context.tokens.rate
     return tuple(
         [
             index
             for index in range(first, last)
             if messages[index].mark == "pinned"
-            or (sizes[index] <= max_characters and messages[index] in state.tasks)
+            or (sizes[index] <= max_characters and messages[index] in state.context.tasks)
         ]
     )
 
 
 def _has_news(state: RunState) -> bool:
     opened = state.segment
-    return opened.reason == "undo" or len(state.transcript.messages) + bool(state.inbox) > opened.messages
+    return opened.reason == "undo" or len(state.transcript.messages) + bool(state.turn.inbox) > opened.messages
 
 
 def find_recent(messages: Sequence[Message], sizes: Sequence[int], keep: int, first: int) -> int:

@@ -20,9 +20,11 @@ _PLACES: Final[Mapping[Asker, str]] = {
 def make_preface(state: RunState, now: Instant) -> str:
     """Return the time and place to put before the user's latest message, or "" if there is no message from a
     user."""
-    if state.asker is None or not state.unrecalled:
+    if state.review.asker is None or not state.unrecalled:
         return ""
-    place = _PLACES[state.asker] if state.lineage is None else ""  # a child run's message comes from its parent
+    place = (
+        _PLACES[state.review.asker] if state.lineage is None else ""
+    )  # a child run's message comes from its parent
     return f"[{minute(now)}{place}]"
 
 

@@ -27,8 +27,10 @@ MAX_RESULT_CHARACTERS = 64 * 1024
 
 def set_preamble(state: RunState, tools: tuple[ToolSpec, ...], recalled: str = "") -> None:
     """Build the preamble of a run and estimate its size."""
-    state.preamble = make_preamble(state.agent, tools, (state.guidance, *state.sections, state.notes, recalled))
-    state.tokens.before = estimate_preamble(state.preamble)
+    state.prompt.preamble = make_preamble(
+        state.agent, tools, (state.prompt.guidance, *state.prompt.sections, state.prompt.notes, recalled)
+    )
+    state.context.tokens.before = estimate_preamble(state.prompt.preamble)
 
 
 def make_preamble(
@@ -59,21 +61,21 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
     assert state.model is not None, "a run that asks has resolved its model"
     return ModelRequest(
         model=state.model.model,
-        preamble=state.preamble,
+        preamble=state.prompt.preamble,
         conversation=state.transcript.conversation,
         settings=effective_settings(state),
         tool_choice="auto" if tools_offered else "none",
         provider=state.model.provider,
         profile=profile,
-        plain=state.plain,
-        filled=state.filled and not state.plain,
-        aside=state.aside,
+        plain=state.attempts.plain,
+        filled=state.attempts.filled and not state.attempts.plain,
+        aside=state.attempts.aside,
     )
 
 
 def effective_settings(state: RunState) -> ModelSettings:
     """Return the agent's model settings, with the reply limit that the model has accepted."""
-    settings, longest = state.agent.model_settings, state.longest_reply
+    settings, longest = state.agent.model_settings, state.attempts.longest_reply
     if longest is None or (settings.max_tokens is not None and settings.max_tokens <= longest):
         return settings
     return msgspec.structs.replace(settings, max_tokens=longest)
@@ -83,9 +85,9 @@ def estimate_input(state: RunState) -> int:
     """Return the estimated size of the next request: the provider's last count plus an estimate of what was added
     since."""
     estimate = state.transcript.tokens
-    for message in state.inbox:
+    for message in state.turn.inbox:
         estimate += estimate_message(message)
-    return state.tokens.estimate(estimate)
+    return state.context.tokens.estimate(estimate)
 
 
 def max_cost(sent_tokens: int, settings: ModelSettings, profile: Profile) -> float | None:
@@ -110,5 +112,5 @@ def max_result_characters(state: RunState) -> int:
     """Return the maximum number of characters for one result of this turn: a share of the remaining context
     window."""
     characters_left = max(0, state.window - estimate_input(state)) * CHARACTERS_PER_TOKEN
-    share = int(characters_left * RESULT_SHARE) // max(1, len(state.calls))
+    share = int(characters_left * RESULT_SHARE) // max(1, len(state.turn.calls))
     return max(MIN_RESULT_CHARACTERS, min(MAX_RESULT_CHARACTERS, share))

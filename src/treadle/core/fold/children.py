@@ -10,9 +10,9 @@ from treadle.domain.messages import user
 @on(e.AgentSpawn)
 def _spawned(state: RunState, data: e.AgentSpawn) -> None:
     state.status, state.waiting = "running", None
-    child = state.children[data.call_id] = Child(data, state.latest_at)
+    child = state.family.children[data.call_id] = Child(data, state.latest_at)
     if data.end is not None:
-        state.judging = child
+        state.evaluation.judging = child
     for call in state.find_calls(data.call_id):
         call.phase, call.attempts, call.started, call.arguments = "delegated", 1, state.sequence, data.arguments
         state.tally.actions += 1
@@ -20,7 +20,7 @@ def _spawned(state: RunState, data: e.AgentSpawn) -> None:
 
 @on(e.AgentEnd)
 def _ended(state: RunState, data: e.AgentEnd) -> None:
-    child = state.children.get(data.call_id)
+    child = state.family.children.get(data.call_id)
     if child is not None and child.end is None:
         child.end = data
     state.waiting = None
@@ -29,13 +29,13 @@ def _ended(state: RunState, data: e.AgentEnd) -> None:
 @on(e.AgentTold)
 def _told(state: RunState, data: e.AgentTold) -> None:
     for call_id in data.call_ids:
-        child = state.children[call_id]
+        child = state.family.children[call_id]
         child.signal, child.signalled_at = None if data.what == "resume" else data.what, state.latest_at
 
 
 @on(e.AgentWaiting)
 def _waits(state: RunState, data: e.AgentWaiting) -> None:
-    child = state.children.get(data.call_id)
+    child = state.family.children.get(data.call_id)
     if child is not None:
         child.paused_since = child.paused_since if child.waiting else state.latest_at
         child.waiting.add(data.run_id)
@@ -44,9 +44,9 @@ def _waits(state: RunState, data: e.AgentWaiting) -> None:
 @on(e.AgentAnswered)
 def _goes_on(state: RunState, data: e.AgentAnswered) -> None:
     if not data.call_id:
-        state.asks_people = False
+        state.family.asks_people = False
         return
-    child = state.children.get(data.call_id)
+    child = state.family.children.get(data.call_id)
     if child is not None and data.run_id in child.waiting:
         child.waiting.discard(data.run_id)
         child.paused_seconds += 0.0 if child.waiting else max(0.0, state.latest_at - child.paused_since)
@@ -54,14 +54,18 @@ def _goes_on(state: RunState, data: e.AgentAnswered) -> None:
 
 @on(e.QualityScored)
 def _scored(state: RunState, data: e.QualityScored) -> None:
-    state.judged.append(data)
-    child, state.judging, state.judged_request = state.judging, None, state.request
+    state.evaluation.judged.append(data)
+    child, state.evaluation.judging, state.evaluation.judged_request = (
+        state.evaluation.judging,
+        None,
+        state.attempts.request,
+    )
     if data.note:
-        state.kept = None if child is None else child.spawn.end
-        state.inbox.append(user(data.note))
-        state.answer_so_far = ""
+        state.evaluation.kept = None if child is None else child.spawn.end
+        state.turn.inbox.append(user(data.note))
+        state.turn.answer_so_far = ""
 
 
 @on(e.ErrorAnalyzed)
 def _analyzed(state: RunState, data: e.ErrorAnalyzed) -> None:
-    state.analyzed, state.judging = data, None
+    state.evaluation.analyzed, state.evaluation.judging = data, None

@@ -19,14 +19,14 @@ from treadle.domain.messages import Message, user
 def _revise(state: RunState, messages: Iterable[Message]) -> None:
     """Replace the transcript with these messages, in a form that no provider rejects."""
     state.transcript = make_transcript(messages)
-    state.tokens.invalidate()
-    state.revised = True
+    state.context.tokens.invalidate()
+    state.context.revised = True
 
 
 def _made_room(state: RunState) -> None:
     """Allow a retry of a request that was rejected as too long."""
-    if state.failure is not None and state.failure.compact:
-        state.failure, state.failures, state.retry_at = None, 0, None
+    if state.attempts.failure is not None and state.attempts.failure.compact:
+        state.attempts.failure, state.attempts.failures, state.attempts.retry_at = None, 0, None
 
 
 @on(e.ContextTrimmed)
@@ -34,23 +34,23 @@ def _trimmed(state: RunState, data: e.ContextTrimmed) -> None:
     messages, (first, last) = state.transcript.messages, data.dropped
     left = [*messages[:first], *(messages[index] for index in data.kept), *messages[last:]]
     _revise(state, truncate_results(left, frozenset(data.results), data.longest))
-    state.spent.add(data.stage)
+    state.context.spent.add(data.stage)
     _made_room(state)
 
 
 @on(e.CompactionStarted)
 def _started(state: RunState, data: e.CompactionStarted) -> None:
     state.status, state.waiting = "running", None
-    state.compacting = True
+    state.context.compacting = True
     state.tally.model_calls += 1
     state.tally.repeated_calls += data.repeats_lost
 
 
 @on(e.CompactionFailed)
 def _failed(state: RunState, data: e.CompactionFailed) -> None:
-    state.compacting, state.compaction = False, data
-    state.failed_at = state.transcript.tokens
-    state.spent.add(data.stage)
+    state.context.compacting, state.context.compaction = False, data
+    state.context.failed_at = state.transcript.tokens
+    state.context.spent.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
     state.tally.model_calls += data.calls - 1  # the first was counted when it started
 
@@ -61,11 +61,11 @@ def _compacted(state: RunState, data: e.ContextCompacted) -> None:
     kept = [messages[index] for index in data.kept]
     summary = make_summary_message(data.summary)
     _revise(state, [*messages[: data.first], summary, *kept, *messages[data.last :]])
-    state.compacting, state.compaction = False, data
-    state.spent.add(data.stage)
+    state.context.compacting, state.context.compaction = False, data
+    state.context.spent.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
     state.tally.model_calls += data.calls - 1  # the first was counted when it started
-    state.suspicion.finish(MODEL_CALL)
+    state.guards.suspicion.finish(MODEL_CALL)
     _made_room(state)
 
 
@@ -101,6 +101,6 @@ def _obeyed(state: RunState, data: e.CommandObeyed) -> None:
 @on(e.MemoryRecalled)
 def _recalled(state: RunState, data: e.MemoryRecalled) -> None:
     if data.place == "system":
-        set_preamble(state, state.preamble.tools, data.section)
+        set_preamble(state, state.prompt.preamble.tools, data.section)
     else:
-        state.inbox.append(user(data.section))
+        state.turn.inbox.append(user(data.section))

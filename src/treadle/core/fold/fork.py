@@ -10,28 +10,28 @@ from treadle.domain import events as e
 def _forked(state: RunState, data: e.RunForked) -> None:
     messages = state.transcript.messages
     state.asked = data.asked
-    state.tasks = [messages[index] for index in data.tasks if index < len(messages)]
-    state.route, state.plain, state.recalled = data.route, data.plain, data.recalled
+    state.context.tasks = [messages[index] for index in data.tasks if index < len(messages)]
+    state.attempts.route, state.attempts.plain, state.prompt.recalled = data.route, data.plain, data.recalled
     if data.workspace:
-        state.kept_notes = (data.workspace, data.notes)
+        state.prompt.kept_notes = (data.workspace, data.notes)
     for turn in data.calls:
         state.ledger.add_reused_calls(turn)
     _count_on(state, data.counters)
     if (known := data.measured) is not None:
-        state.counted_by = (known.provider, known.model)
-        state.tokens = TokenCount(
+        state.context.counted_by = (known.provider, known.model)
+        state.context.tokens = TokenCount(
             0, known.unseen, known.counted, known.guessed, known.rate, known.reports, known.added_counted,
             known.added_guessed,
         )  # fmt: skip
 
 
 def _count_on(state: RunState, counted: e.Counters) -> None:
-    state.answer_so_far, state.continuations = counted.answer, counted.continuations
-    state.empty_turns, state.rejected_outputs = counted.empty_turns, counted.rejected_outputs
-    state.phantom_claims = counted.claims
-    state.claimed = (state.answer, counted.claim) if counted.claim else None
-    state.actions_at_claim = state.tally.actions
-    recovery = state.recovery
+    state.turn.answer_so_far, state.guards.continuations = counted.answer, counted.continuations
+    state.guards.empty_turns, state.guards.rejected_outputs = counted.empty_turns, counted.rejected_outputs
+    state.guards.phantom_claims = counted.claims
+    state.guards.claimed = (state.answer, counted.claim) if counted.claim else None
+    state.guards.actions_at_claim = state.tally.actions
+    recovery = state.guards.recovery
     recovery.quiet_steps, recovery.stage, recovery.detected_at = (
         counted.quiet_steps, counted.stage, counted.detected_at,
     )  # fmt: skip

@@ -9,12 +9,12 @@ from treadle.domain.messages import user
 
 @on(e.StuckDetected)
 def _stuck(state: RunState, data: e.StuckDetected) -> None:
-    state.recovery.detected_at = data.count
+    state.guards.recovery.detected_at = data.count
 
 
 @on(e.RecoveryAction)
 def _recovery(state: RunState, data: e.RecoveryAction) -> None:
-    recovery = state.recovery
+    recovery = state.guards.recovery
     recovery.stage = data.stage
     recovery.refused_tool = data.tool if data.stage == "refuse_tool" else None
     recovery.report_due = data.wants_report
@@ -28,42 +28,42 @@ def _looped(state: RunState, data: e.LoopWarning) -> None:
 
 @on(e.EmptyTurn)
 def _said_nothing(state: RunState, data: e.EmptyTurn) -> None:
-    state.empty_turns = data.count
+    state.guards.empty_turns = data.count
     _note(state, data.note)
 
 
 @on(e.Continuation)
 def _cut_short(state: RunState, data: e.Continuation) -> None:
-    state.continuations = data.count
+    state.guards.continuations = data.count
     _note(state, data.note)
 
 
 @on(e.CallWritten)
 def _wrote_call(state: RunState, data: e.CallWritten) -> None:
-    state.written_calls = data.count
+    state.guards.written_calls = data.count
     _note(state, data.note)
 
 
 @on(e.OutputRejected)
 def _rejected(state: RunState, data: e.OutputRejected) -> None:
-    state.rejected_outputs = data.count
+    state.guards.rejected_outputs = data.count
     _note(state, data.note)
 
 
 @on(e.PhantomAction)
 def _claimed(state: RunState, data: e.PhantomAction) -> None:
-    state.phantom_claims, state.claimed = data.count, (state.answer, data.claim)
-    state.actions_at_claim = state.tally.actions
+    state.guards.phantom_claims, state.guards.claimed = data.count, (state.answer, data.claim)
+    state.guards.actions_at_claim = state.tally.actions
     _note(state, data.note)
 
 
 @on(e.BudgetHint)
 def _hinted(state: RunState, data: e.BudgetHint) -> None:
-    state.hinted_percent = data.percent
+    state.guards.hinted_percent = data.percent
     if data.kept:
         _note(state, data.note)
 
 
 def _note(state: RunState, text: str) -> None:
     """Add a note to the next request."""
-    state.inbox.append(user(f"{NOTE} {text}"))
+    state.turn.inbox.append(user(f"{NOTE} {text}"))

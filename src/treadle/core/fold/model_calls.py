@@ -24,28 +24,33 @@ def _step_started(state: RunState, data: e.StepStart) -> None:
 @on(e.LlmRequest)
 def _requested(state: RunState, data: e.LlmRequest) -> None:
     state.status, state.waiting = "running", None
-    if state.inbox:
-        state.transcript.add(join_messages(state.inbox, data.preface))
-        state.inbox = []
+    if state.turn.inbox:
+        state.transcript.add(join_messages(state.turn.inbox, data.preface))
+        state.turn.inbox = []
         if state.unrecalled:  # a message was sent, besides the engine's notes
-            state.tasks.append(state.transcript.messages[-1])
-    state.request, state.in_flight, state.steered = state.sequence, True, None
-    state.aside, state.unrecalled = data.aside, []
-    state.retry_at, state.failure = None, None
-    state.reply = None
+            state.context.tasks.append(state.transcript.messages[-1])
+    state.attempts.request, state.attempts.in_flight, state.steered = state.sequence, True, None
+    state.attempts.aside, state.unrecalled = data.aside, []
+    state.attempts.retry_at, state.attempts.failure = None, None
+    state.turn.reply = None
     state.set_calls([])
     state.step.attempts += 1
     state.tally.model_calls += 1
     state.tally.repeated_calls += data.repeats_lost
     if not data.tools_offered:
-        state.recovery.report_due = False
+        state.guards.recovery.report_due = False
 
 
 @on(e.LlmResponse)
 def _replied(state: RunState, data: e.LlmResponse) -> None:
-    state.in_flight, state.failures, state.keys_tried, state.tried_once = False, 0, 0, False
-    state.suspicion.finish(MODEL_CALL)
-    state.reply, state.spent = data, set()
+    state.attempts.in_flight, state.attempts.failures, state.attempts.keys_tried, state.attempts.tried_once = (
+        False,
+        0,
+        0,
+        False,
+    )
+    state.guards.suspicion.finish(MODEL_CALL)
+    state.turn.reply, state.context.spent = data, set()
     state.spend(data.usage, data.duration_ms, data.cost)
     if state.tally.first_token_ms is None:
         state.tally.first_token_ms = data.first_token_ms
@@ -65,29 +70,29 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
     for call_id, name in data.secrets:
         _held_secret(state, call_id, name)
     state.step.calls = len(uses)
-    if state.continuations:
-        state.answer_so_far += text
+    if state.guards.continuations:
+        state.turn.answer_so_far += text
     elif stripped:
-        state.answer_so_far = text
+        state.turn.answer_so_far = text
     if data.stop != "max_tokens" or uses:
-        state.continuations = 0
+        state.guards.continuations = 0
     if stripped:
         state.step.told_something = True
     if stripped or uses:
-        state.empty_turns = 0
+        state.guards.empty_turns = 0
     if uses:
-        state.written_calls = 0
+        state.guards.written_calls = 0
 
 
 def _add_reply(state: RunState, usage: Usage, parts: tuple[Part, ...]) -> None:
     """Add the model's reply to the transcript, and take in the provider's count."""
     transcript, before = state.transcript, state.transcript.tokens
-    if state.ceiling is not None:
-        state.ceiling = max(state.ceiling, before)  # the model has accepted this size
+    if state.context.ceiling is not None:
+        state.context.ceiling = max(state.context.ceiling, before)  # the model has accepted this size
     transcript.add(Message("assistant", parts))
     if not usage.estimated:
         counted = usage.input_tokens + usage.output_tokens
-        state.tokens.report(counted, transcript.tokens, usage.output_tokens, transcript.tokens - before)
+        state.context.tokens.report(counted, transcript.tokens, usage.output_tokens, transcript.tokens - before)
 
 
 def _held_secret(state: RunState, call_id: str, name: str) -> None:
@@ -97,44 +102,55 @@ def _held_secret(state: RunState, call_id: str, name: str) -> None:
 
 @on(e.LlmError)
 def _attempt_failed(state: RunState, data: e.LlmError) -> None:
-    state.in_flight, state.failure, state.failed_since = False, data, state.latest_at
-    state.suspicion.finish(MODEL_CALL)
-    if data.next_key and state.keys_tried < MAX_KEYS:
-        state.keys_tried += 1
+    state.attempts.in_flight, state.attempts.failure, state.attempts.failed_since = False, data, state.latest_at
+    state.guards.suspicion.finish(MODEL_CALL)
+    if data.next_key and state.attempts.keys_tried < MAX_KEYS:
+        state.attempts.keys_tried += 1
     elif not data.repair and data.longest_reply is None:  # those are retried once
-        state.failures += 1
-    state.shortened = state.shortened or data.guessed
+        state.attempts.failures += 1
+    state.context.shortened = state.context.shortened or data.guessed
     if data.compact:
-        state.ceiling = int(state.transcript.tokens * REFUSED_SIZE_SHARE)
+        state.context.ceiling = int(state.transcript.tokens * REFUSED_SIZE_SHARE)
     state.spend(data.usage, data.duration_ms, data.cost)
 
 
 @on(e.LlmRetry)
 def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
-    if state.failure is not None and state.failure.once:
-        state.tried_once = True
-    state.failure, state.retry_at = None, data.wake_at
-    state.plain = (state.plain or data.plain) and not data.filled
-    state.filled = state.filled or data.filled
+    if state.attempts.failure is not None and state.attempts.failure.once:
+        state.attempts.tried_once = True
+    state.attempts.failure, state.attempts.retry_at = None, data.wake_at
+    state.attempts.plain = (state.attempts.plain or data.plain) and not data.filled
+    state.attempts.filled = state.attempts.filled or data.filled
     if data.longest_reply is not None:
-        state.longest_reply = data.longest_reply
+        state.attempts.longest_reply = data.longest_reply
 
 
 @on(e.LlmFallback)
 def _fell_back(state: RunState, data: e.LlmFallback) -> None:
-    state.route, state.model, state.plain, state.ceiling, state.spent = data.to, None, False, None, set()
-    state.filled = False
-    state.longest_reply, state.shortened, state.tried_once = None, False, False
-    state.fallbacks_used += 1
-    state.failures, state.failure, state.retry_at, state.keys_tried = 0, None, None, 0
-    state.fallback_reason = state.fallback_reason or data.reason
+    state.attempts.route, state.model, state.attempts.plain, state.context.ceiling, state.context.spent = (
+        data.to,
+        None,
+        False,
+        None,
+        set(),
+    )
+    state.attempts.filled = False
+    state.attempts.longest_reply, state.context.shortened, state.attempts.tried_once = None, False, False
+    state.attempts.fallbacks_used += 1
+    state.attempts.failures, state.attempts.failure, state.attempts.retry_at, state.attempts.keys_tried = (
+        0,
+        None,
+        None,
+        0,
+    )
+    state.attempts.fallback_reason = state.attempts.fallback_reason or data.reason
 
 
 @on(e.StepEnd)
 def _step_ended(state: RunState, _: e.StepEnd) -> None:
     if not state.step.interrupted:
-        state.suspicion.clear()
-    recovery = state.recovery
+        state.guards.suspicion.clear()
+    recovery = state.guards.recovery
     recovery.refused_tool = None
     if state.step.told_something:
         recovery.quiet_steps = 0

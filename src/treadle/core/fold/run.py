@@ -16,15 +16,15 @@ FOR_PEOPLE: tuple[str, ...] = get_args(e.WaitForPeople)
 
 @on(e.RunQueued)
 def _queued(state: RunState, data: e.RunQueued) -> None:
-    state.agent, state.asker, state.command = data.agent, data.asker, data.command
-    state.queued = data
-    state.trees = tree_ceilings(state.origin.run_id, data.agent, data.lineage)
+    state.agent, state.review.asker, state.command = data.agent, data.asker, data.command
+    state.family.queued = data
+    state.family.trees = tree_ceilings(state.origin.run_id, data.agent, data.lineage)
     state.accounts = (
         *account_ceilings(data.agent, data.token, data.token_quotas, data.lineage),
-        *model_call_accounts(state.trees),
+        *model_call_accounts(state.family.trees),
     )
     state.credits_per_dollar = data.credits_per_dollar
-    state.instructions = data.instructions
+    state.prompt.instructions = data.instructions
     for message in data.before:
         state.transcript.add(message)
 
@@ -36,7 +36,7 @@ def _fired(state: RunState, _: e.HeartbeatFired) -> None:
 
 @on(e.UserMessage)
 def _asked(state: RunState, data: e.UserMessage) -> None:
-    state.inbox.append(data.message)
+    state.turn.inbox.append(data.message)
     state.asked = data.message.text
     state.unrecalled.append(state.asked)
 
@@ -45,34 +45,34 @@ def _asked(state: RunState, data: e.UserMessage) -> None:
 def _started(state: RunState, data: e.RunStart) -> None:
     state.status, state.started_at = "running", state.latest_at
     state.tools = {name: spec for spec in data.tools for name in (spec.name, *spec.aliases)}
-    state.sections, state.notes = data.sections, data.notes
-    state.guidance, state.result_header = data.guidance, data.result_header
-    set_preamble(state, data.tools, state.recalled)
+    state.prompt.sections, state.prompt.notes = data.sections, data.notes
+    state.prompt.guidance, state.prompt.result_header = data.guidance, data.result_header
+    set_preamble(state, data.tools, state.prompt.recalled)
     limit = state.agent.limits.deadline_seconds
     state.deadline = None if limit is None else state.latest_at + limit
 
 
 @on(e.ModelResolved)
 def _resolved(state: RunState, data: e.ModelResolved) -> None:
-    state.model, state.route = data, data.route
+    state.model, state.attempts.route = data, data.route
     model = (data.provider, data.model)
-    if state.counted_by not in (None, model):
-        state.tokens = TokenCount(before=state.tokens.before)  # another model counts differently
-    state.counted_by = model
+    if state.context.counted_by not in (None, model):
+        state.context.tokens = TokenCount(before=state.context.tokens.before)  # another model counts differently
+    state.context.counted_by = model
 
 
 @on(e.RunWaiting)
 def _waits(state: RunState, data: e.RunWaiting) -> None:
     state.status, state.waiting = "waiting", data
     if state.lineage is not None and state.lineage.above and data.reason in FOR_PEOPLE:
-        state.asks_people = True
+        state.family.asks_people = True
 
 
 @on(e.RunRecovered)
 def _recovered(state: RunState, data: e.RunRecovered) -> None:
     state.status = "running"
     running = frozenset(call.name for call in state.open_calls if call.phase == "started")
-    state.suspicion.count_death(data, running or frozenset((MODEL_CALL,)))
+    state.guards.suspicion.count_death(data, running or frozenset((MODEL_CALL,)))
 
 
 @on(e.RunEnd)
@@ -86,10 +86,10 @@ def _ended(state: RunState, data: e.RunEnd) -> None:
 
 @on(e.MessageSteered)
 def _steered(state: RunState, data: e.MessageSteered) -> None:
-    state.inbox.append(data.message)
+    state.turn.inbox.append(data.message)
     state.unrecalled.append(data.message.text)
     state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "queue"
-    state.interrupted, state.waiting, state.kept = None, None, None
+    state.interrupted, state.waiting, state.evaluation.kept = None, None, None
     state.by_the_clock = False
 
 
@@ -100,8 +100,8 @@ def _interrupted(state: RunState, data: e.RunInterrupted) -> None:
 
 @on(e.ResumeRequested)
 def _resumed(state: RunState, _: e.ResumeRequested) -> None:
-    if state.interrupted is not None and state.judging is None:  # else it had nothing left to say
-        state.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
+    if state.interrupted is not None and state.evaluation.judging is None:  # else it had nothing left to say
+        state.turn.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
     state.interrupted, state.waiting = None, None
 
 
@@ -112,11 +112,11 @@ def _cancelled(state: RunState, data: e.CancelRequested) -> None:
 
 @on(e.ApprovalDecided)
 def _decided(state: RunState, data: e.ApprovalDecided) -> None:
-    state.decisions.setdefault(data.approval_id, data)
+    state.review.decisions.setdefault(data.approval_id, data)
     state.waiting = None
 
 
 @on(e.ClarifyAnswered)
 def _answered(state: RunState, data: e.ClarifyAnswered) -> None:
-    state.answers.setdefault(data.call_id, data)
+    state.review.answers.setdefault(data.call_id, data)
     state.waiting = None

@@ -21,7 +21,7 @@ def _call_started(state: RunState, data: e.ToolCallStart) -> None:
 
 @on(e.ToolCallEnd)
 def _call_done(state: RunState, data: e.ToolCallEnd) -> None:
-    state.suspicion.finish(data.name)
+    state.guards.suspicion.finish(data.name)
     content = _observation(state, "ok", data)
     _call_ended(state, ToolResult(data.call_id, content), data.content, data.duration_ms)
 
@@ -31,7 +31,7 @@ def _call_failed(state: RunState, data: e.ToolCallError) -> None:
     if data.kind == "interrupted":
         state.step.interrupted = True
     elif data.kind not in NOT_RUN:
-        state.suspicion.finish(data.name)
+        state.guards.suspicion.finish(data.name)
     if data.kind == "cancelled":
         state.stopped.append(f"{data.name} ({data.call_id})")
     content = _observation(state, data.kind, data)
@@ -44,12 +44,12 @@ def _call_failed(state: RunState, data: e.ToolCallError) -> None:
 
 @on(e.ApprovalRequested)
 def _approval_requested(state: RunState, data: e.ApprovalRequested) -> None:
-    state.approvals[data.call_id] = data
+    state.review.approvals[data.call_id] = data
 
 
 @on(e.ClarifyRequested)
 def _clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
-    state.questions[data.call_id] = data
+    state.review.questions[data.call_id] = data
 
 
 @on(e.ToolCallBlocked)
@@ -63,17 +63,17 @@ def _call_blocked_by_hook(state: RunState, data: e.HookBlocked) -> None:
 
 
 def _observation(state: RunState, status: str, data: e.ToolCallEnd | e.ToolCallError) -> str:
-    header = header_line(status, data.duration_ms, data.exit_code, data.truncated, state.result_header)
+    header = header_line(status, data.duration_ms, data.exit_code, data.truncated, state.prompt.result_header)
     return header + data.content
 
 
 def _blocked(state: RunState, call_id: str, content: str) -> ToolResult:
-    return ToolResult(call_id, header_line("blocked", 0, form=state.result_header) + content, is_error=True)
+    return ToolResult(call_id, header_line("blocked", 0, form=state.prompt.result_header) + content, is_error=True)
 
 
 def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:
     for call in state.find_calls(call_id):
-        state.unanswered -= call.result is None
+        state.turn.unanswered -= call.result is None
         state.ledger.add_refusal(call, result, counts)
     _answer_calls(state)
 
@@ -81,7 +81,7 @@ def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: boo
 def _call_ended(state: RunState, result: ToolResult, content: str, duration_ms: int) -> None:
     state.tally.tool_ms += duration_ms
     for call in state.find_calls(result.call_id):
-        state.unanswered -= call.result is None
+        state.turn.unanswered -= call.result is None
         is_new = state.ledger.add_result(call, result, content, state.tools.get(call.name))
         state.step.told_something = state.step.told_something or is_new
     _answer_calls(state)
@@ -89,6 +89,6 @@ def _call_ended(state: RunState, result: ToolResult, content: str, duration_ms: 
 
 def _answer_calls(state: RunState) -> None:
     """Add the results to the transcript, in the order of the calls, once every call of the turn has one."""
-    if state.unanswered == 0:
-        results = [call.result for call in state.calls if call.result is not None]
+    if state.turn.unanswered == 0:
+        results = [call.result for call in state.turn.calls if call.result is not None]
         state.transcript.add(Message("tool", tuple(results)))

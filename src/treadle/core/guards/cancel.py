@@ -12,7 +12,7 @@ def judge(state: RunState, now: Instant) -> StopRun | None:
     return StopRun(
         Outcome(
             "cancelled",
-            state.answer_so_far,
+            state.turn.answer_so_far,
             reason=f"The run was cancelled: {state.cancelled}",
             next="Send another message to its session to go on from here.",
         )

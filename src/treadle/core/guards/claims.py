@@ -23,14 +23,6 @@ class ActionClaim(Struct, frozen=True):
     told_as: ClaimForm = "deed"
 
 
-class Prose(Struct, frozen=True):
-    """The sentences of an answer in the agent's own words, and whether it also shows a text: code or a
-    quotation."""
-
-    sentences: list[str]
-    shows_text: bool
-
-
 _MAX_SENTENCES: Final = 400
 _MAX_SENTENCE_CHARACTERS: Final = 500
 _MAX_VERBS: Final = 12
@@ -216,14 +208,10 @@ _IN_VIEW = re.compile(
 )
 
 
-def find_claims(prose: Prose) -> list[ActionClaim]:
-    """Return the claims, in order."""
-    candidates = (sentence for sentence in prose.sentences if _may_claim(sentence))
-    return [
-        claim
-        for one in islice(candidates, _MAX_SENTENCES)
-        for claim in _find_claims_in_sentence(one, prose.shows_text)
-    ]
+def find_claims(sentences: list[str], shows_text: bool) -> list[ActionClaim]:
+    """Return the claims in sentences of an answer, in order. `shows_text`: it also shows code or a quotation."""
+    candidates = islice(filter(_may_claim, sentences), _MAX_SENTENCES)
+    return [claim for one in candidates for claim in _find_claims_in_sentence(one, shows_text)]
 
 
 def _may_claim(sentence: str) -> bool:

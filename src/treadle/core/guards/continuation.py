@@ -14,17 +14,17 @@ _NOT_RUN = (
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
-    if state.reply is None or state.reply.stop != "max_tokens":
+    if state.turn.reply is None or state.turn.reply.stop != "max_tokens":
         return None
     limit = state.agent.limits.max_continuations
-    if state.continuations >= limit:
+    if state.guards.continuations >= limit:
         return StopRun(
             Outcome(
                 "truncated",
-                state.answer_so_far,
+                state.turn.answer_so_far,
                 reason=f"The answer was cut at the model's token limit and {limit} continuations were not enough.",
                 next="Raise model_settings.max_tokens or limits.max_continuations, or ask for a shorter answer.",
             )
         )
-    note = _NOT_RUN if state.reply.dropped_calls else _CONTINUE
-    return WarnModel((Continuation(state.continuations + 1, note),))
+    note = _NOT_RUN if state.turn.reply.dropped_calls else _CONTINUE
+    return WarnModel((Continuation(state.guards.continuations + 1, note),))

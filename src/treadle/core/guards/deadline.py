@@ -12,7 +12,7 @@ def judge(state: RunState, now: Instant) -> StopRun | None:
     return StopRun(
         Outcome(
             "deadline",
-            state.answer_so_far,
+            state.turn.answer_so_far,
             reason=f"The deadline of {state.agent.limits.deadline_seconds:g} s has passed.",
             next="Send its session a message to go on, or raise limits.deadline.",
         )

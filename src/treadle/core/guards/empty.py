@@ -11,21 +11,21 @@ MAX_EMPTY_TURNS = 2
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
-    reply = state.reply
-    if reply is None or reply.stop == "interrupted" or state.calls:
+    reply = state.turn.reply
+    if reply is None or reply.stop == "interrupted" or state.turn.calls:
         return None
     if reply.stop == "refusal" and reply.dropped_calls:
         names = ", ".join(dict.fromkeys(reply.dropped_calls))
         reason = f"The provider filtered the reply, so its tool calls ({names}) were not run."
         return StopRun(
-            Outcome("model_error", state.answer_so_far, reason, "Ask in other words, or try another model.")
+            Outcome("model_error", state.turn.answer_so_far, reason, "Ask in other words, or try another model.")
         )
     if has_text(reply) or reply.stop == "max_tokens":  # a cut reply is continued
         return None
     if reply.stop == "refusal":
         refused = "The model refused to answer and gave no reason."
         return StopRun(Outcome("model_error", reason=refused, next="Ask in other words, or try another model."))
-    turns = state.empty_turns + 1
+    turns = state.guards.empty_turns + 1
     if turns >= MAX_EMPTY_TURNS:
         return StopRun(
             Outcome(

@@ -39,7 +39,7 @@ def judge_call(state: RunState, call: Call) -> BlockCall | StopRun | None:
 
 def judge_turn(state: RunState, now: Instant) -> WarnModel | None:
     """Return warnings about the calls that the model has just made, or None."""
-    warnings = [warning for call in state.calls if not call.is_new and (warning := _warning(state, call))]
+    warnings = [warning for call in state.turn.calls if not call.is_new and (warning := _warning(state, call))]
     return WarnModel(tuple(warnings)) if warnings else None
 
 
@@ -72,7 +72,7 @@ def _stop(state: RunState, what: str) -> StopRun:
     return StopRun(
         Outcome(
             "stuck",
-            state.answer_so_far,
+            state.turn.answer_so_far,
             reason=f"The run went in a loop: {what}.",
             next="Send its session a message that says what to do differently.",
         )

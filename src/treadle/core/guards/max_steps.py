@@ -13,7 +13,7 @@ def judge(state: RunState, now: Instant) -> StopRun | None:
     return StopRun(
         Outcome(
             "max_steps",
-            state.answer_so_far,
+            state.turn.answer_so_far,
             reason=f"All {limit} steps are used and the task is not done.",
             next="Send its session a message to go on, or raise limits.max_steps.",
         )

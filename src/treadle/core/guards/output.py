@@ -12,14 +12,18 @@ MAX_ATTEMPTS = 3
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
-    if state.agent.output is None or state.reply is None or state.reply.stop in ("interrupted", "max_tokens"):
+    if (
+        state.agent.output is None
+        or state.turn.reply is None
+        or state.turn.reply.stop in ("interrupted", "max_tokens")
+    ):
         return None
-    if not has_text(state.reply):
+    if not has_text(state.turn.reply):
         return None  # another guard handles it
     error = mismatch(state.answer, state.agent.output)
     if error is None:
         return None
-    count = state.rejected_outputs + 1
+    count = state.guards.rejected_outputs + 1
     if count >= MAX_ATTEMPTS:
         return StopRun(
             Outcome(

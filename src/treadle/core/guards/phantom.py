@@ -43,15 +43,15 @@ _KEPT_SHARE: Final = 0.5
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | None:
-    if state.phantom_claims or state.reply is None or state.reply.stop == "interrupted":
+    if state.guards.phantom_claims or state.turn.reply is None or state.turn.reply.stop == "interrupted":
         return None
-    if not has_text(state.reply) or (claim := find_unverified_claim(state)) is None:
+    if not has_text(state.turn.reply) or (claim := find_unverified_claim(state)) is None:
         return None
     note = (
         f'You say: "{claim.sentence}" No tool call of this conversation has done that. Do it with a tool now, or '
         "answer again and say plainly what you did and did not do."
     )
-    return WarnModel((PhantomAction(state.phantom_claims + 1, claim.sentence, note),))
+    return WarnModel((PhantomAction(state.guards.phantom_claims + 1, claim.sentence, note),))
 
 
 def find_unverified_claim(state: RunState) -> ActionClaim | None:
@@ -70,8 +70,8 @@ def choose_answer(state: RunState) -> tuple[str, str]:
 
     It is the second answer, unless the first has content that the second has lost and nothing was done between
     them: then the second only withdraws a claim, and the first is worth more."""
-    if state.claimed is not None and state.tally.actions == state.actions_at_claim:
-        first, claim = state.claimed
+    if state.guards.claimed is not None and state.tally.actions == state.guards.actions_at_claim:
+        first, claim = state.guards.claimed
         if _loses_work(first, state.answer):
             return first, claim
     found = find_unverified_claim(state)

@@ -8,13 +8,13 @@ from treadle.domain.runs import Outcome
 
 
 def judge(state: RunState, now: Instant) -> StopRun | None:
-    if not state.suspicion.is_culprit:
+    if not state.guards.suspicion.is_culprit:
         return None
-    deaths = state.suspicion.alone + state.suspicion.in_company
+    deaths = state.guards.suspicion.alone + state.guards.suspicion.in_company
     return StopRun(
         Outcome(
             "quarantined",
-            state.answer_so_far,
+            state.turn.answer_so_far,
             reason=f"The worker died {deaths} times in a row while it executed this run, without progress.",
             next="See what its last step did (treadle runs events), fix that, then send its session a message.",
         ),

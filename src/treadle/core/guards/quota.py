@@ -45,7 +45,7 @@ def _counts_model_calls(account: Ceilings) -> bool:
 def reserve_calls(state: RunState, tools: int, runs: int) -> Reserve | None:
     """Return the reservation for this many tool calls and child runs."""
     accounts = [each for each in state.accounts if each.calls is not None] if tools + runs else []
-    tree_accounts = child_run_accounts(state.trees) if runs else ()
+    tree_accounts = child_run_accounts(state.family.trees) if runs else ()
     return (
         Reserve((*accounts, *tree_accounts), calls=tools + runs, runs=runs) if accounts or tree_accounts else None
     )
@@ -90,7 +90,7 @@ def _cap_wait(state: RunState, wait: Wait) -> Wait:
 
 def _finish(state: RunState, short: Short) -> Finish:
     wanted = short.wanted if isfinite(short.wanted) else 0.0
-    account, text, reason, advice = short.account, state.answer_so_far, describe_shortage(short), advise(short)
+    account, text, reason, advice = short.account, state.turn.answer_so_far, describe_shortage(short), advise(short)
     if short.kind == "steps":
         return Finish(Outcome("max_steps", text, reason, advice))
     if short.kind == "cost":

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
-from treadle.core.guards.claims import ActionClaim, Prose, find_claims
+from treadle.core.guards.claims import ActionClaim, find_claims
 
 _END_CHARACTERS: Final = 8 * 1024
 """Number of characters that are read from the beginning and from the end."""
@@ -29,9 +29,9 @@ def find_answer_claims(answer: str, json_opens_with: str = "{[") -> list[ActionC
     """Return the claims of the answer or, if it is JSON, of its strings."""
     strings = _json_strings(answer, json_opens_with)
     if strings is None:
-        return find_claims(_prose(answer))
+        return _find_claims_in(answer)
     texts = [text for text in strings if len(text.split(maxsplit=2)) > 2]  # one or two words are a label
-    return [claim for text in _select_ends(texts) for claim in find_claims(_prose(text))]
+    return [claim for text in _select_ends(texts) for claim in _find_claims_in(text)]
 
 
 def _json_strings(text: str, opened_by: str) -> list[str] | None:
@@ -80,12 +80,12 @@ def _take_within(texts: Iterable[str], characters: int) -> list[str]:
 # ── The agent's own sentences ──
 
 
-def _prose(text: str) -> Prose:
+def _find_claims_in(text: str) -> list[ActionClaim]:
     unfenced = _CURLY_MARK.sub('"', _keep_ends(" ".join(text.split("```")[::2])))
     lines = [line.strip() for line in unfenced.split("\n")]
     shows_text = "```" in text or any(_quotes(line) for line in lines if line)
     own = _without_verse(list(_own_lines(lines)))
-    return Prose([sentence for line in own for sentence in _sentences(line)], shows_text)
+    return find_claims([sentence for line in own for sentence in _sentences(line)], shows_text)
 
 
 def _own_lines(lines: list[str]) -> Iterator[str]:

@@ -23,7 +23,7 @@ CALLED_INSTEAD = (
 
 def judge_call(state: RunState, call: Call) -> BlockCall | None:
     """Return why a call may not run in a turn for which its tool was refused, or None."""
-    if state.recovery.refused_tool == call.name:
+    if state.guards.recovery.refused_tool == call.name:
         return BlockCall("stuck", f"Refused for this turn: `{call.name}` kept failing. Try another way.")
     if _is_in_report_turn(state):
         return BlockCall("stuck", "Refused: no more calls. Report what you found and what is missing.")
@@ -32,14 +32,14 @@ def judge_call(state: RunState, call: Call) -> BlockCall | None:
 
 def _is_in_report_turn(state: RunState) -> bool:
     """Return whether the latest reply answers a request for a report."""
-    recovery = state.recovery
-    return state.reply is not None and recovery.stage in REPORT_STAGES and not recovery.report_due
+    recovery = state.guards.recovery
+    return state.turn.reply is not None and recovery.stage in REPORT_STAGES and not recovery.report_due
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     """Return the reaction to a run that makes no progress, or None."""
-    if state.calls and _is_in_report_turn(state):
-        if state.recovery.stage == "report":
+    if state.turn.calls and _is_in_report_turn(state):
+        if state.guards.recovery.stage == "report":
             return WarnModel((RecoveryAction("report_again", CALLED_INSTEAD),))
         return _stop(state, "the model called tools instead of reporting, twice")
     if (failed := state.ledger.failed_in_a_row) >= FAILURES_OF_ALL_STOP:
@@ -49,7 +49,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
         if failures >= FAILURES_STOP:
             return _stop(state, f"`{tool}` failed {failures} times in a row")
         return _escalate(state, "failing_tool", failures, FAILURES_BETWEEN_STAGES, tool)
-    quiet_steps = state.recovery.quiet_steps
+    quiet_steps = state.guards.recovery.quiet_steps
     if quiet_steps >= state.agent.limits.stuck_steps:
         return _escalate(state, "no_new_information", quiet_steps, 1, _last_tool(state))
     return None
@@ -58,7 +58,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
 def _escalate(
     state: RunState, kind: StuckKind, count: int, pace: int, tool: str | None
 ) -> WarnModel | StopRun | None:
-    recovery = state.recovery
+    recovery = state.guards.recovery
     if recovery.stage is not None and count < recovery.detected_at + pace:
         return None
     if recovery.stage in REPORT_STAGES:
@@ -87,14 +87,14 @@ def _note(stage: RecoveryStage, what: str, tool: str | None) -> str:
 
 
 def _last_tool(state: RunState) -> str | None:
-    return state.calls[-1].name if state.calls else None
+    return state.turn.calls[-1].name if state.turn.calls else None
 
 
 def _stop(state: RunState, what: str) -> StopRun:
     return StopRun(
         Outcome(
             "stuck",
-            state.answer_so_far,
+            state.turn.answer_so_far,
             reason=f"The run does not get on: {what}.",
             next="Send its session a message that says what to do differently.",
         )

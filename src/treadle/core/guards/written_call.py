@@ -13,7 +13,7 @@ from treadle.domain.written_calls import find_written_call
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
-    reply = state.reply
+    reply = state.turn.reply
     if reply is None or not state.tools or reply.stop in ("interrupted", "max_tokens", "refusal"):
         return None
     if not has_text(reply):
@@ -22,7 +22,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     received = find_written_call(Message("assistant", reply.parts).text, tools)
     if received is None:
         return None
-    if state.written_calls:
+    if state.guards.written_calls:
         return StopRun(
             Outcome(
                 "model_error",
@@ -35,4 +35,4 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
         f"Your last reply holds a tool call written as text, which was not run: {received}\n"
         "Make the call in the proper way, or answer without it."
     )
-    return WarnModel((CallWritten(state.written_calls + 1, received, note),))
+    return WarnModel((CallWritten(state.guards.written_calls + 1, received, note),))

@@ -30,14 +30,14 @@ def free_child_slots(state: RunState) -> int:
 
 def find_collectable(state: RunState, now: Instant) -> CollectChildren | None:
     """Return the calls whose child runs have ended, or were told to stop and took too long."""
-    if not state.children:
+    if not state.family.children:
         return None
     found = [call for call in state.open_calls if _is_collectable(state, call, now)]
     return CollectChildren(tuple(found)) if found else None
 
 
 def _is_collectable(state: RunState, call: Call, now: Instant) -> bool:
-    child = state.children.get(call.call_id)
+    child = state.family.children.get(call.call_id)
     if child is None:
         return False
     if child.end is None and child.signal == "cancel":
@@ -50,7 +50,7 @@ def find_signal(state: RunState, now: Instant) -> SignalChildren | None:
 
     Runs whose time is up are cancelled; all are cancelled after an interrupting message; interrupted ones are
     resumed."""
-    running = [child for child in state.running if child.signal != "cancel"] if state.children else []
+    running = [child for child in state.running if child.signal != "cancel"] if state.family.children else []
     if not running:
         return None
     if state.steered == "interrupt":
@@ -76,7 +76,7 @@ def wait_for_slot(call: Call) -> Wait:
 
 def interrupt_children(state: RunState) -> SignalChildren | None:
     """Return the signal that interrupts the child runs of an interrupted run, or None."""
-    running = [child for child in state.running if child.signal is None] if state.children else []
+    running = [child for child in state.running if child.signal is None] if state.family.children else []
     return _make_signal(running, "interrupt", state.interrupted or "") if running else None
 
 
@@ -105,7 +105,7 @@ def stop_children_first(state: RunState, finish: Finish, now: Instant) -> Signal
 def describe_stopped(state: RunState) -> tuple[str, ...]:
     """Return the child runs that were told to stop, with what each of them stopped."""
     found: list[str] = []
-    for child in state.children.values():
+    for child in state.family.children.values():
         if child.signal == "cancel":
             name = f"{child.spawn.run_id} ({child.spawn.agent})"
             found.append(name if child.end is not None else f"{name}, which has not answered yet")
@@ -128,7 +128,9 @@ def _make_signal(children: list[Child], what: Telling, reason: str) -> SignalChi
 def fit_into_tree(state: RunState, step: RunTools, short: Short) -> RunTools:
     """Return the step without calls that would begin more runs than the tree may have."""
     runs_left = max(0, int(short.ceiling - short.used))
-    delegating = [call for call in step.run if is_delegation(state, call) and call.call_id not in state.children]
+    delegating = [
+        call for call in step.run if is_delegation(state, call) and call.call_id not in state.family.children
+    ]
     refused = delegating[runs_left:]
     reason = f"The tree of runs that this one belongs to may have {short.ceiling:g} runs under its root. {NO_MORE}"
     errors = [ToolCallError(call.call_id, call.name, "failed", f"Nothing was begun. {reason}") for call in refused]

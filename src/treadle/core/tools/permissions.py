@@ -25,7 +25,7 @@ PERMITTED = Ruling("auto")
 def has_reviewer(state: RunState) -> bool:
     """Return whether anyone can decide an approval: the sender of the message, or an API client. A child run asks
     through its root."""
-    return state.asker is not None or effective_rules(state)[0].via is not None
+    return state.review.asker is not None or effective_rules(state)[0].via is not None
 
 
 def effective_rules(state: RunState) -> tuple[ApprovalRules, ...]:

@@ -41,7 +41,7 @@ SUPERSEDED = "A new message came before anybody answered."
 def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | StopRun:
     if (first := find_signal(state, now) or find_collectable(state, now)) is not None:
         return first
-    if excess_calls := [call for call in state.calls[state.agent.limits.max_calls :] if call.result is None]:
+    if excess_calls := [call for call in state.turn.calls[state.agent.limits.max_calls :] if call.result is None]:
         return RunTools((), tuple([_refuse_excess(call, state) for call in excess_calls]))
     free = free_child_slots(state)
     run: list[Call] = []
@@ -73,9 +73,7 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | Si
 
 def _refuse_excess(call: Call, state: RunState) -> ToolCallError:
     limit = state.agent.limits.max_calls
-    text = (
-        f"Not run: a reply may have at most {limit} tool calls, and this one has {len(state.calls)}. {MAKE_FEWER}"
-    )
+    text = f"Not run: a reply may have at most {limit} tool calls, and this one has {len(state.turn.calls)}. {MAKE_FEWER}"
     return ToolCallError(call.call_id, call.name, "too_many", text)
 
 
@@ -95,11 +93,11 @@ def _judge_call(state: RunState, call: Call, now: Instant) -> StopRun | Wait | t
         if spec.repeatable:
             return None
         return (ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN),)
-    if (child := state.children.get(call.call_id)) is not None:
+    if (child := state.family.children.get(call.call_id)) is not None:
         return wait_for_child(state, child)
-    if (request := state.approvals.get(call.call_id)) is not None:
+    if (request := state.review.approvals.get(call.call_id)) is not None:
         return _check_approval(state, call, request, now)
-    if call.call_id in state.questions:
+    if call.call_id in state.review.questions:
         return _check_question(state, call, now)
     for judge in (loop.judge_call, stuck.judge_call):
         match judge(state, call):
@@ -118,7 +116,7 @@ def _judge_call(state: RunState, call: Call, now: Instant) -> StopRun | Wait | t
 def _check_approval(
     state: RunState, call: Call, request: ApprovalRequested, now: Instant
 ) -> StopRun | Wait | tuple[EventData, ...] | None:
-    decision = state.decisions.get(request.approval_id)
+    decision = state.review.decisions.get(request.approval_id)
     if decision is None:
         return _check_undecided(state, call, request, now)
     if decision.decision == "approve":
@@ -139,13 +137,15 @@ def _check_undecided(
     if state.agent.approvals.on_expiry == "deny":
         return expired, make_denied(call, "Denied: nobody answered in time.")
     reason = f"Nobody decided in time whether `{call.name}` may run ({request.approval_id})."
-    outcome = Outcome("approval_expired", state.answer_so_far, reason, "Send its session a message to ask again.")
+    outcome = Outcome(
+        "approval_expired", state.turn.answer_so_far, reason, "Send its session a message to ask again."
+    )
     return StopRun(outcome, (expired,))
 
 
 def _check_question(state: RunState, call: Call, now: Instant) -> Wait | tuple[EventData, ...]:
-    question = state.questions[call.call_id]
-    if (answer := state.answers.get(call.call_id)) is not None:
+    question = state.review.questions[call.call_id]
+    if (answer := state.review.answers.get(call.call_id)) is not None:
         return (ToolCallEnd(call.call_id, call.name, answer.text, 0),)
     if state.steered is not None:
         return (ToolCallError(call.call_id, call.name, "skipped", f"Not answered. {SUPERSEDED} Read it."),)

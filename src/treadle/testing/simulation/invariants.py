@@ -56,7 +56,7 @@ def check_journals(
         check_approvals(run_id, events)
         state = check_fold(origin, events, before)
         check_said(world, id_, state)
-        history[session_id] = state.said if state.revised else (*before, *state.said)
+        history[session_id] = state.said if state.context.revised else (*before, *state.said)
         conversation[run_id] = state.said
         if any(isinstance(event.data, ContextCompacted) for event in events):
             folded.add(run_id)
@@ -82,7 +82,7 @@ def possible(state: RunState) -> tuple[str, ...]:
         found = (*found, "context_overflow")
     if state.accounts:
         found = (*found, "budget_exhausted", "quota_exceeded")
-    if any(tree.steps is not None for tree in state.trees):
+    if any(tree.steps is not None for tree in state.family.trees):
         found = (*found, "max_steps")
     if state.agent.approvals.on_expiry == "end":
         found = (*found, "approval_expired")
@@ -197,7 +197,7 @@ def check_said(world: World, id_: int, state: RunState) -> None:
     """What the owner kept of the conversation, folding as it went, is what the journal folds to."""
     row = world.disk.execute("SELECT messages, whole FROM said WHERE run = ?", (id_,)).fetchone()
     kept = msgspec.json.decode(row[0], type=tuple[Message, ...]) if row else None
-    if kept != state.said or (row is not None and bool(row[1]) != state.revised):
+    if kept != state.said or (row is not None and bool(row[1]) != state.context.revised):
         raise Violation(f"{state.origin.run_id}: the owner kept {kept}, the journal says {state.said}")
 
 
