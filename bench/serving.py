@@ -14,7 +14,7 @@ import uvloop
 from treadle.api.engine import Engine
 from treadle.domain.access import SCOPES
 from treadle.config.home import Home
-from treadle.operations.tokens import NewToken
+from treadle.operations.token_service import NewToken
 from treadle.surfaces.http.server import bound
 from treadle.surfaces.http.engine_server import application, to_anyone
 from treadle.bootstrap.telemetry import Telemetry
@@ -31,8 +31,8 @@ async def main():
 
     async with engine:
         engine.service._hub.observers.insert(0, note)
-        token = (await engine.front.access.create(NewToken("bench", SCOPES))).secret
-        app, listener = application(engine, home), bound("127.0.0.1", 0)
+        token = (await engine.context.access.create(NewToken("bench", SCOPES))).secret
+        app, listener = application(engine), bound("127.0.0.1", 0)
         inner = app.asgi
 
         async def asgi(scope, receive, send):

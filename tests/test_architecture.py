@@ -39,8 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }  # fmt: skip
 """Package -> the other packages that it may import; `` is `treadle` itself, which programs import.
 
-A surface opens an engine (`api`, `bootstrap`), or only reads and edits the files of a home, its vault included.
-Of the ports it knows the values that operations return."""
+A surface opens an engine (`api`, `bootstrap`), or only reads and edits the files of a home, its vault included. Of
+the ports it knows the values that operations return."""
 WIRES = {"api", "bootstrap", "doctor", "testing"}
 """The composition root, what programs open with it, and the test doubles that are wired like it."""
 DEMO = Path("surfaces/demo.py")

@@ -48,6 +48,14 @@ def found(pattern: str, *suffixes: str) -> list[str]:
     return sorted({match for path in files for match in re.findall(pattern, path.read_text())})
 
 
+def served_paths() -> set[str]:
+    """Return the paths below /v1 that the server has routes for."""
+    from treadle.surfaces.http.application import all_routes
+
+    paths = {path.replace(":str}", "}") for route in all_routes() for path in route.paths}
+    return {path for path in paths if path.startswith("/v1/")}
+
+
 def wire_names() -> dict[str, object]:
     import_everything()
     from treadle.domain.events import VOCABULARY
@@ -67,7 +75,7 @@ def wire_names() -> dict[str, object]:
         "queue entrypoints": found(r'\nJOB = "(\w+)"', ".py"),
         "metrics": found(r'"(treadle_\w+)"', ".py"),
         "entry points": found(r'_GROUP = "([\w.]+)"', ".py"),
-        "routes": found(r'["\'](/v1/[^"\']*)["\']', ".py"),
+        "routes": sorted(served_paths()),
     }
 
 

@@ -16,7 +16,7 @@ from treadle.domain.schedules import Schedule, ScheduleId
 from treadle.engine.event_hub import EventHub
 from treadle.engine.null_ports import NoVault
 from treadle.models.registry import ModelRegistry
-from treadle.operations import LocalService
+from treadle.operations.service import LocalService
 from treadle.ports.automation import Fired
 from treadle.ports.journal import Advance, Release
 from treadle.stores.sqlite.accounts import SqliteAccounts

@@ -13,9 +13,8 @@ from standardwebhooks import Webhook
 
 import treadle
 from tests.engine.running import opened
-from treadle.config.home import Home
 from treadle.domain.access import SCOPES, Scope
-from treadle.operations.tokens import NewToken
+from treadle.operations.token_service import NewToken
 from treadle.ports.clock import Clock
 from treadle.ports.model import Model
 from treadle.surfaces.http.engine_server import application, to_anyone
@@ -56,7 +55,7 @@ class Served:
             return Answer(response.status, await response.read(), response.headers)
 
     async def token(self, *scopes: Scope) -> str:
-        return (await self.engine.front.access.create(NewToken("another", scopes))).secret
+        return (await self.engine.context.access.create(NewToken("another", scopes))).secret
 
 
 @asynccontextmanager
@@ -66,8 +65,8 @@ async def served(folder: Path, model: Model, clock: Clock | None = None) -> Asyn
     (folder / "home" / "config.yaml").write_text("webhooks: {allow_local: true}\n")
     async with opened(folder, model, clock=clock) as engine:
         with closing(bound("127.0.0.1", 0)) as listener:
-            token = (await engine.front.access.create(NewToken("admin", SCOPES))).secret
-            app = application(engine, Home(folder / "home"))
+            token = (await engine.context.access.create(NewToken("admin", SCOPES))).secret
+            app = application(engine)
             async with to_anyone(app, listener, (), ()), aiohttp.ClientSession() as session:
                 yield Served(engine, f"http://127.0.0.1:{listener.getsockname()[1]}", session, token)
 

@@ -17,7 +17,7 @@ from treadle.domain.envelope import to_json
 from treadle.domain.errors import UnknownWebhook, UsageError
 from treadle.domain.events import WebhookDelivered, WebhookFailed
 from treadle.domain.webhooks import FIRST_DELAY, GIVE_UP_SECONDS, LONGEST_DELAY, WebhookId, delay_after
-from treadle.operations.automation import DeadLetterView
+from treadle.operations.webhooks import DeadLetterView
 
 DAY = 86_400.0
 
@@ -229,7 +229,7 @@ def test_what_fails_again_stays_a_dead_letter(tmp_path: Path) -> None:
 
             letter = await eventually(settled)
             assert (letter.attempts, letter.reason) == (2, "The receiver answered 503.")
-            await works.engine.front.house.delete_session(result.session_id, "me")
+            await works.engine.context.house.delete_session(result.session_id, "me")
             assert await works.book.dead(made.webhook_id) == [], "what is deleted is deleted here too"
 
     perform(tmp_path, story)

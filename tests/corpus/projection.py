@@ -13,7 +13,7 @@ from treadle.domain.events import LlmRequest
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Metrics
 from treadle.engine.run_history import load_run_history
-from treadle.operations import LocalService
+from treadle.operations.service import LocalService
 
 MODES = get_args(ApiMode)
 AsRecorded = msgspec.defstruct(

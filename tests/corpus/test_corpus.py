@@ -23,7 +23,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, ToolCallError
 from treadle.domain.events.run import WaitReason
 from treadle.domain.ids import RunId
-from treadle.operations import LocalService
+from treadle.operations.service import LocalService
 from treadle.stores.postgres.schema import migrate
 from treadle.stores.sqlite.connection import open_database
 from treadle.testing.time import FakeClock

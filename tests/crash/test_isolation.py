@@ -13,7 +13,7 @@ from treadle.domain.ids import RunId
 from treadle.domain.messages import user
 from treadle.domain.runs import OutcomeKind
 from treadle.engine.isolation import ISOLATION_SECONDS, Isolation
-from treadle.operations import Submission
+from treadle.operations.submissions import Submission
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import ScriptStep, ask, call, say
 from treadle.testing.simulation.world import PROCESS, SimulatedProcess, World

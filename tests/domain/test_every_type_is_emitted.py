@@ -20,8 +20,8 @@ from treadle.domain.events import NAMES, VOCABULARY, ApprovalRequested, ClarifyR
 from treadle.domain.messages import user
 from treadle.domain.runs import Usage
 from treadle.models.breaker import LEAST_CALLS
-from treadle.operations import Submission
-from treadle.operations.automation import NewSchedule
+from treadle.operations.schedules import NewSchedule
+from treadle.operations.submissions import Submission
 from treadle.ports.hooks import Block, HookedCall
 from treadle.ports.model import ModelRequest
 from treadle.sandbox.commands import ShellCommands
@@ -306,7 +306,7 @@ async def from_outside(emitted: Emitted) -> None:
         async with (
             served(Path(folder), FunctionModel(lambda _: Silence("hm"))) as web,
             receiver() as other,
-            web.engine.front.automation().at_work(),
+            web.engine.context.automation().at_work(),
         ):
             for url in (other.url, "http://127.0.0.1:9/"):
                 await web.ask("POST", "/v1/webhooks", {"url": url})

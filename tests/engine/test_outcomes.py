@@ -13,7 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
 from treadle.domain.runs import OutcomeKind, Status, exit_code_of, status_of
-from treadle.operations import Submission
+from treadle.operations.submissions import Submission
 from treadle.ports.model import Completed, Model, ModelRequest, Show, TextDelta
 from treadle.testing.faults import Fault, Operation, Plan
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, Silence, ask, call, say

@@ -14,7 +14,7 @@ from treadle.domain.events import StepStart
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
 from treadle.engine.owned_run import OwnedRun
-from treadle.operations import Submission
+from treadle.operations.submissions import Submission
 from treadle.testing.models import say
 from treadle.testing.simulation.world import SimulatedProcess, World
 

@@ -34,7 +34,7 @@ from treadle.domain.ids import AgentId, RunId, SessionId, TokenId
 from treadle.domain.messages import user
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Usage
-from treadle.operations import Submission
+from treadle.operations.submissions import Submission
 from treadle.ports.accounts import Balance, Short
 from treadle.ports.model import ModelRequest
 from treadle.testing.faults import Fault, Operation

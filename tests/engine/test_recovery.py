@@ -14,7 +14,7 @@ from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import LlmRequest, LlmRetry, RunWaiting, ToolCallStart
 from treadle.domain.messages import ToolResult, user
-from treadle.operations import Submission
+from treadle.operations.submissions import Submission
 from treadle.ports.model import ModelRequest
 from treadle.system.clock import SteadyClock
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, Silence, ask, call, say

@@ -15,7 +15,8 @@ import treadle
 from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
 from treadle.backup.event_export import PastFile
-from treadle.bootstrap.backup import archiving_house, look_at_house
+from treadle.bootstrap.backup import archiving_house
+from treadle.bootstrap.callers import observing_kept
 from treadle.bootstrap.stores import look_at_stores
 from treadle.config.home import Home
 from treadle.domain.envelope import from_json, to_json
@@ -122,7 +123,8 @@ def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) ->
         told = await shell("prune", "--older-than", "1ms", "--archive", f"{file}.gz", "--yes")
         assert told.err.startswith(f"their events were written to {file}.gz before\n2 sessions deleted (3 runs")
         assert [json.loads(line)["session_id"] for line in lines(Path(f"{file}.gz"))][-1] == "ses_2"
-        async with look_at_house(home) as house:
+        async with observing_kept(home) as caller:
+            house = caller.context.house
             assert await house.idle(0.001) == []
 
     asyncio.run(story())

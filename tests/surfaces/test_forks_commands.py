@@ -49,7 +49,8 @@ def test_a_fork_is_followed_to_its_end(tmp_path: Path) -> None:
             assert (sent["model"], sent["messages"][-1]["content"]) == ("n", "What else?")
             assert changed.json[0]["data"]["agent"]["name"] == "other"
             listed = await shell("runs", "list", "--json")
-            assert [run["message"] for run in listed.json] == ["What else?", "What is here?", "What is here?"]
+            shown = [(await shell("runs", "show", run["run_id"], "--json")).json[0] for run in listed.json]
+            assert [run["message"] for run in shown] == ["What else?", "What is here?", "What is here?"]
 
     asyncio.run(story())
 

@@ -95,7 +95,7 @@ def test_a_session_is_deleted_and_whoever_asks_is_told(shell: Shell) -> None:
             assert "ses_1 was deleted on" in (await shell(*command)).err
         assert [row["session_id"] for row in (await shell("sessions", "list", "--json")).json] == ["ses_2"]
         [deleted] = (await shell("sessions", "delete", "ses_2", "--yes", "--json")).json
-        assert deleted["tombstones"][0]["deleted_by"] == "the command line"
+        assert deleted["tombstones"][0]["deleted_by"] == "the owner of the home"
 
 
 def test_a_session_with_a_run_that_waits_is_refused(shell: Shell) -> None:
@@ -205,7 +205,8 @@ def test_the_state_of_an_agent_is_kept(shell: Shell) -> None:
         await shell("agents", "create", "bob", "--model", "fake/m")
         assert (await shell("agents", "state", "bob")).out == "bob  running\n"
         assert (await shell("agents", "state", "bob", "paused")).code == 0
-        assert (await shell("agents", "state", "bob", "--json")).json == [{"name": "bob", "state": "paused"}]
+        [view] = (await shell("agents", "state", "bob", "--json")).json
+        assert (view["agent"]["name"], view["state"]) == ("bob", "paused")
         assert (await shell("agents", "state", "bob", "nonsense")).code == 2
         await shell("agents", "state", "bob", "running")
         assert (await shell("agents", "state", "bob")).out == "bob  running\n"

@@ -31,7 +31,8 @@ def test_the_steps_of_a_run_are_told_to_people_and_to_programs(shell: Shell) -> 
         assert said == "    said: Nothing ␛[31mthere.", "nothing that is shown acts on a terminal"
         assert used.startswith("2 steps, 2 model calls, 1 tool calls, ")
         assert " in the model, " in took
-        *steps, whole = (await shell("runs", "steps", run_id, "--json")).json
+        [whole] = (await shell("runs", "steps", run_id, "--json")).json
+        steps = whole["steps"]
         assert [(step["record"], step["number"]) for step in steps] == [("step", 1), ("step", 2)]
         [made] = steps[0]["calls"]
         assert (made["tool"], made["status"], made["input"]) == ("glob", "ok", '{"pattern": "*.none"}')

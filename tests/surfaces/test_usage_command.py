@@ -31,13 +31,13 @@ def test_what_was_used_is_summed_up(shell: Shell) -> None:
             ["total", "3", "3"],
         ]
         [used] = (await shell("usage", "--agent", "default", "--by", "model", "--json")).json
-        assert (used["model"], used["runs"], used["model_calls"]) == ("fake/m", 2, 2)
+        assert (used["key"], used["runs"], used["model_calls"]) == ("fake/m", 2, 2)
         expected = (used["input_tokens"] * 100 + used["output_tokens"] * 1000) / 1e6
         assert abs(used["cost"] - expected) < 1e-9
         assert abs(used["credits"] - expected * 10) < 1e-9
         today = datetime.now(UTC).date().isoformat()
         [by_day] = (await shell("usage", "--by", "day", "--since", today, "--json")).json
-        assert (by_day["day"], by_day["runs"]) == (today, 3)
+        assert (by_day["key"], by_day["runs"]) == (today, 3)
         [by_token] = (await shell("usage", "--by", "token")).out.splitlines()[1:]
         assert by_token.split()[:2] == ["-", "3"], "nobody needed a token"
         nothing = await shell("usage", "--since", "2999-01-01")

@@ -26,7 +26,6 @@ from treadle.api.agent import (
 from treadle.bootstrap.agent_context import HomeAgentContext
 from treadle.bootstrap.engine import EngineConfig, EngineParts
 from treadle.bootstrap.stores import ALL, WorkerShare
-from treadle.bootstrap.surface_services import SurfaceServices
 from treadle.config.database_url import files_of
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
@@ -40,8 +39,12 @@ from treadle.domain.providers import ApiMode, ProviderConfig
 from treadle.domain.users import LOCAL_USER
 from treadle.models.catalog import Catalog
 from treadle.models.registry import ModelRegistry
-from treadle.operations import Answer, Fork, LocalService, Submission, Ticket
+from treadle.operations.approval_service import Answer
+from treadle.operations.context import Context
+from treadle.operations.forks import Fork
 from treadle.operations.run_stream import without_resets
+from treadle.operations.service import LocalService
+from treadle.operations.submissions import Submission, Ticket
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import Model
@@ -340,9 +343,9 @@ class Engine:
         return self._open_parts.service
 
     @property
-    def front(self) -> SurfaceServices:
-        """What it offers beside runs, to those who ask from outside."""
-        return self._open_parts.front
+    def context(self) -> Context:
+        """The context in which operations are performed on this engine."""
+        return self._open_parts.context
 
     def announce(self, socket: Path) -> None:
         """Tell other commands of this user where they can attach to this process."""

@@ -15,9 +15,11 @@ from treadle.domain.events import WebhookReceived
 from treadle.domain.messages import user
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId, InboundWebhook, filled, hook_session, refuse_wrong_template
-from treadle.operations import LocalService, Submission, Ticket
-from treadle.operations.automation import HookView, NewHook, NewHookView, Signed
+from treadle.operations.automation import Signed
+from treadle.operations.inbound_webhooks import HookView, NewHook, NewHookView
 from treadle.operations.schemas import moment
+from treadle.operations.service import LocalService
+from treadle.operations.submissions import Submission, Ticket
 from treadle.ports.automation import Hooks, Secrets
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs

@@ -14,7 +14,8 @@ from treadle.domain.events import HeartbeatFired, ScheduleSkipped
 from treadle.domain.ids import Instant, SessionId
 from treadle.domain.messages import user
 from treadle.domain.schedules import Schedule, Timing, heartbeat_id
-from treadle.operations import LocalService, Submission
+from treadle.operations.service import LocalService
+from treadle.operations.submissions import Submission
 from treadle.ports.automation import Fired, Schedules
 from treadle.ports.clock import Clock, Ids
 

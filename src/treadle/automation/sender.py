@@ -23,7 +23,7 @@ from treadle.domain.errors import StoreError, UnknownRun
 from treadle.domain.events import EventData, WebhookDelivered, WebhookFailed
 from treadle.domain.ids import Instant
 from treadle.domain.webhooks import LONGEST_DELAY, DeadLetter, Webhook, WebhookId, delay_after
-from treadle.operations import LocalService
+from treadle.operations.service import LocalService
 from treadle.ports.automation import DeadLetters, Secrets, Webhooks
 from treadle.ports.clock import Clock
 

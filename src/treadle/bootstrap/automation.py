@@ -4,9 +4,8 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
 from treadle.automation.inbound_webhooks import HookBook, HookReceiver
@@ -14,14 +13,15 @@ from treadle.automation.scheduler import Scheduler
 from treadle.automation.schedules import ScheduleBook
 from treadle.automation.sender import Sender
 from treadle.automation.webhooks import WebhookBook
-from treadle.bootstrap.stores import Stores, look_at_home, own_stores
+from treadle.bootstrap.engine import local_service
+from treadle.bootstrap.stores import Stores
 from treadle.config.agent_registry import seen
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.engine.event_hub import EventHub
-from treadle.operations import LocalService
-from treadle.operations.automation import Automation, HookKeeping, ScheduleKeeping, WebhookKeeping
+from treadle.operations.automation import Automation
+from treadle.operations.service import LocalService
 from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.store import VaultStore
 from treadle.vault.vault import HomeVault
@@ -133,50 +133,32 @@ def automation(known: "EngineConfig", stores: Stores, service: LocalService, hub
 # ── Without an engine ──
 
 
-@dataclass(frozen=True, slots=True)
-class AutomationBooks:
-    """What is kept in the database of a home, for whoever changes it or looks at it."""
-
-    schedules: ScheduleKeeping
-    hooks: HookKeeping
-    webhooks: WebhookKeeping
-
-
-@asynccontextmanager
-async def look_at_automation(home: Home) -> AsyncGenerator[AutomationBooks, None]:
-    """The owner of the database, if it has one, goes on."""
-    async with look_at_home(home) as stores:
-        with _books(home, stores) as books:
-            yield books
-
-
-@asynccontextmanager
-async def own_automation(home: Home) -> AsyncGenerator[AutomationBooks, None]:
-    """Raises StoreOwned while another process owns the database."""
-    async with own_stores(home, "Nothing was changed.") as stores:
-        with _books(home, stores) as books:
-            yield books
-
-
-@contextmanager
-def _books(home: Home, stores: Stores) -> Generator[AutomationBooks, None, None]:
+def automation_books(home: Home, stores: Stores, vault: HomeVault) -> Automation:
+    """Return what changes schedules and webhooks where no engine is open. Nothing is sent or received by it."""
     clock, ids = SystemClock(), TimeOrderedIds()
-    with closing(HomeVault(home.path, os.environ)) as vault:
-        secrets, agents = VaultSecrets(home, vault.value), HomeAgentReader(home)
-        yield AutomationBooks(
-            ScheduleBook(stores.schedules, agents.find, clock, ids, _nobody_to_tell),
-            HookBook(stores.hooks, secrets, agents.find, clock, ids),
-            WebhookBook(
-                stores.webhooks,
-                stores.letters,
-                stores.runs,
-                secrets,
-                clock,
-                ids,
-                _nobody_to_tell,
-                home.config().webhooks.allow_local,
-            ),
-        )
+    secrets, agents = VaultSecrets(home, vault.value), HomeAgentReader(home)
+    return Automation(
+        ScheduleBook(stores.schedules, agents.find, clock, ids, _nobody_to_tell),
+        HookBook(stores.hooks, secrets, agents.find, clock, ids),
+        HookReceiver(stores.hooks, secrets, local_service(stores, vault), stores.runs, agents.find, clock),
+        WebhookBook(
+            stores.webhooks,
+            stores.letters,
+            stores.runs,
+            secrets,
+            clock,
+            ids,
+            _nobody_to_tell,
+            home.config().webhooks.allow_local,
+        ),
+        _idle,
+    )
+
+
+@asynccontextmanager
+async def _idle() -> AsyncGenerator[None, None]:
+    """Send nothing."""
+    yield
 
 
 def _nobody_to_tell() -> None:

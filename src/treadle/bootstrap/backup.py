@@ -28,16 +28,13 @@ from treadle.backup.archive import (
 from treadle.backup.event_export import PastFile
 from treadle.backup.restore import Moves
 from treadle.bootstrap.sqlite import database_of, owned
-from treadle.bootstrap.stores import look_at_home, own_stores
+from treadle.bootstrap.stores import own_stores
 from treadle.config.home import Home
 from treadle.domain.errors import StoreNewer, UsageError
-from treadle.domain.ids import AgentId
 from treadle.operations.archive import Archiving
 from treadle.operations.retention import Housekeeping
-from treadle.operations.tokens import Access
-from treadle.ports.accounts import AgentStates
 from treadle.stores.sqlite.backup import check_database, check_sound, copy_database
-from treadle.system.clock import SystemClock, TimeOrderedIds
+from treadle.system.clock import SystemClock
 from treadle.vault.database import APPLICATION_ID as VAULT_ID
 from treadle.vault.database import FORMAT as VAULT_FORMAT
 from treadle.vault.store import VaultStore
@@ -49,60 +46,13 @@ BESIDE_A_DATABASE = ("", "-wal", "-shm", "-journal")
 
 
 @asynccontextmanager
-async def own_house(home: Home) -> AsyncGenerator[Housekeeping, None]:
-    """Delete what is in the database of a home. Raises StoreOwned while another process owns it."""
-    async with own_stores(home, "Nothing was deleted.") as stores:
-        yield Housekeeping(stores.deletions, SystemClock())
-
-
-@asynccontextmanager
 async def archiving_house(home: Home, file: PastFile) -> AsyncGenerator[Housekeeping, None]:
-    """The same, and what is pruned is written to a file before."""
+    """Delete sessions of a home. What is pruned is written to a file first. Raises StoreOwned while another process
+    owns the database."""
     async with own_stores(home, "Nothing was deleted.") as stores:
         keep = Archiving(stores.sessions, stores.journal, file).keep
         with closing(file):
             yield Housekeeping(stores.deletions, SystemClock(), keep)
-
-
-@asynccontextmanager
-async def look_at_house(home: Home) -> AsyncGenerator[Housekeeping, None]:
-    """See what could be deleted; the owner of the database, if it has one, goes on."""
-    async with look_at_home(home) as stores:
-        yield Housekeeping(stores.deletions, SystemClock())
-
-
-# ── The states of agents ──
-
-
-@asynccontextmanager
-async def look_at_states(home: Home) -> AsyncGenerator[AgentStates, None]:
-    async with look_at_home(home) as stores:
-        yield stores.books
-
-
-@asynccontextmanager
-async def own_states(home: Home) -> AsyncGenerator[AgentStates, None]:
-    """Say which agents of a home may be used, those too that have never run."""
-    async with own_stores(home, "Nothing was changed.") as stores:
-        for name in home.agents():
-            await stores.runs.agent(name, AgentId(TimeOrderedIds()("agt")))
-        yield stores.books
-
-
-# ── Access tokens ──
-
-
-@asynccontextmanager
-async def look_at_tokens(home: Home) -> AsyncGenerator[Access, None]:
-    async with look_at_home(home) as stores:
-        yield Access(stores.tokens, SystemClock(), TimeOrderedIds())
-
-
-@asynccontextmanager
-async def own_tokens(home: Home) -> AsyncGenerator[Access, None]:
-    """Make and revoke access tokens. Raises StoreOwned while another process owns the database."""
-    async with own_stores(home, "Nothing was changed.") as stores:
-        yield Access(stores.tokens, SystemClock(), TimeOrderedIds())
 
 
 # ── Backing up ──

@@ -14,7 +14,6 @@ import msgspec
 
 from treadle.bootstrap.memory import memories_on
 from treadle.bootstrap.stores import ALL, MonitoredDispatcher, Stores, WorkerShare, look_at_stores, open_stores
-from treadle.bootstrap.surface_services import SurfaceServices
 from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_url import files_of
 from treadle.config.home import Home
@@ -28,11 +27,12 @@ from treadle.engine.loop import advance
 from treadle.engine.null_ports import NoVault
 from treadle.models.formats import format_of
 from treadle.models.registry import ModelRegistry
-from treadle.operations import LocalService
 from treadle.operations.automation import Automation
-from treadle.operations.memories import MemoryService
+from treadle.operations.context import Context, NoMetrics
+from treadle.operations.memory_service import MemoryService
 from treadle.operations.retention import Housekeeping
-from treadle.operations.tokens import Access
+from treadle.operations.service import LocalService
+from treadle.operations.token_service import Access
 from treadle.operations.usage import refuse_unless_running
 from treadle.ports.agent_context import AgentContext
 from treadle.ports.clock import Clock, Ids
@@ -43,6 +43,7 @@ from treadle.ports.vault import Vault
 from treadle.system.clock import SystemClock, TimeOrderedIds, worker_name
 from treadle.system.process_privacy import undumpable
 from treadle.tools.toolbox import ToolRegistry
+from treadle.vault.secret_files import SecretFiles
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
@@ -85,23 +86,26 @@ async def observe(
 ) -> AsyncGenerator[LocalService, None]:
     """Look at a database without owning it: nothing is worked on, and its owner, if it has one, goes on."""
     where = database or (home or Home.from_environment(os.environ)).database_url
+    async with look_at_stores(where) as stores:
+        yield local_service(stores, vault or NoVault(), tools)
+
+
+def local_service(stores: Stores, vault: Vault, tools: Toolbox | None = None) -> LocalService:
+    """Return the service over a database that no engine works on."""
     clock, ids = SystemClock(), TimeOrderedIds()
-    hub = EventHub(clock, ids, lambda _run, _at: None)
-    models, known, hidden = ModelRegistry({}), tools or ToolRegistry(), vault or NoVault()
-    async with look_at_stores(where, hub) as kept:
-        yield LocalService(
-            kept.journal,
-            kept.runs,
-            kept.approvals,
-            kept.sessions,
-            hub,
-            models,
-            known,
-            hidden,
-            clock,
-            ids,
-            kept.books,
-        )
+    return LocalService(
+        stores.journal,
+        stores.runs,
+        stores.approvals,
+        stores.sessions,
+        EventHub(clock, ids, lambda _run, _at: None),
+        ModelRegistry({}),
+        tools or ToolRegistry(),
+        vault,
+        clock,
+        ids,
+        stores.books,
+    )
 
 
 def as_sent(mode: str, request: ModelRequest) -> bytes:
@@ -128,7 +132,7 @@ class EngineParts:
         self,
         dispatcher: MonitoredDispatcher,
         service: LocalService,
-        front: SurfaceServices,
+        context: Context,
         announce: Callable[[str], None],
         leave: Callable[[], None],
         only_own: bool,
@@ -137,7 +141,7 @@ class EngineParts:
     ) -> None:
         self.dispatcher = dispatcher
         self.service = service
-        self.front = front
+        self.context = context
         self.announce = announce
         self._leave = leave
         self._only_own = only_own
@@ -183,10 +187,10 @@ class EngineParts:
             )
             work = partial(advance, deps=deps)
             await dispatcher.start(work if known.observing is None else known.observing.around(work))
-            front = _front(known, stores, deps, _automation(known, stores, service, hub))
-            opened.push_async_callback(front.access.close)
+            context = _context(known, stores, deps, service, _automation(known, stores, service, hub))
+            opened.push_async_callback(context.access.close)
             announce, leave = stores.announce, deps.stopping.set
-            return cls(dispatcher, service, front, announce, leave, only_own, clock, opened.pop_all())
+            return cls(dispatcher, service, context, announce, leave, only_own, clock, opened.pop_all())
 
     def look_again(self) -> None:
         """At runs that wait for something this process may have by now, unless they are for others to look at."""
@@ -261,16 +265,28 @@ def _automation(
     return made
 
 
-def _front(
-    known: EngineConfig, stores: Stores, deps: EngineDeps, automation: Callable[[], Automation]
-) -> SurfaceServices:
+def _context(
+    known: EngineConfig,
+    stores: Stores,
+    deps: EngineDeps,
+    service: LocalService,
+    automation: Callable[[], Automation],
+) -> Context:
+    """Return the context of calls from outside, with every service of the engine."""
     memories = stores.memories
-    return SurfaceServices(
-        Access(stores.tokens, known.time_of_day, known.ids),
-        stores.requests,
-        MemoryService(memories, deps.memories, memories, known.vault, known.clock, known.ids),
-        Housekeeping(stores.deletions, known.clock),
-        automation,
+    return Context(
+        service=service,
+        sessions=stores.sessions,
+        vault=known.vault,
+        memory=MemoryService(memories, deps.memories, memories, known.vault, known.clock, known.ids),
+        access=Access(stores.tokens, known.time_of_day, known.ids),
+        requests=stores.requests,
+        house=Housekeeping(stores.deletions, known.clock),
+        automation=automation,
+        agents=HomeAgents(known.home),
+        secrets=SecretFiles(known.home.path, os.environ),
+        now=known.clock.now,
+        metrics=NoMetrics() if known.observing is None else known.observing.metrics or NoMetrics(),
     )
 
 

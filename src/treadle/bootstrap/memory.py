@@ -2,17 +2,15 @@
 
 import os
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
-from treadle.bootstrap.stores import StoredMemories, Stores, look_at_stores, own_stores
-from treadle.config.database_url import is_in_memory
+from treadle.bootstrap.stores import StoredMemories, Stores
 from treadle.config.home import Home
-from treadle.domain.errors import StoreOwned, UsageError
 from treadle.memory.embedders import Embedders
 from treadle.memory.remote_embedder import EmbedderEndpoint
 from treadle.memory.search import PATIENCE_SECONDS, HybridMemories
 from treadle.models.registry import ModelRegistry
-from treadle.operations.memories import MemoryService
+from treadle.operations.memory_service import MemoryService
 from treadle.ports.clock import Clock
 from treadle.ports.vault import Vault
 from treadle.system.clock import SystemClock, TimeOrderedIds
@@ -37,35 +35,8 @@ def memories_on(
 
 
 @asynccontextmanager
-async def look_at_memories(home: Home) -> AsyncGenerator[MemoryService, None]:
-    """Look at what is remembered; the owner of the database, if it has one, goes on."""
-    async with look_at_stores(home.database_url) as stores, _service(home, stores) as service:
-        yield service
-
-
-@asynccontextmanager
-async def own_memories(home: Home) -> AsyncGenerator[MemoryService, None]:
-    """Change what is remembered. Raises StoreOwned while another process owns the database, and UsageError for one
-    that is nowhere but in the memory of a process."""
-    if is_in_memory(home.database_url):
-        raise UsageError(
-            f"The database {home.database_url} is gone when this command ends, so nothing can be remembered in it. "
-            "Set TREADLE_DATABASE_URL to sqlite:///PATH, or leave it out for the database of the home."
-        )
-    async with AsyncExitStack() as opened:
-        try:
-            stores = await opened.enter_async_context(own_stores(home, "Nothing was changed."))
-        except StoreOwned as error:
-            raise StoreOwned(
-                f"{error} Until then `treadle memory list`, `search` and `export` show what is remembered, and its "
-                "agents can remember by themselves (memory_save).",
-                error.socket,
-            ) from None
-        yield await opened.enter_async_context(_service(home, stores))
-
-
-@asynccontextmanager
-async def _service(home: Home, stores: Stores) -> AsyncGenerator[MemoryService, None]:
+async def memory_service(home: Home, stores: Stores) -> AsyncGenerator[MemoryService, None]:
+    """Open the memories of a database without an engine, with the embedders of the home."""
     config, clock = home.config(), SystemClock()
     vault = HomeVault(home.path, os.environ)
     models = ModelRegistry(os.environ, config.defaults.provider, secret=vault.value)

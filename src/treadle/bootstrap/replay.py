@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, closing
 from treadle.bootstrap.engine import observe
 from treadle.config.database_url import files_of
 from treadle.config.home import Home
-from treadle.operations import LocalService
+from treadle.operations.service import LocalService
 from treadle.sandbox.commands import ShellCommands
 from treadle.tools.builtin import builtin
 from treadle.tools.toolbox import ToolRegistry

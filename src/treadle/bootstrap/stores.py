@@ -12,7 +12,7 @@ from treadle.config.database_url import is_postgres, path_of, refuse_passing
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.engine.event_hub import EventHub
-from treadle.operations.memories import KnownAgents
+from treadle.operations.memory_service import KnownAgents
 from treadle.operations.usage import Books
 from treadle.ports.access import Requests, Tokens
 from treadle.ports.approvals import Approvals
@@ -24,7 +24,7 @@ from treadle.ports.journal import Journal, Runs, Wakes
 from treadle.ports.memory import MemoryKeeper
 from treadle.ports.memory_index import MemoryIndex, VectorStore
 from treadle.ports.results import Results
-from treadle.ports.sessions import Sessions
+from treadle.ports.sessions import SessionCatalog
 from treadle.system.clock import SystemClock, TimeOrderedIds
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Stores:
     wakes: Wakes
     approvals: Approvals
     results: Results
-    sessions: Sessions
+    sessions: SessionCatalog
     books: Books
     memories: StoredMemories
     tokens: Tokens

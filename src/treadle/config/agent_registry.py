@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from treadle.config.home import Home
 from treadle.config.system_agents import SYSTEM_AGENTS
@@ -27,6 +28,20 @@ class HomeAgents:
 
     def names(self) -> Sequence[str]:
         return self._home.agents()
+
+    def put(self, settings: dict[str, Any], *, new: bool) -> AgentSpec:
+        return self._home.put_agent(settings, new=new)
+
+    def delete(self, name: str) -> None:
+        self._home.delete_agent(name)
+
+    def changed_at(self, name: str) -> float:
+        """Return when the file of an agent was last changed; 0 for the default agent without a file."""
+        file, _ = self._home.files_of_agent(name)
+        try:
+            return file.stat().st_mtime
+        except OSError:
+            return 0.0
 
     def _state(self, name: str) -> tuple[object, ...]:
         return tuple(map(seen, self._home.files_of_agent(name)))

@@ -10,7 +10,10 @@ from treadle.domain.envelope import Event
 from treadle.domain.events import CommandObeyed, RunEnd, RunQueued
 from treadle.domain.ids import RunId, SessionId
 from treadle.engine.redaction import redact_value
+from treadle.operations.context import Context
 from treadle.operations.journal_pages import stored_events
+from treadle.operations.operation import Operation
+from treadle.operations.runs import OneRun
 from treadle.ports.approvals import Approvals
 from treadle.ports.journal import Journal, RunRecord
 from treadle.ports.sessions import Sessions
@@ -102,3 +105,24 @@ async def _played(run_id: RunId, journal: Journal) -> PastRun:
 
 async def _events(run_id: RunId, journal: Journal) -> tuple[Event, ...]:
     return tuple([event async for event in stored_events(journal, run_id)])
+
+
+REPLAY = Operation(
+    "runs.replay",
+    "GET",
+    "/v1/runs/{run_id}/replay",
+    scope="read",
+    request=OneRun,
+    response=Replayed,
+    errors=(404,),
+)
+
+
+@REPLAY.handler
+async def replay_run(context: Context, request: OneRun) -> Replayed:
+    """Replay a run with the current code.
+
+    The journal is replayed with the recorded replies of models and results of tools. The response has the first
+    event that would differ, if there is one. Nothing is changed."""
+    record = await context.visible_run(request.run_id)
+    return await context.service.replay(record.origin.run_id)

@@ -13,8 +13,9 @@ from treadle.domain.errors import InvalidState
 from treadle.domain.events import ModelResolved, RunEnd, RunForked, RunQueued, UserMessage
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics, OutcomeKind
-from treadle.operations.interface import Service
+from treadle.operations.operation import Client
 from treadle.operations.run_records import CallRecord, StepRecord, records_of
+from treadle.operations.runs import SHOW, ShowRun
 
 
 class Differs(Struct, frozen=True):
@@ -61,14 +62,14 @@ class RunDiff(Struct, frozen=True):
     outcome: tuple[Differs, ...]
 
 
-async def diff(service: Service, a: RunId, b: RunId) -> RunDiff:
-    """Hold two runs against each other."""
-    return compared(await _journal(service, a), await _journal(service, b))
+async def diff(client: Client, a: RunId, b: RunId) -> RunDiff:
+    """Compare two runs."""
+    return compared(await _journal(client, a), await _journal(client, b))
 
 
-async def _journal(service: Service, run_id: RunId) -> list[Event]:
-    record = await service.run(run_id)
-    return [event async for event in service.stored(record.origin.run_id)]
+async def _journal(client: Client, run_id: RunId) -> list[Event]:
+    run = await client.call(SHOW, ShowRun(run_id))
+    return [event async for event in client.stored(run.run_id)]
 
 
 def compared(a: Sequence[Event], b: Sequence[Event]) -> RunDiff:

@@ -11,8 +11,8 @@ from treadle.domain.events import RunEnd, StreamReset, Token
 from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub, make_stream_reset
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
-from treadle.operations.interface import Watching
 from treadle.operations.journal_pages import PAGE
+from treadle.operations.operation import EventSource
 from treadle.ports.journal import Journal, RunRecord, Runs
 
 
@@ -74,12 +74,12 @@ async def followed(
         yield (hub.make_event(origin, last, make_stream_reset(last)),)
 
 
-async def without_resets(service: Watching, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+async def without_resets(source: EventSource, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
     """The events of a run up to its end, for a reader who goes on by itself when it was cut off."""
     last = after
     while True:
         cut_off = False
-        async with aclosing(service.events(run_id, last)) as events:
+        async with aclosing(source.events(run_id, last)) as events:
             async for event in events:
                 last = event.sequence if event.durable else last
                 cut_off = isinstance(event.data, StreamReset)

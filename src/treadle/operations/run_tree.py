@@ -1,46 +1,44 @@
-"""A run and those under it, however deep."""
+"""A run and its children, however deep."""
 
 from collections.abc import AsyncGenerator
 
 from msgspec import Struct
 
 from treadle.domain.ids import RunId
-from treadle.operations.interface import Asking
-from treadle.ports.journal import RunFilter, RunRecord
-
-MOST = 500
-"""Of the runs under one run: more than it can have at the same time."""
+from treadle.operations import runs
+from treadle.operations.operation import Caller, list_items
+from treadle.operations.runs import RunView
 
 
 class Member(Struct, frozen=True):
-    """A run, and where it stands."""
+    """A run of the tree."""
 
-    record: RunRecord
+    run: RunView
     depth: int
-    """0 for the run that was asked for."""
+    """0 for the run at the top."""
     is_last: bool = True
-    """Nobody stands beneath it at the same place."""
+    """Whether it is the last child of its parent."""
 
 
-async def root_of(service: Asking, run_id: RunId) -> RunRecord:
-    """The run at the top of the tree that a run belongs to, which may be itself."""
-    record = await service.run(run_id)
-    while (parent := record.origin.parent_run_id) is not None:
-        record = await service.run(parent)
-    return record
+async def root_of(caller: Caller, run_id: RunId) -> RunView:
+    """Return the run at the top of the tree of a run, which can be the run itself."""
+    run = await caller.call(runs.SHOW, runs.ShowRun(run_id))
+    while run.parent_run_id is not None:
+        run = await caller.call(runs.SHOW, runs.ShowRun(run.parent_run_id))
+    return run
 
 
-async def family(service: Asking, run_id: RunId, unfinished: bool = False) -> list[Member]:
-    """A run and those under it, each before those under itself, in the order in which they were begun."""
-    first = Member(await service.run(run_id), 0)
-    return [first, *[member async for member in _under(service, first, unfinished)]]
+async def family(caller: Caller, run_id: RunId, unfinished: bool = False) -> list[Member]:
+    """Return a run and all runs below it, each before its children, in the order in which they were started."""
+    first = Member(await caller.call(runs.SHOW, runs.ShowRun(run_id)), 0)
+    return [first, *[member async for member in _below(caller, first, unfinished)]]
 
 
-async def _under(service: Asking, above: Member, unfinished: bool) -> AsyncGenerator[Member, None]:
-    wanted = RunFilter(parent_run_id=above.record.origin.run_id, unfinished=unfinished)
-    found = list(reversed(await service.runs(wanted, MOST)))
-    for record in found:
-        member = Member(record, above.depth + 1, record is found[-1])
+async def _below(caller: Caller, above: Member, unfinished: bool) -> AsyncGenerator[Member, None]:
+    wanted = runs.ListChildren(above.run.run_id, unfinished)
+    found = list(reversed(await list_items(caller, runs.CHILDREN, wanted)))
+    for run in found:
+        member = Member(run, above.depth + 1, run is found[-1])
         yield member
-        async for other in _under(service, member, unfinished):
+        async for other in _below(caller, member, unfinished):
             yield other

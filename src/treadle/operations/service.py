@@ -26,7 +26,7 @@ from treadle.domain.messages import Message
 from treadle.domain.users import UserId, journaled
 from treadle.engine.event_hub import EndedRun, EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
-from treadle.operations.approvals import Answer, People
+from treadle.operations.approval_service import Answer, People
 from treadle.operations.event_factory import Drafts
 from treadle.operations.event_feed import Missed, durable_feed, live_feed
 from treadle.operations.forks import Fork, Forking

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from treadle.core.context.projection import max_cost
 from treadle.core.tools.permissions import check_examples
@@ -26,9 +25,6 @@ from treadle.operations.usage import Books, refuse_spent, refuse_unless_running
 from treadle.ports.model import Models
 from treadle.ports.tool import InvalidArguments, Toolbox
 from treadle.ports.vault import Redactor
-
-Said = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
-"""What can be said over HTTP."""
 
 
 class Submission(Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""Asking another process: the mirror of `surfaces/http`, and an adapter of `service.Service`."""
+"""Performing operations in another process: the client side of `surfaces/http`."""

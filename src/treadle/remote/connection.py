@@ -1,18 +1,19 @@
-"""Requests to a server of ours: over its Unix socket, or over TCP with a token. Problems come back as the errors
-that they were."""
+"""Requests to another Treadle process: over its Unix socket, or over TCP with a token. Problems come back as the
+errors that they were."""
 
 from collections.abc import AsyncGenerator
-from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
 from msgspec import Struct
+from yarl import URL
 
 from treadle.domain import errors
 from treadle.domain.errors import StoreError, TreadleError, UsageError
+from treadle.operations.operation import WireRequest
 
 PROBLEM = "urn:treadle:problem:"
-Kind = TypeVar("Kind")
 
 
 class ServerGone(StoreError):
@@ -60,55 +61,44 @@ class Connection:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str, kind: type[Kind], **query: object) -> Kind:
-        return await self._ask("GET", path, kind, query)
-
-    async def post(self, path: str, kind: type[Kind], body: object = None, key: str | None = None) -> Kind:
-        return await self._ask("POST", path, kind, {}, body, key)
-
-    async def delete(self, path: str, kind: type[Kind]) -> Kind:
-        return await self._ask("DELETE", path, kind, {})
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        kind: type[Kind],
-        query: dict[str, Any],
-        body: object = None,
-        key: str | None = None,
-    ) -> Kind:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
+    async def send(self, method: str, request: WireRequest, key: str | None = None) -> bytes:
+        """Send a request and return the body of the response. Raises the error that the server reports."""
+        headers = {"Content-Type": "application/json"} if request.body is not None else {}
         if key is not None:
             headers["Idempotency-Key"] = key
-        data = None if body is None else msgspec.json.encode(body)
         try:
             async with self._open.request(
-                method, path, params=_said(query), data=data, headers=headers, allow_redirects=False
+                method, _url(request), data=request.body, headers=headers, allow_redirects=False
             ) as response:
                 content = await response.read()
         except (aiohttp.ClientError, OSError) as error:
             raise self._gone(error) from None
         if response.status >= 400:
             raise error_of(content, response.status)
-        return msgspec.json.decode(content or b"null", type=kind)
+        return content
 
-    async def stream(self, path: str, **query: object) -> AsyncGenerator[tuple[str | None, bytes], None]:
-        """Server-sent events: the id of each, where it has one, and its data."""
+    async def stream(self, request: WireRequest) -> AsyncGenerator[bytes, None]:
+        """Yield the data of server-sent events."""
         try:
-            async with self._open.get(
-                path, params=_said(query), headers={"Accept": "text/event-stream"}
-            ) as response:
+            async with self._open.get(_url(request), headers={"Accept": "text/event-stream"}) as response:
                 if response.status >= 400:
                     raise error_of(await response.read(), response.status)
                 rest = b""
                 async for piece in response.content.iter_any():
                     *events, rest = (rest + piece).split(b"\n\n")
                     for event in events:
-                        if (found := _event(event)) is not None:
+                        if (found := _data(event)) is not None:
                             yield found
         except (aiohttp.ClientError, OSError) as error:
             raise self._gone(error) from None
+
+    async def is_alive(self) -> bool:
+        """Return whether the process answers."""
+        try:
+            await self.send("GET", WireRequest("/healthz", {}, None))
+        except ServerGone:
+            return False
+        return True
 
     def _gone(self, error: Exception) -> ServerGone:
         where = self._address.socket or self._address.url
@@ -134,20 +124,12 @@ def error_of(content: bytes, status: int) -> TreadleError:
     return UsageError(problem.detail) if status < 500 else ServerGone(problem.detail)
 
 
-def _said(query: dict[str, Any]) -> dict[str, str]:
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in query.items()
-        if value is not None
-    }
+def _url(request: WireRequest) -> URL:
+    """Return the path and the query, encoded once: aiohttp would decode a path that has a slash inside a name."""
+    query = urlencode(request.query)
+    return URL(f"{request.path}?{query}" if query else request.path, encoded=True)
 
 
-def _event(lines: bytes) -> tuple[str | None, bytes] | None:
-    """One event; None for a comment."""
-    found, data = None, None
-    for line in lines.split(b"\n"):
-        if line.startswith(b"id: "):
-            found = line[4:].decode()
-        elif line.startswith(b"data: "):
-            data = line[6:]
-    return None if data is None else (found, data)
+def _data(lines: bytes) -> bytes | None:
+    """Return the data of one event; None for a comment."""
+    return next((line[6:] for line in lines.split(b"\n") if line.startswith(b"data: ")), None)

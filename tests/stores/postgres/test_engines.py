@@ -12,7 +12,8 @@ import treadle
 from tests.engine.running import agent
 from tests.patience import HANG_SECONDS
 from tests.telemetry.watched import numbers
-from treadle.bootstrap.backup import back_up, look_at_tokens, own_tokens
+from treadle.bootstrap.backup import back_up
+from treadle.bootstrap.callers import observing_kept, owning
 from treadle.bootstrap.doctor import examine
 from treadle.bootstrap.engine import observe
 from treadle.bootstrap.stores import ALL, WorkerShare, look_at_stores
@@ -21,7 +22,7 @@ from treadle.config.home import Home
 from treadle.dispatch import local
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Token
-from treadle.operations.tokens import NewToken
+from treadle.operations.token_service import NewToken
 from treadle.ports.model import Model
 from treadle.testing.models import FunctionModel, ScriptedModel, ScriptedReply, ask, call, say
 
@@ -151,10 +152,10 @@ def test_commands_that_look_and_commands_that_keep_open_the_database_themselves(
             async with observe(home=home) as service:
                 [record] = await service.runs()
                 assert record.outcome == "completed"
-            async with own_tokens(home) as tokens:
-                await tokens.create(NewToken("mine", ("read",)))
-            async with look_at_tokens(home) as tokens:
-                assert [token.name for token in await tokens.list()] == ["mine"]
+            async with owning(home) as caller:
+                await caller.context.access.create(NewToken("mine", ("read",)))
+            async with observing_kept(home) as caller:
+                assert [token.name for token in await caller.context.access.list()] == ["mine"]
 
     asyncio.run(story())
 

@@ -15,7 +15,7 @@ from treadle.bootstrap.telemetry import Telemetry
 from treadle.config.home import Home
 from treadle.domain.access import SCOPES, Scope, Visibility
 from treadle.domain.quotas import Quotas
-from treadle.operations.tokens import NewToken
+from treadle.operations.token_service import NewToken
 from treadle.ports.clock import Clock
 from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.engine_server import application, to_anyone
@@ -99,7 +99,7 @@ class Offered:
     ) -> str:
         limited = None if agents is None else tuple(agents)
         wanted = NewToken("somebody", scopes or ("read", "run"), limited, expires_at, quotas, None, visibility)
-        return (await self.engine.front.access.create(wanted)).secret
+        return (await self.engine.context.access.create(wanted)).secret
 
     async def begin(self, agent: str = "one", **body: Any) -> str:
         """A run that was asked for; its id."""
@@ -132,8 +132,8 @@ async def offered(
         write_home(home.path, endpoint.url)
         engine = Engine(home=home, telemetry=Telemetry(metrics=True), clock=clock)
         async with engine, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-            app, listener = application(engine, home), bound("127.0.0.1", 0)
-            admin = await engine.front.access.create(NewToken("admin", SCOPES))
+            app, listener = application(engine), bound("127.0.0.1", 0)
+            admin = await engine.context.access.create(NewToken("admin", SCOPES))
             origins = ("https://console.example",)
             async with to_anyone(app, listener, (), origins, streams_per_token) as streams:
                 port = listener.getsockname()[1]

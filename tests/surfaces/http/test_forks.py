@@ -13,10 +13,15 @@ from treadle.domain.events import RunForked, RunQueued
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.quotas import Quotas
-from treadle.operations import Fork, Service, Submission
+from treadle.operations.forks import Fork
+from treadle.operations.local_admin import FORK, ForkWhole
+from treadle.operations.operation import LocalCaller
+from treadle.operations.replays import REPLAY
 from treadle.operations.run_diff import diff
+from treadle.operations.runs import SHOW, OneRun, ShowRun
+from treadle.operations.submissions import Submission
+from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection
-from treadle.remote.service import RemoteService
 
 
 async def ended(web: Offered, agent: str = "one", **body: object) -> str:
@@ -171,15 +176,15 @@ def test_the_same_from_another_process(tmp_path: Path) -> None:
         async with offered(tmp_path) as web:
             old = RunId(await ended(web))
             async with Connection(Address(url=web.url, token=web.token)) as connection:
-                service: Service = RemoteService(connection)
-                ticket = await service.fork(Fork(old, message="Other.", asker="terminal"))
-                await service.wait(ticket.run_id)
+                caller = RemoteCaller(connection)
+                ticket = await caller.call(FORK, ForkWhole(Fork(old, message="Other.", asker="terminal")))
+                await caller.call(SHOW, ShowRun(ticket.run_id, wait=60))
                 assert (await queued(web, ticket.run_id)).asker == "terminal"
-                assert await service.replay(old) == await web.engine.service.replay(old)
-                found = await diff(service, old, ticket.run_id)
-                assert found == await diff(web.engine.service, old, ticket.run_id)
+                assert await caller.call(REPLAY, OneRun(old)) == await web.engine.service.replay(old)
+                found = await diff(caller, old, ticket.run_id)
+                assert found == await diff(LocalCaller(web.engine.context), old, ticket.run_id)
                 assert (found.a.message, found.b.message) == ("Go.", "Other.")
                 with pytest.raises(UsageError, match="its steps are 1 to 1"):
-                    await service.fork(Fork(old, 9))
+                    await caller.call(FORK, ForkWhole(Fork(old, 9)))
 
     asyncio.run(story())

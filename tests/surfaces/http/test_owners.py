@@ -13,7 +13,7 @@ from tests.surfaces.http.offered import Offered, Reply, offered, wants_a_file
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import Scope, Visibility
 from treadle.domain.ids import RunId
-from treadle.operations.tokens import NewToken
+from treadle.operations.token_service import NewToken
 
 CANARY = "Zanzibar"
 """A word that only Alice says."""
@@ -32,7 +32,7 @@ async def mint(
     server: Offered, *scopes: Scope, user: str | None = None, visibility: Visibility | None = None
 ) -> str:
     wanted = NewToken("somebody", scopes, user=user, visibility=visibility)
-    return (await server.engine.front.access.create(wanted)).secret
+    return (await server.engine.context.access.create(wanted)).secret
 
 
 def answer(request: Request) -> Any:
@@ -97,7 +97,7 @@ def test_the_local_user_and_tokens_do_not_share_memories(tmp_path: Path) -> None
             await say(server, server.token, "What is my dog called?")
             assert CANARY not in prompts(server, before)
             before = len(server.endpoint.requests)
-            agent = server.engine.front
+            agent = server.engine.context
             await say(server, local, "What is my dog called?")
             assert CANARY in prompts(server, before)
             assert [line.owner for line in await agent.memory.list("keen", user="local")] == ["local"] * 2
@@ -115,7 +115,7 @@ def test_an_agent_that_shares_its_memories_recalls_those_of_all_users(
             before = len(server.endpoint.requests)
             await say(server, bob, "What is my dog called?", "open")
             assert CANARY in prompts(server, before)
-            kept = await server.engine.front.memory.list("open")
+            kept = await server.engine.context.memory.list("open")
             assert [line.owner for line in kept] == ["bob", "alice"]
 
     in_time(perform())
@@ -177,6 +177,7 @@ ASKED: dict[str, Any] = {
     "POST /v1/runs/{run_id}/messages": {"message": "Hello."},
     "POST /v1/runs/{run_id}/answers/{call_id}": {"text": "Yes."},
     "POST /v1/approvals/{approval_id}": {"decision": "approve"},
+    "PATCH /v1/sessions/{session_id}": {"title": "Mine"},
 }
 """What is sent to routes that name something of a user: whatever the method, it must not be there."""
 OF_NOBODY = {
@@ -347,7 +348,7 @@ def test_a_session_of_another_user_cannot_be_gone_on_in(tmp_path: Path) -> None:
             sent = {"model": "keen", "input": "Hello.", "previous_response_id": f"resp_{theirs.run_id}"}
             assert (await server.ask("POST", "/v1/responses", sent, bob)).status == 404
             assert len(await server.engine.service.runs()) == 1
-            await server.engine.front.house.delete_session(theirs.session_id, "a person")  # pyright: ignore[reportArgumentType] -- an id
+            await server.engine.context.house.delete_session(theirs.session_id, "a person")  # pyright: ignore[reportArgumentType] -- an id
             gone = await server.ask("GET", f"/v1/responses/resp_{theirs.run_id}", token=bob)
             never = await server.ask("GET", f"/v1/responses/resp_{NOBODYS.run_id}", token=bob)
             assert without(gone, theirs) == without(never, NOBODYS)
@@ -419,7 +420,7 @@ def test_a_token_has_a_user_of_its_own_unless_it_is_made_for_another(tmp_path: P
 def test_schedules_and_hooks_run_for_whoever_made_them(tmp_path: Path) -> None:
     async def perform() -> None:
         async with home(tmp_path) as server:
-            access = server.engine.front.access
+            access = server.engine.context.access
             admin = (await access.create(NewToken("boss", ("admin",), user="boss"))).secret
             made = {"agent": "keen", "message": "Look.", "every": "1h"}
             assert (await server.ask("POST", "/v1/schedules", made, admin)).json["owner"] == "boss"

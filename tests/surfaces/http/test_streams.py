@@ -15,7 +15,7 @@ from tests.patience import HANG_SECONDS, until
 from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
-from treadle.operations import tokens as access
+from treadle.operations import token_service as access
 from treadle.surfaces.http import open_streams, streams
 from treadle.surfaces.http.server import ABORT, Bounded
 
@@ -241,13 +241,13 @@ def test_a_revoked_token_loses_its_streams(
                 await Wire.open(server.port, path, token)
                 for path in (f"/v1/runs/{run_id}/events", "/v1/events", "/v1/agents/asking/events")
             ]
-            [mine] = [each for each in await server.engine.front.access.list() if each.name == "somebody"]
+            [mine] = [each for each in await server.engine.context.access.list() if each.name == "somebody"]
             if elsewhere:  # as another process would
                 with closing(sqlite3.connect(server.home.path / "treadle.db")) as database:
                     database.execute("UPDATE tokens SET revoked_at = 1 WHERE token_id = ?", (mine.token_id,))
                     database.commit()
             else:
-                await server.engine.front.access.revoke(mine.token_id)
+                await server.engine.context.access.revoke(mine.token_id)
             for wire in wires:
                 await drain(wire)
                 await wire.close()

@@ -76,7 +76,7 @@ TABLES = (
     _table(
         "runs",
         "id run_id session_id agent_id parent_run_id submission_key created_at status outcome waiting_for sequence "
-        "epoch worker lease_until wake_at counted places owner lost_worker",
+        "epoch worker lease_until wake_at counted places owner lost_worker title",
         "id",
         counted="id",
         source={"sequence": LAST},

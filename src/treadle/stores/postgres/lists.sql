@@ -22,7 +22,9 @@ SELECT content FROM results WHERE session_id = $1 AND call_id = $2 ORDER BY id D
 
 -- name: sessions
 SELECT listed.session_id, coalesce(name, ''), one.run_id, runs, unfinished, first_at, latest_at,
-       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id), one.owner
+       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id), one.owner, one.title,
+       (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
+        AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs,
              count(*) FILTER (WHERE outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
@@ -31,6 +33,9 @@ FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs,
 WHERE ($1::TEXT IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = $1 AND ($5::TEXT IS NULL OR owner = $5)))
   AND ($2::TEXT[] IS NULL OR name = ANY($2))
 ORDER BY last DESC LIMIT $3;
+
+-- name: rename_session
+UPDATE runs SET title = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = $1);
 
 -- name: owner_of_session
 SELECT owner FROM runs WHERE session_id = $1 ORDER BY id LIMIT 1;

@@ -7,7 +7,7 @@ from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
-from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.ports.sessions import SegmentRecord, SessionRecord, default_title
 from treadle.stores.postgres.batch import session_deleted
 from treadle.stores.postgres.connection import restored
 from treadle.stores.postgres.database import PostgresDatabase
@@ -43,6 +43,9 @@ class PostgresSessions:
             raise session_deleted((grave[0], grave[1], grave[2]))
         return None
 
+    async def rename(self, session_id: SessionId, title: str) -> None:
+        await self._database.rows("rename_session", session_id, title)
+
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         return [run_record(row) for row in await self._database.rows("runs_of_session", session_id)]
 
@@ -56,5 +59,6 @@ class PostgresSessions:
 
 
 def _record(row: PostgresRow) -> SessionRecord:
-    session_id, agent, *rest = row
-    return SessionRecord(session_id, restored(agent), *rest)
+    session_id, agent, *facts, title, beginning = row
+    shown = default_title(beginning) if title is None else restored(title)
+    return SessionRecord(session_id, restored(agent), *facts, title=shown)

@@ -63,9 +63,10 @@ def _started(db: SqliteDatabase, run: int, made: Draft) -> None:
 
 
 def _forked(db: SqliteDatabase, run: int, made: Draft) -> None:
-    """The whole text of results that were cut can be recalled in the fork too."""
+    """Copy what the fork shares with its origin: the whole text of truncated results, and the title."""
     assert isinstance(made.data, RunForked)
     db.execute(SQL["keep_results_of_fork"], (run, made.data.run_id))
+    db.execute(SQL["keep_title_of_fork"], (run, made.data.run_id))
 
 
 PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {

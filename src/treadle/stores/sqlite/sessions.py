@@ -10,9 +10,9 @@ from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
-from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.ports.sessions import SegmentRecord, SessionRecord, default_title
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
-from treadle.stores.sqlite.transaction import run_record, session_deleted
+from treadle.stores.sqlite.transaction import Group, run_record, session_deleted
 from treadle.stores.sqlite.writer import SqliteWriter
 
 
@@ -50,6 +50,12 @@ class SqliteSessions:
 
         return await self._writer.read(look)
 
+    async def rename(self, session_id: SessionId, title: str) -> None:
+        def work(group: Group) -> None:
+            group.db.execute(SQL["rename_session"], (session_id, title))
+
+        await self._writer.write(work, lambda _: None, patient=False)
+
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         found = await self._writer.read(lambda db: db.execute(SQL["runs_of_session"], (session_id,)).fetchall())
         return [run_record(row) for row in found]
@@ -65,4 +71,5 @@ class SqliteSessions:
 
 
 def _record(row: Any) -> SessionRecord:
-    return SessionRecord(*row)
+    *facts, title, beginning = row
+    return SessionRecord(*facts, title=title or default_title(beginning))

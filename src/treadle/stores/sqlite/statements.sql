@@ -206,7 +206,10 @@ SELECT session_id,
        (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
        (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
-       (SELECT owner FROM runs AS one WHERE one.id = first)
+       (SELECT owner FROM runs AS one WHERE one.id = first),
+       (SELECT title FROM runs AS one WHERE one.id = first),
+       (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
+        AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
       FROM runs GROUP BY session_id) AS listed
@@ -220,7 +223,10 @@ SELECT session_id,
        (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
        (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
-       (SELECT owner FROM runs AS one WHERE one.id = first)
+       (SELECT owner FROM runs AS one WHERE one.id = first),
+       (SELECT title FROM runs AS one WHERE one.id = first),
+       (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
+        AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
       FROM runs WHERE owner = ?4 GROUP BY session_id) AS listed
@@ -234,10 +240,21 @@ SELECT session_id,
        (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
        (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
-       (SELECT owner FROM runs AS one WHERE one.id = first)
+       (SELECT owner FROM runs AS one WHERE one.id = first),
+       (SELECT title FROM runs AS one WHERE one.id = first),
+       (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
+        AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
       FROM runs WHERE session_id = ? GROUP BY session_id) AS listed;
+
+-- name: rename_session
+UPDATE runs SET title = ?2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = ?1);
+
+-- name: keep_title_of_fork
+UPDATE runs SET title = (SELECT first.title FROM runs AS old JOIN runs AS first USING (session_id)
+                         WHERE old.run_id = ?2 ORDER BY first.id LIMIT 1)
+WHERE id = ?1;
 
 -- name: runs_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,

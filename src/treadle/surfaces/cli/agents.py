@@ -4,27 +4,23 @@ import os
 import shlex
 import subprocess
 import tempfile
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 import yaml
 
-from treadle.bootstrap.backup import look_at_states, own_states
+from treadle.bootstrap.callers import observing_kept
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, UsageError
-from treadle.operations.maintenance import StateKeeping
+from treadle.operations import agents
 from treadle.ports.accounts import AgentState
 from treadle.surfaces.cli.confirmation import is_wanted
-from treadle.surfaces.cli.connection import kept_up
+from treadle.surfaces.cli.connection import administering
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.process import USAGE, complain
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import inert, print_json
-
-if TYPE_CHECKING:
-    from treadle.remote.connection import Connection
 
 
 async def list_agents(json: bool) -> int:
@@ -39,7 +35,7 @@ async def list_agents(json: bool) -> int:
             code = USAGE
     if json:
         for row in rows:
-            _print_json(row)
+            print_json(row)
     elif rows:
         head = ("AGENT", "MODEL", "TOOLS")
         print_table(head, [(row["name"], _model(row), ", ".join(row["tools"])) for row in rows])
@@ -51,7 +47,7 @@ async def list_agents(json: bool) -> int:
 async def show_agent(name: str, json: bool) -> int:
     agent = _whole(Home.from_environment(os.environ).agent(name))
     if json:
-        _print_json(agent)
+        print_json(agent)
     else:
         print(inert(yaml.safe_dump(agent, sort_keys=False, allow_unicode=True)), end="")
     return 0
@@ -60,7 +56,7 @@ async def show_agent(name: str, json: bool) -> int:
 async def create_agent(name: str, model: str | None, source: Path | None, json: bool) -> int:
     path = Home.from_environment(os.environ).create_agent(name, model, source)
     if json:
-        _print_json({"name": name, "file": str(path)})
+        print_json({"name": name, "file": str(path)})
     else:
         note(f"`{name}` is made: {path}")
     return 0
@@ -74,7 +70,7 @@ async def delete_agent(name: str, yes: bool, json: bool) -> int:
         return 1
     home.delete_agent(name)
     if json:
-        _print_json({"name": name, "deleted": True})
+        print_json({"name": name, "deleted": True})
     else:
         note(f"`{name}` is deleted; its sessions and its memories are there still")
     return 0
@@ -84,30 +80,16 @@ async def agent_state(name: str, state: AgentState | None, json: bool) -> int:
     home = Home.from_environment(os.environ)
     home.refuse_unknown(name)
     if state is None:
-        async with look_at_states(home) as states:
-            state = await states.state(name)
+        async with observing_kept(home) as caller:
+            view = await caller.call(agents.SHOW, agents.OneAgent(name))
     else:
-        async with _kept(home) as kept:
-            await kept.set_state(name, state)
+        async with administering(home) as caller:
+            view = await caller.call(agents.SET_STATE, agents.SetState(name, state))
     if json:
-        _print_json({"name": name, "state": state})
+        print_json(view)
     else:
-        print(f"{name}  {state}")
+        print(f"{name}  {view.state}")
     return 0
-
-
-def _kept(home: Home) -> AbstractAsyncContextManager[StateKeeping]:
-    """Whoever says which agents take messages: this process, or the one that owns the home."""
-
-    def own() -> AbstractAsyncContextManager[StateKeeping]:
-        return own_states(home)
-
-    def attached(connection: "Connection") -> StateKeeping:
-        from treadle.remote.upkeep import RemoteStates
-
-        return RemoteStates(connection)
-
-    return kept_up(own, attached)
 
 
 # ── Editing ──
@@ -161,7 +143,3 @@ def _whole(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         return {name: _whole(item) for name, item in msgspec.structs.asdict(value).items()}
     return [_whole(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
-
-
-def _print_json(value: Any) -> None:
-    print_json(value)

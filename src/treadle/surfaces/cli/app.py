@@ -25,6 +25,7 @@ def _entry(name: str, summary: str, module: str | None = None) -> Entry:
 COMMANDS = {
     "run": _entry("run", "Run an agent on one message and stream the answer."),
     "serve": _entry("serve", "Serve the agents of the home over HTTP until Ctrl-C."),
+    "openapi": _entry("serve", "Print the OpenAPI description of the HTTP API."),
     "worker": _entry("serve", "Start a worker for a PostgreSQL database."),
     "doctor": _entry(
         "maintenance", "Check the configuration, the providers and every guard, and print what is missing."
@@ -38,7 +39,7 @@ COMMANDS = {
 }
 GROUPS = {
     "runs": _entry("runs", "List, inspect, resume, fork and cancel runs."),
-    "sessions": _entry("sessions", "List, inspect and delete sessions."),
+    "sessions": _entry("sessions", "List, inspect, rename and delete sessions."),
     "agents": _entry("agents", "Manage agents."),
     "approvals": _entry("approvals", "List and decide approvals."),
     "models": _entry("models", "List, test and download models."),

@@ -8,11 +8,15 @@ from msgspec import Struct
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, UsageError
-from treadle.domain.events import ClarifyRequested, Decision
+from treadle.domain.events import Decision
 from treadle.domain.ids import RunId
-from treadle.operations import Answer, Service
+from treadle.operations import approvals, runs
+from treadle.operations.approval_service import Answer
+from treadle.operations.approvals import ApprovalView
+from treadle.operations.local_admin import AGENT
+from treadle.operations.operation import Caller
+from treadle.operations.run_control import ANSWER, AnswerQuestion
 from treadle.operations.run_tree import family
-from treadle.ports.approvals import ApprovalRecord
 from treadle.surfaces.cli.call_view import quoted, readable_json, remembered, shown
 from treadle.surfaces.cli.event_output import Printer, say
 from treadle.surfaces.cli.line_input import Prompt
@@ -33,7 +37,7 @@ VIEW_FIRST = "not all of it was shown: v shows it, then it can be approved"
 class Asking(Struct, frozen=True):
     """How the questions of a run are answered here."""
 
-    service: Service
+    caller: Caller
     home: Home
     printer: Printer
     prompt: Prompt | None
@@ -43,30 +47,30 @@ class Asking(Struct, frozen=True):
 
     async def settle(self, run_id: RunId) -> bool:
         """Have everything answered that the run waits for, or one under it; whether all of it was."""
-        for member in await family(self.service, run_id, unfinished=True):
-            if not await self._settle(member.record.origin.run_id):
+        for member in await family(self.caller, run_id, unfinished=True):
+            if not await self._settle(member.run.run_id):
                 return False
         return True
 
     async def _settle(self, run_id: RunId) -> bool:
-        for approval in await self.service.approvals(run_id):
+        for approval in (await self.caller.call(approvals.LIST, approvals.ListApprovals(run_id))).items:
             if not await self._approval(approval):
                 return False
-        for question in await self.service.questions(run_id):
+        for question in (await self.caller.call(runs.QUESTIONS, runs.OneRun(run_id))).items:
             if not await self._question(run_id, question):
                 return False
         return True
 
-    async def _approval(self, approval: ApprovalRecord) -> bool:
+    async def _approval(self, approval: ApprovalView) -> bool:
         if self.always is not None:
             answer = Answer(self.always, by=f"{BY}, beforehand")
-            return await decide(self.service, self.printer, approval, answer) != "refused"
+            return await decide(self.caller, self.printer, approval, answer) != "refused"
         if self.prompt is None:
             return False
-        agent = await self.service.agent_of(approval.origin.run_id)
-        return await ApprovalDialog(self.service, self.home, self.printer, self.prompt, approval, agent).hold()
+        agent = await self.caller.call(AGENT, runs.OneRun(approval.run_id))
+        return await ApprovalDialog(self.caller, self.home, self.printer, self.prompt, approval, agent).hold()
 
-    async def _question(self, run_id: RunId, question: ClarifyRequested) -> bool:
+    async def _question(self, run_id: RunId, question: runs.Question) -> bool:
         if self.prompt is None:
             return False
         self.printer.note("the agent asks:")
@@ -80,7 +84,7 @@ class Asking(Struct, frozen=True):
         chosen = int(typed) if typed.isdecimal() else 0
         text = question.options[chosen - 1] if 0 < chosen <= len(question.options) else typed
         try:
-            await self.service.answer(run_id, question.call_id, text, by=BY)
+            await self.caller.call(ANSWER, AnswerQuestion(run_id, question.call_id, text, BY))
         except InvalidState as error:
             self.printer.note(str(error))
         return True
@@ -91,14 +95,14 @@ class ApprovalDialog:
 
     def __init__(
         self,
-        service: Service,
+        caller: Caller,
         home: Home,
         printer: Printer,
         prompt: Prompt,
-        approval: ApprovalRecord,
+        approval: ApprovalView,
         agent: AgentSpec,
     ) -> None:
-        self._service = service
+        self._caller = caller
         self._home = home
         self._printer = printer
         self._prompt = prompt
@@ -180,7 +184,7 @@ class ApprovalDialog:
         pattern = self._call.pattern
         if choice == "y" or pattern is None:
             return await self._decide(Answer("approve", by=BY))
-        came = await decide(self._service, self._printer, self._call, Answer("approve", by=BY, remember="session"))
+        came = await decide(self._caller, self._printer, self._call, Answer("approve", by=BY, remember="session"))
         what = remembered(self._call.tool, pattern)
         if came == "taken" and choice == "a":
             where = self._home.allow(self._agent.name, self._call.tool, pattern)
@@ -197,13 +201,13 @@ class ApprovalDialog:
         return bool(arguments) and await self._decide(Answer("approve", arguments, by=BY))
 
     async def _decide(self, answer: Answer) -> bool:
-        return await decide(self._service, self._printer, self._call, answer) != "refused"
+        return await decide(self._caller, self._printer, self._call, answer) != "refused"
 
 
-async def decide(service: Service, printer: Printer, approval: ApprovalRecord, answer: Answer) -> Came:
+async def decide(caller: Caller, printer: Printer, approval: ApprovalView, answer: Answer) -> Came:
     """Give an answer, and say why it was not taken where it was not."""
     try:
-        await service.decide(approval.approval_id, answer)
+        await caller.call(approvals.DECIDE, approvals.decision_of(approval.approval_id, answer))
     except InvalidState as error:
         printer.note(str(error))
         return "too late"

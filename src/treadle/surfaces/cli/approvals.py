@@ -2,18 +2,17 @@
 
 import os
 import sys
-from datetime import UTC, datetime
 
 import msgspec
-from msgspec import Struct
 
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.callers import observing
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import ApprovalId
-from treadle.operations import Answer
+from treadle.operations import approvals
+from treadle.operations.approval_service import Answer
+from treadle.operations.approvals import ApprovalView
 from treadle.operations.run_tree import root_of
-from treadle.ports.approvals import ApprovalRecord
 from treadle.surfaces.cli.call_view import in_words, remembered, shown
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.process import Stop
@@ -27,23 +26,9 @@ UNBROKEN = 2**31
 """The width of a file, whose lines are never broken."""
 
 
-class ApprovalView(Struct, frozen=True):
-    """An approval as it is listed."""
-
-    approval_id: str
-    run_id: str
-    session_id: str
-    tool: str
-    arguments: str
-    reason: str
-    requested_at: datetime
-    expires_at: datetime | None
-    decision: str | None
-
-
 async def list_approvals(json: bool) -> int:
-    async with observe() as service:
-        views = [_view(record) for record in await service.approvals()]
+    async with observing() as caller:
+        views = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
     if json:
         for view in views:
             _print_json(view)
@@ -56,8 +41,8 @@ async def list_approvals(json: bool) -> int:
 
 
 async def show_approval(approval_id: str, json: bool) -> int:
-    async with observe() as service:
-        view = _view(await service.approval(ApprovalId(approval_id)))
+    async with observing() as caller:
+        view = await caller.call(approvals.SHOW, approvals.ShowApproval(ApprovalId(approval_id)))
     if json:
         _print_json(view)
         return 0
@@ -75,33 +60,19 @@ async def decide(approval_id: str, answer: Answer, going: Going) -> int:
     home = Home.from_environment(os.environ)
     with Stop() as stop:
         async with going.reached(home) as home_of:
-            service = home_of.service
-            record = await service.approval(ApprovalId(approval_id))
-            if answer.remember == "session" and record.pattern is None and record.decision is None:
+            client = home_of.client
+            view = await client.call(approvals.SHOW, approvals.ShowApproval(ApprovalId(approval_id)))
+            if answer.remember == "session" and view.pattern is None and view.decision is None:
                 raise UsageError(
-                    f"Nothing can be remembered for {record.approval_id}: there is no rule that would match such "
-                    f"calls of `{record.tool}` and no others. Approve it without --session."
+                    f"Nothing can be remembered for {view.approval_id}: there is no rule that would match such "
+                    f"calls of `{view.tool}` and no others. Approve it without --session."
                 )
-            root = await root_of(service, record.origin.run_id)
-            since = await service.decide(record.approval_id, answer)
-            if answer.remember == "session" and record.pattern is not None:
-                note(f"without asking in this session: {remembered(record.tool, record.pattern)}")
+            root = await root_of(client, view.run_id)
+            since = (await client.call(approvals.DECIDE, approvals.decision_of(view.approval_id, answer))).sequence
+            if answer.remember == "session" and view.pattern is not None:
+                note(f"without asking in this session: {remembered(view.tool, view.pattern)}")
             following = going.follow(home_of, home, stop, "your decision")
-            return await following.whole(root, record.origin.run_id, since)
-
-
-def _view(record: ApprovalRecord) -> ApprovalView:
-    return ApprovalView(
-        record.approval_id,
-        record.origin.run_id,
-        record.origin.session_id,
-        record.tool,
-        record.arguments,
-        record.reason,
-        datetime.fromtimestamp(record.requested_at, UTC),
-        None if record.expires_at is None else datetime.fromtimestamp(record.expires_at, UTC),
-        record.decision,
-    )
+            return await following.whole(root, view.run_id, since)
 
 
 def _row(view: ApprovalView) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def approve(
     json: Json = False,
 ) -> None:
     """Approve a call and follow its run."""
-    from treadle.operations import Answer
+    from treadle.operations.approval_service import Answer
     from treadle.surfaces.cli import approvals, process
     from treadle.surfaces.cli.runs import Going
 
@@ -55,7 +55,7 @@ def deny(
     json: Json = False,
 ) -> None:
     """Deny a call and follow its run."""
-    from treadle.operations import Answer
+    from treadle.operations.approval_service import Answer
     from treadle.surfaces.cli import approvals, process
     from treadle.surfaces.cli.runs import Going
 

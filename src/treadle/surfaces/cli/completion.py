@@ -30,18 +30,21 @@ def session_ids(incomplete: str) -> Offers:
 
 
 async def _runs() -> Offers:
-    from treadle.bootstrap.engine import observe
+    from treadle.bootstrap.callers import observing
+    from treadle.operations.runs import LIST, ListRuns
 
-    async with observe() as service:
-        found = await service.runs(limit=MOST)
-        return [(record.origin.run_id, record.outcome or record.waiting_for or record.status) for record in found]
+    async with observing() as caller:
+        found = await caller.call(LIST, ListRuns(limit=MOST))
+        return [(run.run_id, run.outcome or run.waiting_for or run.status) for run in found.items]
 
 
 async def _sessions() -> Offers:
-    from treadle.bootstrap.engine import observe
+    from treadle.bootstrap.callers import observing
+    from treadle.operations.sessions import LIST, ListSessions
 
-    async with observe() as service:
-        return [(record.session_id, record.agent) for record in await service.sessions(MOST)]
+    async with observing() as caller:
+        found = await caller.call(LIST, ListSessions(limit=MOST))
+        return [(session.session_id, session.title or session.agent) for session in found.items]
 
 
 def _looked(looking: Coroutine[Any, Any, Offers]) -> Offers:

@@ -4,16 +4,19 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
 from treadle.api.engine import Engine
+from treadle.bootstrap.callers import owning
 from treadle.bootstrap.stores import owner_of
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
+from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreOwned, UsageError
-from treadle.operations import Service
+from treadle.domain.ids import RunId
+from treadle.operations.operation import Caller, Client, LocalCaller, Operation, Q, R
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.http.unix_socket import attachable
 
@@ -31,12 +34,12 @@ START_SECONDS = 30.0
 
 
 class Reached:
-    """The service of a home, whichever process answers. That changes when the home is handed over, or its owner has
-    gone and another process has taken its place."""
+    """A client of a home, whichever process performs its operations. That process changes when the home is handed
+    over, or when its owner has ended and another process has taken its place."""
 
-    def __init__(self, service: Service, home: Home, engine: Engine | None = None) -> None:
-        self._current = _Current(service)
-        self.service = cast("Service", self._current)
+    def __init__(self, client: Client, home: Home, engine: Engine | None = None) -> None:
+        self._current = _Current(client)
+        self.client: Client = self._current
         self.home = home
         self.engine = engine
         """None: another process does the work."""
@@ -87,7 +90,7 @@ class Reached:
             if owner is not None and owner.pid != os.getpid() and owner.socket is not None:
                 connection = await _attached(owner.socket, self._connections)
                 if connection is not None:
-                    self._current.service = _remote(connection)
+                    self._current.client = _remote(connection)
                     return True
             await asyncio.sleep(TRY_AGAIN_SECONDS)
         return False
@@ -97,19 +100,25 @@ class Reached:
 
 
 class _Current:
-    """Stands in for the service that answers now."""
+    """Passes everything on to the client of the process that owns the home now."""
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    def __init__(self, client: Client) -> None:
+        self.client = client
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.service, name)
+    async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
+        return await self.client.call(operation, request, key=key)
+
+    def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+        return self.client.events(run_id, after)
+
+    def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+        return self.client.stored(run_id, after)
 
 
-def _remote(connection: "Connection") -> Service:
-    from treadle.remote.service import RemoteService
+def _remote(connection: "Connection") -> Client:
+    from treadle.remote.caller import RemoteCaller
 
-    return RemoteService(connection)
+    return RemoteCaller(connection)
 
 
 @asynccontextmanager
@@ -120,7 +129,7 @@ async def reached(engine: Engine, home: Home, base_url: str | None = None) -> As
         owned = await opened.enter_async_context(AsyncExitStack())
         found = await _owned_or_attached(lambda: engine, owned)
         if isinstance(found, Engine):
-            home_of, asked = Reached(engine.service, home, engine), asyncio.Event()
+            home_of, asked = Reached(LocalCaller(engine.context), home, engine), asyncio.Event()
             opened.push_async_callback(home_of.close)
             home_of.attended = await owned.enter_async_context(attachable(engine, home, hand_over=asked.set))
             handing_over = home_of.hand_over_when_asked(owned, asked)
@@ -141,13 +150,13 @@ async def reached(engine: Engine, home: Home, base_url: str | None = None) -> As
 
 
 @asynccontextmanager
-async def kept_up(
-    own: Callable[[], AbstractAsyncContextManager[Keeper]], attached: Callable[["Connection"], Keeper]
-) -> AsyncGenerator[Keeper, None]:
-    """Whoever keeps something up in a home: this process, where it can own the home; else the one that does."""
+async def administering(
+    home: Home, own: Callable[[Home], AbstractAsyncContextManager[Caller]] = owning
+) -> AsyncGenerator[Caller, None]:
+    """Yield a caller that can change a home: this process, if it can own the home, or the process that does."""
     async with AsyncExitStack() as opened:
-        found = await _owned_or_attached(own, opened)
-        yield attached(found.connection) if isinstance(found, Attached) else found
+        found = await _owned_or_attached(lambda: own(home), opened)
+        yield _remote(found.connection) if isinstance(found, Attached) else found
 
 
 class Attached(Struct, frozen=True):
@@ -174,11 +183,7 @@ async def _owned_or_attached(
 
 async def _attached(socket: str, opened: AsyncExitStack) -> "Connection | None":
     """A connection to the owner; None: it does not answer."""
-    from treadle.remote.connection import Address, Connection, ServerGone
+    from treadle.remote.connection import Address, Connection
 
     connection = await opened.enter_async_context(Connection(Address(socket)))
-    try:
-        await connection.get("/healthz", object)
-    except ServerGone:
-        return None
-    return connection
+    return connection if await connection.is_alive() else None

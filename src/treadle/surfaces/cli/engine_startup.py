@@ -36,11 +36,14 @@ async def take_over_home(engine: Engine, stop: Stop, opened: AsyncExitStack) -> 
 
 async def _ask_for_home(owned: StoreOwned, socket: str) -> bool:
     """Ask the owner to hand the home over; return whether it will. One that has just gone is not an error."""
+    from treadle.operations.local_admin import HAND_OVER
+    from treadle.operations.operation import NoParameters
+    from treadle.remote.caller import RemoteCaller
     from treadle.remote.connection import Address, Connection, ServerGone
 
     async with Connection(Address(socket)) as connection:
         try:
-            await connection.post("/v1/attached/handover", object)
+            await RemoteCaller(connection).call(HAND_OVER, NoParameters())
         except InvalidState:
             raise owned from None
         except ServerGone:

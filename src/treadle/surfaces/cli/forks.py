@@ -14,7 +14,8 @@ from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import RunId
-from treadle.operations import Fork
+from treadle.operations.forks import Fork
+from treadle.operations.local_admin import FORK, ForkWhole
 from treadle.surfaces.cli.approval_prompt import Asking
 from treadle.surfaces.cli.connection import reached
 from treadle.surfaces.cli.process import Stop
@@ -46,16 +47,15 @@ async def _fork(run_id: RunId, wanted: Wanted, going: Going) -> int:
     provider = None if going.base_url is None else add_endpoint(engine, going.base_url)
     with Stop() as stop:
         async with reached(engine, home, going.base_url) as home_of:
-            service, out, prompt = home_of.service, printer(going.json), prompt_for(stop, going.json)
-            asking = Asking(service, home, out, prompt, going.decision)
+            client, out, prompt = home_of.client, printer(going.json), prompt_for(stop, going.json)
+            asking = Asking(client, home, out, prompt, going.decision)
             following = Following(home_of, out, stop, asking, endpoint_option(going.base_url))
             await following.announce(run_id)
             if stop.asked.is_set():
                 return stop.exit_code
             asker = asker_of(prompt, going.decision)
-            ticket = await service.fork(
-                Fork(run_id, wanted.step, wanted.model, wanted.message, agent, asker=asker, provider=provider)
-            )
+            fork = Fork(run_id, wanted.step, wanted.model, wanted.message, agent, asker=asker, provider=provider)
+            ticket = await client.call(FORK, ForkWhole(fork))
             out.note(f"{ticket.run_id} goes on from {run_id}")
             code = await following.run(ticket.run_id)
             await following.see_off_others(ticket.run_id)

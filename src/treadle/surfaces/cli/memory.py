@@ -3,38 +3,35 @@
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.bootstrap.memory import look_at_memories, own_memories
+from treadle.bootstrap.callers import observing_memories, owning_memories
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.domain.agents import MemorySettings
 from treadle.domain.errors import UsageError
 from treadle.domain.memories import MemoryKind
 from treadle.domain.users import LOCAL_USER
-from treadle.operations.maintenance import MemoryKeeping
-from treadle.operations.memories import ALL, MemoryLine, MemoryService, line, refuse_unknown_agent
+from treadle.operations import memories
+from treadle.operations.memories import MemoryLine, SavedMemory, line
+from treadle.operations.memory_service import ALL, refuse_unknown_agent
+from treadle.operations.operation import LocalCaller
 from treadle.ports.memory import FoundMemory
-from treadle.surfaces.cli.connection import kept_up
+from treadle.surfaces.cli.connection import administering
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
-
-if TYPE_CHECKING:
-    from treadle.remote.connection import Connection
 
 
 async def list_memories(
     agent: str | None, kind: MemoryKind | None, limit: int, user: str | None, json: bool
 ) -> int:
     home = _home()
-    async with look_at_memories(home) as service:
-        await _refuse_unknown(home, service, agent)
-        found = await service.list(agent, kind, limit, user)
+    async with observing_memories(home) as caller:
+        await _refuse_unknown(home, caller, agent)
+        found = await caller.context.memory.list(agent, kind, limit, user)
     if json:
         _print_lines(found)
     elif found:
@@ -48,17 +45,17 @@ async def list_memories(
 
 async def search_memories(agent: str, text: str, limit: int, user: str, json: bool) -> int:
     home = _home()
-    async with look_at_memories(home) as service:
-        await _refuse_unknown(home, service, agent)
+    async with observing_memories(home) as caller:
+        await _refuse_unknown(home, caller, agent)
         settings = _settings(home, agent)
         owner = None if settings.shared else user
-        recall = await service.search(agent, text, limit, settings.embedder, owner)
+        recall = await caller.context.memory.search(agent, text, limit, settings.embedder, owner)
     if recall.degraded is not None:
         note(f"only words were compared: {recall.degraded.reason}")
     if json:
         for hit in recall.found:
             shown = msgspec.to_builtins(line(hit.memory, agent))
-            _print_json({"score": round(hit.score, 4), "by": hit.by, **shown})
+            print_json({"score": round(hit.score, 4), "by": hit.by, **shown})
     elif recall.found:
         head = ("SCORE", "BY", "MEMORY", "USER", "DATE", "TEXT")
         print_table(head, [_found_row(hit, agent) for hit in recall.found])
@@ -72,37 +69,37 @@ async def add_memory(agent: str, text: str, kind: MemoryKind, pinned: bool, user
     home = _home()
     text = _decoded(sys.stdin.buffer.read()) if text == "-" else text
     await _refuse_unknown_to(home, agent)
-    async with _kept(home) as service:
-        added = await service.add(agent, text, kind, pinned, user)
+    async with administering(home, owning_memories) as caller:
+        added = await caller.call(memories.SAVE, memories.SaveMemory(agent, text, kind, pinned, user))
     if json:
-        _print_json({"new": added is not None, "memory_id": added.memory_id if added else None})
-    elif added is None:
+        print_json(SavedMemory(added[0].memory_id if added else None))
+    elif not added:
         note(f"`{agent}` remembers this already")
     else:
-        note(f"`{agent}` remembers it as {added.memory_id}")
+        note(f"`{agent}` remembers it as {added[0].memory_id}")
     return 0
 
 
 async def pin_memories(memory_ids: Sequence[str], pinned: bool, json: bool) -> int:
-    async with _kept(_home()) as service:
+    async with administering(_home(), owning_memories) as caller:
         for memory_id in memory_ids:
-            await service.find(memory_id)
+            await caller.call(memories.FIND, memories.OneMemory(memory_id))
         for memory_id in memory_ids:
-            await service.pin(memory_id, pinned)
+            await caller.call(memories.PIN, memories.PinMemory(memory_id, pinned))
     if json:
-        _print_json({"memories": memory_ids, "pinned": pinned})
+        print_json({"memories": memory_ids, "pinned": pinned})
     else:
         note(f"{_count(len(memory_ids))} {'pinned' if pinned else 'no longer pinned'}")
     return 0
 
 
 async def forget_memories(memory_ids: Sequence[str], json: bool) -> int:
-    async with _kept(_home()) as service:
-        forgotten = await service.forget(memory_ids)
+    async with administering(_home(), owning_memories) as caller:
+        forgotten = await caller.call(memories.FORGET_SEVERAL, memories.ForgetMemories(list(memory_ids)))
     runs = sorted({memory.run_id for memory in forgotten if memory.run_id is not None})
     if json:
         ids = [memory.memory_id for memory in forgotten]
-        _print_json({"forgotten": ids, "made_in_runs": runs, "journals_keep_the_text": True})
+        print_json({"forgotten": ids, "made_in_runs": runs, "journals_keep_the_text": True})
         return 0
     one = len(forgotten) == 1
     note(f"{_count(len(forgotten))} deleted, with {'its' if one else 'their'} words and vectors")
@@ -116,10 +113,11 @@ async def assign_memories(
 ) -> int:
     home = _home()
     await _refuse_unknown_to(home, agent)
-    async with _kept(home) as service:
-        assigned = await service.assign(user, list(memory_ids) or None, agent, from_user)
+    wanted = memories.AssignMemories(user, tuple(memory_ids) or None, agent, from_user)
+    async with administering(home, owning_memories) as caller:
+        assigned = await caller.call(memories.ASSIGN, wanted)
     if json:
-        _print_json(assigned)
+        print_json(assigned)
         return 0
     merged = f"; {assigned.merged} merged with what `{user}` had already" if assigned.merged else ""
     note(f"{_count(assigned.moved)} assigned to `{user}`{merged}")
@@ -128,9 +126,9 @@ async def assign_memories(
 
 async def export_memories(agent: str | None, user: str | None) -> int:
     home = _home()
-    async with look_at_memories(home) as service:
-        await _refuse_unknown(home, service, agent)
-        _print_lines(list(reversed(await service.list(agent, limit=ALL, user=user))))
+    async with observing_memories(home) as caller:
+        await _refuse_unknown(home, caller, agent)
+        _print_lines(list(reversed(await caller.context.memory.list(agent, limit=ALL, user=user))))
     return 0
 
 
@@ -141,10 +139,11 @@ async def import_memories(file: Path, agent: str | None, user: str | None, json:
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}. Nothing was imported.") from None
     await _refuse_unknown_to(home, agent)
-    async with _kept(home) as service:
-        imported = await service.bring_in(data, agent, {DEFAULT_AGENT, *home.agents()}, user)
+    wanted = memories.ImportMemories(data, agent, (DEFAULT_AGENT, *home.agents()), user)
+    async with administering(home, owning_memories) as caller:
+        imported = await caller.call(memories.IMPORT, wanted)
     if json:
-        _print_json(imported)
+        print_json(imported)
     else:
         skipped = f"; {imported.known} skipped, there already" if imported.known else ""
         note(f"{_count(imported.new)} imported{skipped}")
@@ -158,28 +157,14 @@ def _home() -> Home:
     return Home.from_environment(os.environ)
 
 
-def _kept(home: Home) -> AbstractAsyncContextManager[MemoryKeeping]:
-    """What is remembered, to be changed: by this process, or by the one that owns the home."""
-
-    def own() -> AbstractAsyncContextManager[MemoryKeeping]:
-        return own_memories(home)
-
-    def attached(connection: "Connection") -> MemoryKeeping:
-        from treadle.remote.upkeep import RemoteMemories
-
-        return RemoteMemories(connection)
-
-    return kept_up(own, attached)
-
-
 async def _refuse_unknown_to(home: Home, agent: str | None) -> None:
-    async with look_at_memories(home) as service:
-        await _refuse_unknown(home, service, agent)
+    async with observing_memories(home) as caller:
+        await _refuse_unknown(home, caller, agent)
 
 
-async def _refuse_unknown(home: Home, service: MemoryService, agent: str | None) -> None:
+async def _refuse_unknown(home: Home, caller: LocalCaller, agent: str | None) -> None:
     if agent is not None:
-        refuse_unknown_agent(agent, {DEFAULT_AGENT, *home.agents(), *await service.agents()})
+        refuse_unknown_agent(agent, {DEFAULT_AGENT, *home.agents(), *await caller.context.memory.agents()})
 
 
 def _settings(home: Home, agent: str) -> MemorySettings:
@@ -218,8 +203,4 @@ def _decoded(data: bytes) -> str:
 
 def _print_lines(items: Sequence[MemoryLine]) -> None:
     for item in items:
-        _print_json(item)
-
-
-def _print_json(value: Any) -> None:
-    print_json(value)
+        print_json(item)

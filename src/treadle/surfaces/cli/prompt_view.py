@@ -7,7 +7,7 @@ import msgspec
 from treadle.bootstrap.engine import as_sent, observe
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
-from treadle.operations import Seen
+from treadle.operations.prompts import Seen
 from treadle.surfaces.cli.terminal import inert, print_json_line
 
 

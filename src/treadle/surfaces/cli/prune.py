@@ -2,29 +2,26 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from treadle.bootstrap.backup import PastFile, archiving_house, look_at_house, own_house
+from treadle.bootstrap.backup import PastFile, archiving_house
+from treadle.bootstrap.callers import observing_kept
 from treadle.config.home import Home
+from treadle.domain.access import OWNER
 from treadle.domain.durations import seconds
 from treadle.domain.errors import UsageError
-from treadle.operations.maintenance import HouseKeeping
+from treadle.operations.sessions import PRUNE, PruneSessions
 from treadle.ports.deletion import IdleSession
 from treadle.surfaces.cli.confirmation import is_wanted
-from treadle.surfaces.cli.connection import kept_up
+from treadle.surfaces.cli.connection import administering
 from treadle.surfaces.cli.event_output import note
+from treadle.surfaces.cli.sessions import deleting
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import is_terminal, print_json
-
-if TYPE_CHECKING:
-    from treadle.remote.connection import Connection
-
-BY = "the command line"
 
 
 async def prune(
@@ -33,15 +30,19 @@ async def prune(
     span, home = _span(older_than), Home.from_environment(os.environ)
     past = None if archive is None else PastFile(archive)
     if dry_run or not yes:
-        async with look_at_house(home) as house:
-            idle = await house.idle(span, agent)
+        async with observing_kept(home) as caller:
+            idle = await caller.context.house.idle(span, agent)
         if dry_run:
             return _show(idle, json)
         if idle and not await is_wanted(_question(idle), f"Deleting {_sessions(len(idle))}"):
             note("nothing was deleted")
             return 1
-    async with kept_house(home) if past is None else archiving_house(home, past) as house:
-        done = await house.prune(span, agent, BY, _progress)
+    if past is None:
+        async with administering(home, deleting) as caller:
+            done = await caller.call(PRUNE, PruneSessions(span, agent))
+    else:
+        async with archiving_house(home, past) as house:
+            done = await house.prune(span, agent, OWNER.name, _progress)
     kept = str(past.path) if past is not None and past.made else None
     if json:
         _print_json(msgspec.structs.asdict(done) | {"archive": kept})
@@ -51,20 +52,6 @@ async def prune(
         what = f"{done.runs} runs, {done.events} events, {done.memories} memories"
         note(f"{_sessions(done.sessions)} deleted ({what}); {done.requests} answers to old requests forgotten")
     return 0
-
-
-def kept_house(home: Home) -> AbstractAsyncContextManager[HouseKeeping]:
-    """Whoever deletes: this process, or the one that owns the home."""
-
-    def own() -> AbstractAsyncContextManager[HouseKeeping]:
-        return own_house(home)
-
-    def attached(connection: "Connection") -> HouseKeeping:
-        from treadle.remote.upkeep import RemoteHouse
-
-        return RemoteHouse(connection)
-
-    return kept_up(own, attached)
 
 
 def _span(older_than: str) -> float:

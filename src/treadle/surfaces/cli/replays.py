@@ -10,7 +10,7 @@ import msgspec
 from treadle.bootstrap.replay import observe_with_tools
 from treadle.config.home import Home
 from treadle.domain.ids import RunId
-from treadle.operations import Replayed
+from treadle.operations.replays import Replayed
 from treadle.surfaces.cli.terminal import columns, cut, likes_colour, one_line, print_json
 
 SAME, DIFFERENT, UNKNOWN = 0, 1, 3

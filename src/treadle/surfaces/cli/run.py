@@ -20,14 +20,16 @@ from treadle.domain.events import Decision
 from treadle.domain.ids import SessionId
 from treadle.domain.messages import user
 from treadle.domain.permissions import Asker
-from treadle.operations import MESSAGE_LIMIT, Service, Submission
-from treadle.ports.journal import RunFilter
+from treadle.operations import runs
+from treadle.operations.local_admin import SUBMIT, SubmitWhole
+from treadle.operations.operation import Caller
+from treadle.operations.submissions import MESSAGE_LIMIT, Submission
 from treadle.surfaces.cli.approval_prompt import Asking
 from treadle.surfaces.cli.connection import reached
 from treadle.surfaces.cli.event_output import JsonLines, Printer, Transcript, note
 from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.run_view import Following
+from treadle.surfaces.cli.run_view import Following, unfinished_runs
 from treadle.surfaces.cli.wait_hint import endpoint_option
 
 _MOST_BYTES = 4 * MESSAGE_LIMIT + 1  # of standard input: more cannot be a message
@@ -61,23 +63,22 @@ async def _run(request: Request, message: str) -> int:
     engine.models.local.notice = note
     with Stop() as stop:
         async with reached(engine, home, request.base_url) as home_of:
-            service, out, prompt = home_of.service, printer(request.json), prompt_for(stop, request.json)
-            asking = Asking(service, home, out, prompt, request.decision)
+            client, out, prompt = home_of.client, printer(request.json), prompt_for(stop, request.json)
+            asking = Asking(client, home, out, prompt, request.decision)
             following = Following(home_of, out, stop, asking, options)
             await following.announce()
             if stop.asked.is_set():
                 return stop.exit_code
-            known = {record.origin.run_id: record.sequence for record in await service.unfinished()}
-            if request.session and not await _is_known(service, request.session):
+            known = {run.run_id: run.sequence for run in await unfinished_runs(client)}
+            if request.session and not await _is_known(client, request.session):
                 out.note(f"a new session {request.session} begins")
-            ticket = await service.submit(
-                Submission(
-                    agent if agent.workspace is not None else overridden(agent, {"workspace": Path.cwd()}),
-                    user(message),
-                    SessionId(request.session) if request.session else None,
-                    asker=asker_of(prompt, request.decision),
-                )
+            submission = Submission(
+                agent if agent.workspace is not None else overridden(agent, {"workspace": Path.cwd()}),
+                user(message),
+                SessionId(request.session) if request.session else None,
+                asker=asker_of(prompt, request.decision),
             )
+            ticket = await client.call(SUBMIT, SubmitWhole(submission))
             run_id = ticket.run_id
             # A session whose run waits gives the message to that run: only what is new is shown.
             seen = known.get(run_id, 0)
@@ -86,8 +87,8 @@ async def _run(request: Request, message: str) -> int:
             return code
 
 
-async def _is_known(service: Service, session: str) -> bool:
-    return bool(await service.runs(RunFilter(session_id=SessionId(session)), 1))
+async def _is_known(caller: Caller, session: str) -> bool:
+    return bool((await caller.call(runs.LIST, runs.ListRuns(session_id=SessionId(session), limit=1))).items)
 
 
 def asker_of(prompt: Prompt | None, decision: Decision | None) -> Asker | None:

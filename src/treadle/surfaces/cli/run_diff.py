@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.callers import observing
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics
 from treadle.operations.run_diff import Differs, RunDiff, diff
@@ -19,8 +19,8 @@ SHOWN = 60
 
 
 async def diff_runs(a: str, b: str, json: bool) -> int:
-    async with observe() as service:
-        found = await diff(service, RunId(a), RunId(b))
+    async with observing() as client:
+        found = await diff(client, RunId(a), RunId(b))
     if json:
         print_json(found)
         return 0

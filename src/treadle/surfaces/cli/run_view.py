@@ -6,15 +6,18 @@ from contextlib import aclosing, suppress
 
 from msgspec import Struct
 
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.callers import observing
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import AgentWaiting, RunEnd, RunWaiting
 from treadle.domain.ids import RunId
 from treadle.domain.runs import exit_code_of
+from treadle.operations import runs
+from treadle.operations.operation import Caller, list_items
+from treadle.operations.run_control import INTERRUPT, StopRun
 from treadle.operations.run_stream import without_resets
 from treadle.operations.run_tree import family
-from treadle.ports.journal import RunRecord
+from treadle.operations.runs import RunView
 from treadle.surfaces.cli.approval_prompt import Asking
 from treadle.surfaces.cli.connection import Reached
 from treadle.surfaces.cli.event_output import Printer
@@ -48,7 +51,7 @@ class Following(Struct, frozen=True):
                 return await self._left_waiting(run_id)
             while True:
                 try:
-                    async with aclosing(without_resets(self.reached.service, run_id, last)) as events:
+                    async with aclosing(without_resets(self.reached.client, run_id, last)) as events:
                         async for event in events:
                             last = event.sequence if event.durable else last
                             wait.see(event)
@@ -70,15 +73,15 @@ class Following(Struct, frozen=True):
             interrupting.cancel()
             watching.cancel()
 
-    async def whole(self, root: RunRecord, run_id: RunId, since: int) -> int:
+    async def whole(self, root: RunView, run_id: RunId, since: int) -> int:
         """Follow a run that was just told something; of one under others, the root, as it goes on from there."""
-        seen = since if root.origin.run_id == run_id else root.sequence
-        return await self.run(root.origin.run_id, after=seen, since=seen)
+        seen = since if root.run_id == run_id else root.sequence
+        return await self.run(root.run_id, after=seen, since=seen)
 
     async def _left_behind(self, run_id: RunId, last: int, since: int) -> int | None:
         """Show what the process that has gone had written still; the exit code, if the run has ended or waits."""
-        async with observe(home=self.reached.home) as service:
-            async for event in service.stored(run_id, last):
+        async with observing(self.reached.home) as client:
+            async for event in client.stored(run_id, last):
                 self._show(event)
                 if (ended := self._ended(event, since)) is not None:
                     return ended
@@ -126,9 +129,9 @@ class Following(Struct, frozen=True):
 
     async def _left_waiting(self, run_id: RunId) -> int:
         """Say what the run waits for and how to answer it, and leave it."""
-        for member in await family(self.reached.service, run_id, unfinished=True):
-            waiting = member.record.origin.run_id
-            for line in await questions_of(self.reached.service, waiting, self.resume_options):
+        for member in await family(self.reached.client, run_id, unfinished=True):
+            waiting = member.run.run_id
+            for line in await questions_of(self.reached.client, waiting, self.resume_options):
                 self.printer.note(f"treadle: {waiting} waits for {line}")
         return self.stop.exit_code if self.stop.is_terminated else NEEDS_AN_ANSWER
 
@@ -136,7 +139,7 @@ class Following(Struct, frozen=True):
         await self.stop.asked.wait()
         self.printer.note("interrupting… (Ctrl-C once more leaves at once)")
         with suppress(InvalidState):  # it has just ended
-            await self.reached.service.interrupt(run_id)
+            await self.reached.client.call(INTERRUPT, StopRun(run_id, "Interrupted by the user."))
 
     # ── The runs of earlier processes ──
 
@@ -144,14 +147,14 @@ class Following(Struct, frozen=True):
         """Say which runs beside this one are taken up again because the engine was opened."""
         if self.reached.is_shared:
             return  # those are for others
-        taken = [run for run in _taken_up(await self.reached.service.unfinished()) if run != run_id]
+        taken = [run for run in _taken_up(await unfinished_runs(self.reached.client)) if run != run_id]
         if taken:
             runs = "run" if len(taken) == 1 else "runs"
             self.printer.note(f"taking up {len(taken)} unfinished {runs}: {', '.join(taken)}")
 
     async def see_off_others(self, run_id: RunId) -> None:
         """Wait while other runs are being worked on, unless asked to stop."""
-        unfinished = () if self.reached.is_shared else await self.reached.service.unfinished()
+        unfinished = () if self.reached.is_shared else await unfinished_runs(self.reached.client)
         others = [run for run in _taken_up(unfinished) if run != run_id]
         if others and self.reached.busy and not self.stop.is_heard:
             self.printer.note(f"waiting for {', '.join(others)} (Ctrl-C leaves it for later)")
@@ -162,6 +165,11 @@ class Following(Struct, frozen=True):
         while (self.reached.busy or self.reached.attended()) and not self.stop.is_heard:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.asked.wait(), LOOK_SECONDS)
+
+
+async def unfinished_runs(caller: Caller) -> list[RunView]:
+    """Return the runs that have not ended, the oldest first."""
+    return list(reversed(await list_items(caller, runs.LIST, runs.ListRuns(unfinished=True))))
 
 
 def _stopped(run_id: RunId, options: str) -> str:
@@ -179,13 +187,13 @@ def _asks(event: Event) -> bool:
     return waits or (isinstance(event.data, AgentWaiting) and event.data.reason in FOR_AN_ANSWER)
 
 
-def _taken_up(unfinished: Sequence[RunRecord]) -> list[RunId]:
+def _taken_up(unfinished: Sequence[RunView]) -> list[RunId]:
     """The runs among these, oldest first, that go on by themselves: not parked, nor behind one that is."""
     held: set[str] = set()
     taken: list[RunId] = []
-    for record in unfinished:
-        if record.waiting_for in PARKED:
-            held.add(record.origin.session_id)
-        elif record.origin.session_id not in held:
-            taken.append(record.origin.run_id)
+    for run in unfinished:
+        if run.waiting_for in PARKED:
+            held.add(run.session_id)
+        elif run.session_id not in held:
+            taken.append(run.run_id)
     return taken

@@ -4,39 +4,29 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
-from datetime import UTC, datetime
-from typing import Any
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 from msgspec import Struct
 
 from treadle.api.engine import Engine
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.callers import observing
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
-from treadle.domain.commands import in_words
 from treadle.domain.errors import InvalidState
-from treadle.domain.events import (
-    Decision,
-    MessageSteered,
-    ResumeRequested,
-    RunEnd,
-    RunForked,
-    RunInterrupted,
-    RunQueued,
-    UserMessage,
-)
-from treadle.domain.ids import RunId
-from treadle.operations import Service
+from treadle.domain.events import Decision, MessageSteered, ResumeRequested, RunInterrupted
+from treadle.domain.ids import RunId, SessionId
+from treadle.operations import runs
+from treadle.operations.operation import Caller, EventSource, list_items
+from treadle.operations.run_control import ANSWER, CANCEL, RESUME, AnswerQuestion, StopRun
 from treadle.operations.run_tree import root_of
-from treadle.ports.journal import RunRecord
+from treadle.operations.runs import RunDetail, RunView
 from treadle.surfaces.cli.approval_prompt import Asking
 from treadle.surfaces.cli.connection import Reached, reached
 from treadle.surfaces.cli.event_output import EventLines, JsonLines, note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.run import add_endpoint, printer, prompt_for
-from treadle.surfaces.cli.run_view import LOOK_SECONDS, Following
+from treadle.surfaces.cli.run_view import LOOK_SECONDS, Following, unfinished_runs
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import amount, inert, one_line, print_json
 from treadle.surfaces.cli.tree import cost_of
@@ -46,109 +36,58 @@ FOLLOW_SECONDS = 0.25
 """How often the journal is looked at for a run that another process works on."""
 LOOKS_AT_ANOTHERS = 100
 """How often a command looks whether another process has ended a run."""
-FIRST_EVENTS = 8
-"""Among so many is the message of a run."""
-
-
-class RunView(Struct, frozen=True):
-    """A run as it is listed."""
-
-    run_id: str
-    session_id: str
-    agent: str
-    message: str
-    status: str
-    outcome: str | None
-    waiting_for: str | None
-    created_at: datetime
-    events: int
-    parent_run_id: str | None = None
+NOT_PRINTED = ("result", "agent_id", "wake_at", "owner")
+"""Fields of a run that are left to `--json`; the result is printed below the others."""
 
 
 # ── Looking ──
 
 
-async def list_runs(limit: int, json: bool) -> int:
-    async with observe() as service:
-        views = [await view_of(service, record) for record in await service.runs(limit=limit)]
+async def list_runs(limit: int, agent: str | None, session: str | None, json: bool) -> int:
+    wanted = runs.ListRuns(agent, None if session is None else SessionId(session))
+    async with observing() as caller:
+        views = await list_items(caller, runs.LIST, wanted, limit)
+        shown = [] if json else [await caller.call(runs.SHOW, runs.ShowRun(view.run_id)) for view in views]
     if json:
         for view in views:
-            _print_json(view)
-    elif views:
+            print_json(view)
+    elif shown:
         head = ("RUN", "CREATED", "STATUS", "OUTCOME", "AGENT", "MESSAGE")
-        print_table(head, [_row(view) for view in views])
+        print_table(head, [_row(view) for view in shown])
     else:
         note("no runs yet")
     return 0
 
 
 async def show_run(run_id: str, json: bool) -> int:
-    async with observe() as service:
-        record = await service.run(RunId(run_id))
-        view = await view_of(service, record)
-        end = None if record.outcome is None else (await service.wait(record.origin.run_id))[1]
-        waits = await explained(service, record, Home.from_environment(os.environ))
+    async with observing() as client:
+        view = await client.call(runs.SHOW, runs.ShowRun(RunId(run_id)))
+        waits = await explained(client, view, Home.from_environment(os.environ))
     if json:
-        result = (
-            None if end is None else {"score": end.score, "diagnosis": end.diagnosis, **msgspec.to_builtins(end)}
-        )
-        _print_json(msgspec.to_builtins(view) | {"waits": waits, "result": result})
+        print_json(view)
     else:
-        _print_run(view, waits, end)
+        _print_run(view, waits)
     return 0
 
 
 async def show_events(run_id: str, after: int, follow: bool, json: bool) -> int:
     lines = JsonLines() if json else EventLines()
-    async with observe() as service:
-        record = await service.run(RunId(run_id))
+    async with observing() as client:
+        run = await client.call(runs.SHOW, runs.ShowRun(RunId(run_id)))
         last = after
         while True:
-            async for event in service.stored(record.origin.run_id, last):
+            async for event in client.stored(run.run_id, last):
                 lines.show(event)
                 last = event.sequence
-            record = await service.run(record.origin.run_id)
-            if record.sequence > last:
+            run = await client.call(runs.SHOW, runs.ShowRun(run.run_id))
+            if run.sequence > last:
                 continue
-            if not follow or record.outcome is not None:
+            if not follow or run.outcome is not None:
                 return 0
-            if record.waiting_for in PARKED:
-                note(f"it waits ({record.waiting_for}); go on with: treadle runs resume {run_id}")
+            if run.waiting_for in PARKED:
+                note(f"it waits ({run.waiting_for}); go on with: treadle runs resume {run_id}")
                 return 0
             await asyncio.sleep(FOLLOW_SECONDS)
-
-
-async def view_of(service: Service, record: RunRecord) -> RunView:
-    agent = message = ""
-    async with aclosing(service.stored(record.origin.run_id)) as events:
-        async for event in events:
-            match event.data:
-                case RunQueued(agent=spec, command=command):
-                    agent = spec.name
-                    if command is not None:
-                        message = in_words(command)
-                        break
-                case RunForked(asked=asked):
-                    message = asked
-                case UserMessage(message=said):
-                    message = said.text
-                    break
-                case _ if event.sequence >= FIRST_EVENTS:
-                    break
-                case _:
-                    pass
-    return RunView(
-        record.origin.run_id,
-        record.origin.session_id,
-        agent,
-        message,
-        record.status,
-        record.outcome,
-        record.waiting_for,
-        datetime.fromtimestamp(record.created_at, UTC),
-        record.sequence,
-        record.origin.parent_run_id,
-    )
 
 
 # ── Acting ──
@@ -171,7 +110,7 @@ class Going(Struct, frozen=True):
     def follow(self, home_of: Reached, home: Home, stop: Stop, recorded: str = "") -> Following:
         """How a run is followed from here, and who answers what it asks."""
         out = printer(self.json)
-        asking = Asking(home_of.service, home, out, prompt_for(stop, self.json), self.decision)
+        asking = Asking(home_of.client, home, out, prompt_for(stop, self.json), self.decision)
         return Following(home_of, out, stop, asking, endpoint_option(self.base_url), recorded)
 
 
@@ -179,18 +118,18 @@ async def resume_run(run_id: str, going: Going) -> int:
     home = Home.from_environment(os.environ)
     with Stop() as stop:
         async with going.reached(home) as home_of:
-            service = home_of.service
-            record = await service.run(RunId(run_id))
-            await _refuse_behind_parked(service, record)
+            client = home_of.client
+            run = await client.call(runs.SHOW, runs.ShowRun(RunId(run_id)))
+            await _refuse_behind_parked(client, run)
             following = going.follow(home_of, home, stop)
-            await following.announce(record.origin.run_id)
-            since = record.sequence
+            await following.announce(run.run_id)
+            since = run.sequence
             if home_of.engine is not None:
-                home_of.engine.take_up(record.origin.run_id)
-            if record.waiting_for not in FOR_AN_ANSWER and await _waits_for_somebody(service, record):
-                since = await service.resume(record.origin.run_id)
-            code = await following.run(record.origin.run_id, after=record.sequence, since=since)
-            await following.see_off_others(record.origin.run_id)
+                home_of.engine.take_up(run.run_id)
+            if run.waiting_for not in FOR_AN_ANSWER and await _waits_for_somebody(client, run):
+                since = (await client.call(RESUME, runs.OneRun(run.run_id))).sequence
+            code = await following.run(run.run_id, after=run.sequence, since=since)
+            await following.see_off_others(run.run_id)
             return code
 
 
@@ -199,8 +138,8 @@ async def answer_run(run_id: str, call_id: str, text: str, going: Going) -> int:
     home = Home.from_environment(os.environ)
     with Stop() as stop:
         async with going.reached(home) as home_of:
-            root = await root_of(home_of.service, RunId(run_id))
-            since = await home_of.service.answer(RunId(run_id), call_id, text)
+            root = await root_of(home_of.client, RunId(run_id))
+            since = (await home_of.client.call(ANSWER, AnswerQuestion(RunId(run_id), call_id, text))).sequence
             following = going.follow(home_of, home, stop, "your answer")
             return await following.whole(root, RunId(run_id), since)
 
@@ -208,30 +147,29 @@ async def answer_run(run_id: str, call_id: str, text: str, going: Going) -> int:
 async def cancel_run(run_id: str, json: bool) -> int:
     home = Home.from_environment(os.environ)
     async with reached(Engine(home=home, share=ONLY_OWN), home) as home_of:
-        service = home_of.service
-        await service.cancel(RunId(run_id))
-        record = await service.run(RunId(run_id))
+        client, wanted = home_of.client, runs.ShowRun(RunId(run_id))
+        await client.call(CANCEL, StopRun(RunId(run_id), "asked for by the user"))
+        run = await client.call(runs.SHOW, wanted)
         looks, most = 0, 0 if home_of.engine and not home_of.is_shared else LOOKS_AT_ANOTHERS
-        while record.outcome is None and (home_of.busy or looks < most):
+        while run.outcome is None and (home_of.busy or looks < most):
             await asyncio.sleep(LOOK_SECONDS)
-            record, looks = await service.run(RunId(run_id)), looks + 1
-        view = await view_of(service, record)
+            run, looks = await client.call(runs.SHOW, wanted), looks + 1
     if json:
-        _print_json(view)
-    elif record.outcome is None:
+        print_json(run)
+    elif run.outcome is None:
         print(f"{run_id} will be cancelled when its turn comes in its session")
     else:
-        print(f"{run_id} {record.outcome}")
+        print(f"{run_id} {run.outcome}")
     return 0
 
 
-async def _waits_for_somebody(service: Service, record: RunRecord) -> bool:
+async def _waits_for_somebody(source: EventSource, run: RunView) -> bool:
     """Whether the run must be asked to go on: it has ended (which the answer will say), it is parked, or its
     process was gone before it could be."""
-    if record.outcome is not None or record.waiting_for in PARKED:
+    if run.outcome is not None or run.waiting_for in PARKED:
         return True
     interrupted = False
-    async for event in service.stored(record.origin.run_id):
+    async for event in source.stored(run.run_id):
         match event.data:
             case RunInterrupted():
                 interrupted = True
@@ -242,14 +180,14 @@ async def _waits_for_somebody(service: Service, record: RunRecord) -> bool:
     return interrupted
 
 
-async def _refuse_behind_parked(service: Service, record: RunRecord) -> None:
+async def _refuse_behind_parked(caller: Caller, run: RunView) -> None:
     """A run behind one that waits for somebody would be followed for ever."""
-    for other in await service.unfinished():
-        if other.origin.run_id == record.origin.run_id:
+    for other in await unfinished_runs(caller):
+        if other.run_id == run.run_id:
             return
-        if other.origin.session_id == record.origin.session_id and other.waiting_for in PARKED:
+        if other.session_id == run.session_id and other.waiting_for in PARKED:
             raise InvalidState(
-                f"{record.origin.run_id} is behind {other.origin.run_id} of the same session, which waits "
+                f"{run.run_id} is behind {other.run_id} of the same session, which waits "
                 f"({other.waiting_for}). Resume or cancel that one first."
             )
 
@@ -257,19 +195,16 @@ async def _refuse_behind_parked(service: Service, record: RunRecord) -> None:
 # ── Printing ──
 
 
-def _print_json(value: Any) -> None:
-    print_json(value)
-
-
-def _row(view: RunView) -> tuple[str, ...]:
+def _row(view: RunDetail) -> tuple[str, ...]:
     created = view.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
     outcome = view.outcome or view.waiting_for or ""
     return view.run_id, created, view.status, outcome, view.agent, view.message
 
 
-def _print_run(view: RunView, waits: Sequence[str], result: RunEnd | None) -> None:
+def _print_run(view: RunDetail, waits: Sequence[str]) -> None:
+    result = view.result
     for name, value in msgspec.structs.asdict(view).items():
-        if value is not None:
+        if value not in (None, "") and name not in NOT_PRINTED:
             print(f"{name.replace('_', ' '):<12} {one_line(str(value))}")
     for line in waits:
         print(f"{'waits for':<12} {line}")

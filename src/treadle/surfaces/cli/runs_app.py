@@ -13,12 +13,14 @@ runs_app = Group("runs")
 @runs_app.command("list")
 def list_runs(
     limit: Annotated[int, Option(min=1, help="Maximum number of rows.")] = 20,
+    agent: Annotated[str | None, Option("-a", "--agent", metavar="NAME", help="Only this agent.")] = None,
+    session: Annotated[str | None, Option(metavar="SESSION", help="Only this session.")] = None,
     json: Json = False,
 ) -> None:
     """List runs, newest first."""
     from treadle.surfaces.cli import process, runs
 
-    process.perform(partial(runs.list_runs, limit, json))
+    process.perform(partial(runs.list_runs, limit, agent, session, json))
 
 
 @runs_app.command("show")

@@ -4,26 +4,21 @@ import heapq
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from treadle.bootstrap.automation import look_at_automation, own_automation
+from treadle.bootstrap.callers import observing_kept
 from treadle.config.home import Home
 from treadle.domain.ids import Instant
 from treadle.domain.schedules import ScheduleId, Timing
-from treadle.operations.automation import NewSchedule, ScheduleKeeping, ScheduleView
-from treadle.surfaces.cli.connection import kept_up
+from treadle.operations import schedules
+from treadle.operations.operation import NoParameters
+from treadle.operations.schedules import NewSchedule, ScheduleView
+from treadle.surfaces.cli.connection import administering
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from treadle.remote.connection import Connection
 
 LONGEST_MESSAGE = 40
 
@@ -39,11 +34,11 @@ class Wanted(Struct, frozen=True):
 
 
 async def list_schedules(json: bool) -> int:
-    async with look_at_automation(_home()) as books:
-        views = await books.schedules.list()
+    async with observing_kept(_home()) as caller:
+        views = (await caller.call(schedules.LIST, NoParameters())).items
     if json:
         for view in views:
-            _print_json(view)
+            print_json(view)
     elif views:
         head = ("SCHEDULE", "AGENT", "EVERY", "NEXT", "LATEST RUN", "MESSAGE")
         print_table(head, [_row(view) for view in views])
@@ -57,61 +52,48 @@ async def list_schedules(json: bool) -> int:
 
 async def add_schedule(wanted: Wanted, json: bool) -> int:
     new = NewSchedule(wanted.agent, wanted.message, _every(wanted.every), wanted.zone, wanted.session)
-    async with _schedules(_home()) as schedules:
-        view = await schedules.add(new)
+    async with administering(_home()) as caller:
+        view = await caller.call(schedules.CREATE, new)
     return _told(view, f"{view.schedule_id} comes next {_when(view.next_at)}; `treadle serve` fires it", json)
 
 
 async def remove_schedule(schedule_id: str, json: bool) -> int:
-    async with _schedules(_home()) as schedules:
-        await schedules.remove(ScheduleId(schedule_id))
+    async with administering(_home()) as caller:
+        await caller.call(schedules.REMOVE, schedules.OneSchedule(ScheduleId(schedule_id)))
     if json:
-        _print_json({"schedule_id": schedule_id, "removed": True})
+        print_json({"schedule_id": schedule_id, "removed": True})
     else:
         note(f"{schedule_id} is removed")
     return 0
 
 
 async def pause_schedule(schedule_id: str, json: bool) -> int:
-    async with _schedules(_home()) as schedules:
-        view = await schedules.pause(ScheduleId(schedule_id))
+    async with administering(_home()) as caller:
+        view = await caller.call(schedules.PAUSE, schedules.OneSchedule(ScheduleId(schedule_id)))
     return _told(view, f"{schedule_id} is paused; go on with: treadle schedules resume {schedule_id}", json)
 
 
 async def resume_schedule(schedule_id: str, json: bool) -> int:
-    async with _schedules(_home()) as schedules:
-        view = await schedules.resume(ScheduleId(schedule_id))
+    async with administering(_home()) as caller:
+        view = await caller.call(schedules.RESUME, schedules.OneSchedule(ScheduleId(schedule_id)))
     return _told(view, f"{schedule_id} comes next {_when(view.next_at)}", json)
 
 
 async def show_next(count: int, json: bool) -> int:
-    async with look_at_automation(_home()) as books:
-        views = [view for view in await books.schedules.list() if not view.paused]
+    async with observing_kept(_home()) as caller:
+        found = await caller.call(schedules.LIST, NoParameters())
+        views = [view for view in found.items if not view.paused]
     coming = heapq.merge(*(_ticks(view, count) for view in views), key=lambda tick: tick[0])
     ticks = [tick for tick, _ in zip(coming, range(count), strict=False)]
     if json:
         for at, view in ticks:
-            _print_json({"at": datetime.fromtimestamp(at).astimezone(), "schedule_id": view.schedule_id})
+            print_json({"at": datetime.fromtimestamp(at).astimezone(), "schedule_id": view.schedule_id})
     elif ticks:
         rows = [(_date(at), view.schedule_id, view.agent, _short(view.message)) for at, view in ticks]
         print_table(("WHEN", "SCHEDULE", "AGENT", "MESSAGE"), rows)
     else:
         note("nothing is going to happen by itself; see: treadle schedules list")
     return 0
-
-
-def _schedules(home: Home) -> AbstractAsyncContextManager[ScheduleKeeping]:
-    def attached(connection: "Connection") -> ScheduleKeeping:
-        from treadle.remote.automation import RemoteSchedules
-
-        return RemoteSchedules(connection)
-
-    @asynccontextmanager
-    async def own() -> "AsyncGenerator[ScheduleKeeping, None]":
-        async with own_automation(home) as books:
-            yield books.schedules
-
-    return kept_up(own, attached)
 
 
 def _every(given: str) -> float | str:
@@ -134,7 +116,7 @@ def _ticks(view: ScheduleView, count: int) -> Iterator[tuple[Instant, ScheduleVi
 
 def _told(view: ScheduleView, words: str, json: bool) -> int:
     if json:
-        _print_json(view)
+        print_json(view)
     else:
         note(words)
     return 0
@@ -162,7 +144,3 @@ def _date(at: Instant) -> str:
 
 def _home() -> Home:
     return Home.from_environment(os.environ)
-
-
-def _print_json(value: Any) -> None:
-    print_json(value)

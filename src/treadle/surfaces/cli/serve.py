@@ -16,7 +16,7 @@ from treadle.config.home import Home
 from treadle.domain.access import SCOPES
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import Instant
-from treadle.operations.tokens import Access, NewToken
+from treadle.operations.token_service import Access, NewToken
 from treadle.surfaces.cli.engine_startup import take_over_home
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.local_listener import is_loopback, listen
@@ -54,11 +54,11 @@ async def serve(wanted: Wanted) -> int:
         async with AsyncExitStack() as opened:
             if not await take_over_home(engine, stop, opened):
                 return 0
-            token = await _first_token(engine.front.access, host, engine.clock.now())
-            app = application(engine, home)
+            token = await _first_token(engine.context.access, host, engine.clock.now())
+            app = application(engine)
             url = await listen(app, host, port, settings, opened)
             await opened.enter_async_context(attachable(engine, home, app))
-            await opened.enter_async_context(engine.front.automation().at_work())
+            await opened.enter_async_context(engine.context.automation().at_work())
             settle()
             _announce(url, token, home, wanted.json)
             await stop.asked.wait()

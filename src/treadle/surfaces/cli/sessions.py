@@ -1,88 +1,71 @@
-"""`treadle sessions`: the sessions, their runs, and the lineage of what the model is shown."""
+"""`treadle sessions`: the sessions, their runs and their segments."""
 
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
+from contextlib import AbstractAsyncContextManager
 
-import msgspec
-from msgspec import Struct
-
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.callers import observing, owning
 from treadle.config.home import Home
-from treadle.domain.ids import SessionId, first_segment_id
-from treadle.operations import Service
-from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.domain.ids import SessionId
+from treadle.operations import runs, sessions
+from treadle.operations.operation import LocalCaller, list_items
+from treadle.operations.runs import RunDetail
+from treadle.operations.sessions import SessionDetail, SessionView
 from treadle.surfaces.cli.confirmation import is_wanted
+from treadle.surfaces.cli.connection import administering
 from treadle.surfaces.cli.event_output import note
-from treadle.surfaces.cli.prune import BY, kept_house
-from treadle.surfaces.cli.runs import RunView, view_of
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import one_line, print_json
 
 
-class SegmentView(Struct, frozen=True):
-    segment_id: str
-    parent: str | None
-    """None: the session began with it."""
-    reason: str
-    run_id: str
-    opened_at: datetime
-    messages: int
-
-
-class SessionView(Struct, frozen=True):
-    """A session as it is listed."""
-
-    session_id: str
-    agent: str
-    runs: int
-    unfinished: int
-    created_at: datetime
-    latest_at: datetime
-    segments: tuple[SegmentView, ...]
-    """The last is what the model is shown now."""
-
-
 async def list_sessions(limit: int, json: bool) -> int:
-    async with observe() as service:
-        views = [await _view(service, record) for record in await service.sessions(limit)]
+    async with observing() as caller:
+        views = await list_items(caller, sessions.LIST, sessions.ListSessions(), limit)
     if json:
         for view in views:
-            _print_json(view)
+            print_json(view)
     elif views:
-        head = ("SESSION", "LATEST", "RUNS", "SEGMENTS", "AGENT", "SEGMENT")
-        print_table(head, [_row(view) for view in views])
+        print_table(("SESSION", "LATEST", "RUNS", "AGENT", "TITLE"), [_row(view) for view in views])
     else:
         note("no sessions yet")
     return 0
 
 
 async def show_session(session_id: str, json: bool) -> int:
-    async with observe() as service:
-        record = await service.session(SessionId(session_id))
-        view = await _view(service, record)
-        runs = [await view_of(service, run) for run in await service.runs_of(record.session_id)]
+    async with observing() as caller:
+        view = await caller.call(sessions.SHOW, sessions.ShowSession(SessionId(session_id)))
+        if json:
+            print_json(view)
+            return 0
+        found = await caller.call(sessions.RUNS, sessions.RunsOfSession(view.session_id))
+        shown = [await caller.call(runs.SHOW, runs.ShowRun(run.run_id)) for run in found.items]
+    _print_session(view, shown)
+    return 0
+
+
+async def rename_session(session_id: str, title: str, json: bool) -> int:
+    async with administering(_home()) as caller:
+        view = await caller.call(sessions.RENAME, sessions.RenameSession(SessionId(session_id), title))
     if json:
-        _print_json(msgspec.to_builtins(view) | {"run_list": msgspec.to_builtins(runs)})
+        print_json(view)
     else:
-        _print_session(view, runs)
+        note(f"{view.session_id} is now called: {one_line(view.title)}")
     return 0
 
 
 async def delete_session(session_id: str, yes: bool, json: bool) -> int:
-    home = Home.from_environment(os.environ)
+    home, wanted = _home(), SessionId(session_id)
     if not yes:
-        async with observe(home=home) as service:
-            record = await service.session(SessionId(session_id))
-        question = f"Delete {session_id} with {record.runs} runs of `{record.agent}` for good?"
+        async with observing(home) as caller:
+            view = await caller.call(sessions.SHOW, sessions.ShowSession(wanted))
+        question = f"Delete {session_id} with {view.runs} runs of `{view.agent}` for good?"
         if not await is_wanted(question, f"Deleting {session_id}"):
             note("nothing was deleted")
             return 1
-    async with kept_house(home) as house:
-        done = await house.delete_session(SessionId(session_id), BY)
+    async with administering(home, deleting) as caller:
+        done = await caller.call(sessions.DELETE, sessions.DeleteSession(wanted))
     if json:
-        _print_json(done)
+        print_json(done)
         return 0
     for buried in done.tombstones:
         what = f"{buried.runs} runs, {buried.events} events, {buried.memories} memories"
@@ -92,72 +75,41 @@ async def delete_session(session_id: str, yes: bool, json: bool) -> int:
     return 0
 
 
-async def _view(service: Service, record: SessionRecord) -> SessionView:
-    opened = _moment(record.first_at)
-    root = SegmentView(first_segment_id(record.session_id), None, "begun", record.first_run, opened, 0)
-    later = [_segment(segment) for segment in await service.segments(record.session_id)]
-    return SessionView(
-        record.session_id,
-        record.agent,
-        record.runs,
-        record.unfinished,
-        opened,
-        _moment(record.latest_at),
-        (root, *later),
-    )
+def deleting(home: Home) -> AbstractAsyncContextManager[LocalCaller]:
+    """Own a home to delete from it."""
+    return owning(home, "Nothing was deleted.")
 
 
-def _segment(record: SegmentRecord) -> SegmentView:
-    return SegmentView(
-        record.segment_id,
-        record.parent,
-        record.reason,
-        record.run_id,
-        _moment(record.opened_at),
-        record.messages,
-    )
-
-
-def _moment(instant: float) -> datetime:
-    return datetime.fromtimestamp(instant, UTC)
-
-
-def _print_json(value: Any) -> None:
-    print_json(value)
+def _home() -> Home:
+    return Home.from_environment(os.environ)
 
 
 def _row(view: SessionView) -> tuple[str, ...]:
     latest = view.latest_at.astimezone().strftime("%Y-%m-%d %H:%M")
-    now = view.segments[-1]
-    return (
-        view.session_id,
-        latest,
-        str(view.runs),
-        str(len(view.segments)),
-        view.agent,
-        f"{now.segment_id} ({now.reason})",
-    )
+    return view.session_id, latest, str(view.runs), view.agent, view.title
 
 
-def _print_session(view: SessionView, runs: Sequence[RunView]) -> None:
-    for name, value in (("session", view.session_id), ("agent", view.agent), ("runs", view.runs)):
+def _print_session(view: SessionDetail, shown: Sequence[RunDetail]) -> None:
+    facts = (("session", view.session_id), ("title", view.title), ("agent", view.agent), ("runs", view.runs))
+    for name, value in facts:
         print(f"{name:<10} {one_line(str(value))}")
-    print("\nsegments: what the model was shown, each made from the one before")
-    print_table(
-        ("SEGMENT", "OPENED", "BY", "MESSAGES", "RUN"),
-        [
-            (
-                segment.segment_id,
-                segment.opened_at.astimezone().strftime("%Y-%m-%d %H:%M"),
-                segment.reason,
-                str(segment.messages),
-                segment.run_id,
-            )
-            for segment in view.segments
-        ],
-    )
+    if view.lineage:
+        print("\nsegments: what the model was shown, each made from the one before")
+        print_table(
+            ("SEGMENT", "OPENED", "BY", "MESSAGES", "RUN"),
+            [
+                (
+                    segment.segment_id,
+                    segment.opened_at.astimezone().strftime("%Y-%m-%d %H:%M"),
+                    segment.reason,
+                    str(segment.messages),
+                    segment.run_id,
+                )
+                for segment in view.lineage
+            ],
+        )
     print("\nruns")
     print_table(
         ("RUN", "STATUS", "OUTCOME", "MESSAGE"),
-        [(run.run_id, run.status, run.outcome or run.waiting_for or "", run.message) for run in runs],
+        [(run.run_id, run.status, run.outcome or run.waiting_for or "", run.message) for run in shown],
     )

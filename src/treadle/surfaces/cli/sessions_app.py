@@ -19,7 +19,7 @@ SessionArgument = Annotated[
 def list_sessions(
     limit: Annotated[int, Option(min=1, help="Maximum number of rows.")] = 20, json: Json = False
 ) -> None:
-    """List sessions with their segments, latest first."""
+    """List sessions, latest first."""
     from treadle.surfaces.cli import process, sessions
 
     process.perform(partial(sessions.list_sessions, limit, json))
@@ -30,10 +30,22 @@ def show_session(
     session_id: SessionArgument,
     json: Json = False,
 ) -> None:
-    """Show the runs of a session and the lineage of its segments."""
+    """Show the runs and the segments of a session."""
     from treadle.surfaces.cli import process, sessions
 
     process.perform(partial(sessions.show_session, session_id, json))
+
+
+@sessions_app.command("rename")
+def rename_session(
+    session_id: SessionArgument,
+    title: Annotated[str, Argument(metavar="TITLE", help="The title, at most 80 characters.")],
+    json: Json = False,
+) -> None:
+    """Give a session a title. By default its title is the beginning of its first message."""
+    from treadle.surfaces.cli import process, sessions
+
+    process.perform(partial(sessions.rename_session, session_id, title, json))
 
 
 @sessions_app.command("delete")

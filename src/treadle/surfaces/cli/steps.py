@@ -3,22 +3,19 @@
 import sys
 from collections.abc import Iterator
 
-import msgspec
-
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.callers import observing
 from treadle.domain.ids import RunId
-from treadle.operations.run_records import CallRecord, RunSteps, StepRecord, SummaryRecord, records_of
+from treadle.operations import runs
+from treadle.operations.run_records import CallRecord, RunSteps, StepRecord, SummaryRecord
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.terminal import amount, columns, cut, one_line, print_json
 
 
 async def show_steps(run_id: str, json: bool) -> int:
-    async with observe() as service:
-        record = await service.run(RunId(run_id))
-        records = records_of([event async for event in service.stored(record.origin.run_id)])
+    async with observing() as caller:
+        records = await caller.call(runs.STEPS, runs.OneRun(RunId(run_id)))
     if json:
-        for line in (*records.steps, *records.summaries, _sum(records)):
-            print_json(line)
+        print_json(records)
     elif records.steps or records.summaries:
         width = columns() if sys.stdout.isatty() else None
         for line in _lines(records):
@@ -26,17 +23,6 @@ async def show_steps(run_id: str, json: bool) -> int:
     else:
         note("no steps yet")
     return 0
-
-
-def _sum(records: RunSteps) -> dict[str, object]:
-    """The last line: what all of it adds up to."""
-    metrics = msgspec.to_builtins(records.metrics)
-    return {
-        "record": "run",
-        "metrics": metrics,
-        "cache_hit_rate": records.cache_hit_rate,
-        "overhead_ms": records.overhead_ms,
-    }
 
 
 def _lines(records: RunSteps) -> Iterator[str]:

@@ -2,31 +2,26 @@
 
 import os
 import time
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
-from treadle.bootstrap.backup import look_at_tokens, own_tokens
+from treadle.bootstrap.callers import observing_kept
 from treadle.config.home import Home
 from treadle.domain.access import Scope, Visibility
 from treadle.domain.durations import seconds
 from treadle.domain.errors import UsageError
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.users import LOCAL_USER
-from treadle.operations.maintenance import TokenKeeping
-from treadle.operations.token_schemas import token_view
-from treadle.operations.tokens import PREFIX, NewToken
-from treadle.ports.access import TokenRecord
-from treadle.surfaces.cli.connection import kept_up
+from treadle.operations import tokens
+from treadle.operations.operation import NoParameters
+from treadle.operations.token_service import PREFIX
+from treadle.operations.tokens import TokenView
+from treadle.surfaces.cli.connection import administering
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
-
-if TYPE_CHECKING:
-    from treadle.remote.connection import Connection
 
 DEFAULT_SCOPES: tuple[Scope, ...] = ("read", "run")
 
@@ -46,11 +41,11 @@ class Wanted(Struct, frozen=True):
 
 
 async def list_tokens(json: bool) -> int:
-    async with look_at_tokens(_home()) as tokens:
-        records = await tokens.list()
+    async with observing_kept(_home()) as caller:
+        records = (await caller.call(tokens.LIST, NoParameters())).items
     if json:
         for record in records:
-            _print_json(token_view(record))
+            print_json(record)
     elif records:
         head = ("TOKEN", "NAME", "USER", "SEES", "SCOPES", "AGENTS", "CREATED", "STATE")
         print_table(head, [_row(record) for record in records])
@@ -63,16 +58,15 @@ async def create_token(wanted: Wanted, json: bool) -> int:
     home = _home()
     for agent in wanted.agents:
         home.refuse_unknown(agent)
-    async with _tokens(home) as tokens:
-        minted = await tokens.create(_new(wanted))
+    async with administering(home) as caller:
+        record = await caller.call(tokens.CREATE, _new(wanted))
     if json:
-        _print_json({**msgspec.to_builtins(token_view(minted.record)), "token": minted.secret})
+        print_json(record)
         return 0
-    record = minted.record
     seen = "that user alone" if record.visibility == "own" else "all users"
     note(f"what it begins belongs to {_user(record)}; it sees sessions, runs and memories of {seen}")
     note(f"{record.token_id} for `{record.name}`; this is the only time that it is shown:")
-    print(minted.secret)
+    print(record.token)
     return 0
 
 
@@ -82,29 +76,17 @@ async def revoke_token(token: str, json: bool) -> int:
             "That is the token itself, which does not belong on a command line. Revoke it by its id or its name: "
             "`treadle tokens list` shows them."
         )
-    async with _tokens(_home()) as tokens:
-        record = _named(token, list(await tokens.list()))
-        await tokens.revoke(record.token_id)
+    async with administering(_home()) as caller:
+        record = _named(token, (await caller.call(tokens.LIST, NoParameters())).items)
+        await caller.call(tokens.REVOKE, tokens.RevokeToken(record.token_id))
     if json:
-        _print_json({"token_id": record.token_id, "revoked": True})
+        print_json({"token_id": record.token_id, "revoked": True})
     else:
         note(f"{record.token_id} (`{record.name}`) is revoked")
     return 0
 
 
-def _tokens(home: Home) -> AbstractAsyncContextManager[TokenKeeping]:
-    def attached(connection: "Connection") -> TokenKeeping:
-        from treadle.remote.upkeep import RemoteTokens
-
-        return RemoteTokens(connection)
-
-    def own() -> AbstractAsyncContextManager[TokenKeeping]:
-        return own_tokens(home)
-
-    return kept_up(own, attached)
-
-
-def _named(wanted: str, records: list[TokenRecord]) -> TokenRecord:
+def _named(wanted: str, records: Sequence[TokenView]) -> TokenView:
     """The token with this id; or the one with this name that is not revoked, where there is one alone."""
     found = [record for record in records if record.token_id == wanted]
     found = found or [record for record in records if record.name == wanted and record.revoked_at is None]
@@ -116,19 +98,18 @@ def _named(wanted: str, records: list[TokenRecord]) -> TokenRecord:
     raise UsageError(f"There is no token `{wanted}`. `treadle tokens list` shows those there are.")
 
 
-def _new(wanted: Wanted) -> NewToken:
+def _new(wanted: Wanted) -> tokens.CreateToken:
     expires_at = None
     if wanted.expires is not None:
         try:
-            expires_at = time.time() + seconds(wanted.expires)
-            datetime.fromtimestamp(expires_at, UTC)
+            expires_at = datetime.fromtimestamp(time.time() + seconds(wanted.expires), UTC)
         except (ValueError, OverflowError, OSError):
             raise UsageError(f"--expires is `{wanted.expires}`; accepted: a time such as 90d or 12h.") from None
     try:
         quotas = Quotas(wanted.tokens_per_hour, wanted.tool_calls_per_minute, wanted.credits)
     except ValueError as error:
         raise UsageError(f"The token cannot have these quotas: {error}.") from None
-    return NewToken(
+    return tokens.CreateToken(
         wanted.name,
         wanted.scopes or DEFAULT_SCOPES,
         wanted.agents or None,
@@ -139,34 +120,31 @@ def _new(wanted: Wanted) -> NewToken:
     )
 
 
-def _row(record: TokenRecord) -> tuple[str, ...]:
+def _row(record: TokenView) -> tuple[str, ...]:
     agents = "all" if record.agents is None else ", ".join(record.agents)
     created, state = _date(record.created_at), _state(record)
     user = "its own" if record.user == record.token_id else record.user
     return record.token_id, record.name, user, record.visibility, " ".join(record.scopes), agents, created, state
 
 
-def _user(record: TokenRecord) -> str:
+def _user(record: TokenView) -> str:
     if record.user == record.token_id:
         return "a user of its own"
     return "the local user" if record.user == LOCAL_USER else f"the user `{record.user}`"
 
 
-def _state(record: TokenRecord) -> str:
+def _state(record: TokenView) -> str:
     if record.revoked_at is not None:
         return f"revoked {_date(record.revoked_at)}"
     if record.expires_at is None:
         return "valid"
-    return f"{'valid until' if record.is_valid(time.time()) else 'expired'} {_date(record.expires_at)}"
+    is_valid = record.expires_at > datetime.now(UTC)
+    return f"{'valid until' if is_valid else 'expired'} {_date(record.expires_at)}"
 
 
-def _date(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+def _date(at: datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _home() -> Home:
     return Home.from_environment(os.environ)
-
-
-def _print_json(value: Any) -> None:
-    print_json(value)

@@ -2,11 +2,11 @@
 
 from msgspec import Struct
 
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.callers import observing
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics
-from treadle.operations import Service
-from treadle.operations.run_records import records_of
+from treadle.operations import runs
+from treadle.operations.operation import Caller
 from treadle.operations.run_tree import Member, family
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import amount, print_json
@@ -28,9 +28,9 @@ class Branch(Struct, frozen=True):
 
 
 async def show_tree(run_id: str, json: bool) -> int:
-    async with observe() as service:
-        members = await family(service, RunId(run_id))
-        branches = [await _branch(service, member) for member in members]
+    async with observing() as client:
+        members = await family(client, RunId(run_id))
+        branches = [await _branch(client, member) for member in members]
     if json:
         for branch in branches:
             print_json(branch)
@@ -42,18 +42,17 @@ async def show_tree(run_id: str, json: bool) -> int:
     return 0
 
 
-async def _branch(service: Service, member: Member) -> Branch:
-    record = member.record
-    origin = record.origin
-    metrics = records_of([event async for event in service.stored(origin.run_id)]).metrics
+async def _branch(caller: Caller, member: Member) -> Branch:
+    run = member.run
+    metrics = (await caller.call(runs.STEPS, runs.OneRun(run.run_id))).metrics
     return Branch(
-        origin.run_id,
-        origin.parent_run_id,
+        run.run_id,
+        run.parent_run_id,
         member.depth,
-        record.agent,
-        record.status,
-        record.outcome,
-        record.waiting_for,
+        run.agent,
+        run.status,
+        run.outcome,
+        run.waiting_for,
         metrics,
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.callers import observing
 from treadle.operations.usage import UsageLine, UsageQuery, total
 from treadle.ports.accounts import UsageKey
 from treadle.surfaces.cli.event_output import note
@@ -13,20 +13,16 @@ NONE = "-"
 
 
 async def show_usage(agents: tuple[str, ...] | None, since: str | None, by: UsageKey, json: bool) -> int:
-    async with observe() as service:
-        lines = await service.usage(UsageQuery(by, agents, since))
+    async with observing() as caller:
+        lines = await caller.context.service.usage(UsageQuery(by, agents, since))
     if json:
         for line in lines:
-            print_json({by: line.key} | _sums(line))
+            print_json(line)
     elif lines:
         _print(lines, by)
     else:
         note("nothing was used yet" if since is None and agents is None else "nothing was used there")
     return 0
-
-
-def _sums(line: UsageLine) -> dict[str, object]:
-    return {name: getattr(line, name) for name in UsageLine.__struct_fields__[1:]}
 
 
 def _print(lines: Sequence[UsageLine], by: UsageKey) -> None:

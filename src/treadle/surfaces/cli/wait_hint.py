@@ -7,9 +7,10 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError
 from treadle.domain.events import RunWaiting
 from treadle.domain.ids import RunId
-from treadle.operations import Service
+from treadle.operations import approvals, runs
+from treadle.operations.local_admin import AGENT
+from treadle.operations.operation import Caller, Client, EventSource
 from treadle.operations.run_tree import family
-from treadle.ports.journal import RunRecord
 from treadle.surfaces.cli.call_view import in_words
 from treadle.surfaces.cli.terminal import one_line, revealed_line
 
@@ -36,39 +37,39 @@ def likely_option(agent: AgentSpec, home: Home) -> str:
     return " --base-url URL" if is_address and provider not in known else ""
 
 
-async def questions_of(service: Service, run_id: RunId, options: str) -> list[str]:
+async def questions_of(caller: Caller, run_id: RunId, options: str) -> list[str]:
     """A line for each approval and each answer that a run waits for, with how to give it."""
     lines: list[str] = []
-    for approval in await service.approvals(run_id):
+    for approval in (await caller.call(approvals.LIST, approvals.ListApprovals(run_id))).items:
         how = f"treadle approvals approve {approval.approval_id}{options} (or deny)"
         lines.append(f"an approval of `{approval.tool}` ({in_words(approval.arguments, MOST)}): {how}")
-    for question in await service.questions(run_id):
+    for question in (await caller.call(runs.QUESTIONS, runs.OneRun(run_id))).items:
         how = f'treadle runs answer {run_id} {question.call_id} "…"{options}'
         lines.append(f"an answer to “{revealed_line(question.question, MOST)}”: {how}")
     return lines
 
 
-async def explained(service: Service, record: RunRecord, home: Home) -> list[str]:
+async def explained(client: Client, run: runs.RunView, home: Home) -> list[str]:
     """What a run that has not ended waits for, and the next step; nothing where it goes on by itself."""
-    run_id = record.origin.run_id
-    if record.outcome is not None or record.waiting_for is None:
+    run_id = run.run_id
+    if run.outcome is not None or run.waiting_for is None:
         return []
-    options = likely_option(await service.agent_of(run_id), home)
-    if record.waiting_for in FOR_AN_ANSWER:
-        return await questions_of(service, run_id, options)
-    if record.waiting_for == "child":
-        under = [member.record.origin.run_id for member in await family(service, run_id, unfinished=True)]
-        asked = [line for child in under for line in await questions_of(service, child, options)]
-        return asked or [f"{await _detail(service, run_id)}. See it all with: treadle runs tree {run_id}"]
-    detail = one_line(await _detail(service, run_id))
-    if record.waiting_for not in PARKED:
+    options = likely_option(await client.call(AGENT, runs.OneRun(run_id)), home)
+    if run.waiting_for in FOR_AN_ANSWER:
+        return await questions_of(client, run_id, options)
+    if run.waiting_for == "child":
+        under = [member.run.run_id for member in await family(client, run_id, unfinished=True)]
+        asked = [line for child in under for line in await questions_of(client, child, options)]
+        return asked or [f"{await _detail(client, run_id)}. See it all with: treadle runs tree {run_id}"]
+    detail = one_line(await _detail(client, run_id))
+    if run.waiting_for not in PARKED:
         return [detail]
     return [f"{detail.rstrip('.')}. Go on with: treadle runs resume {run_id}{options}"]
 
 
-async def _detail(service: Service, run_id: RunId) -> str:
+async def _detail(source: EventSource, run_id: RunId) -> str:
     detail = ""
-    async for event in service.stored(run_id):
+    async for event in source.stored(run_id):
         if isinstance(event.data, RunWaiting):
             detail = event.data.detail
     return detail

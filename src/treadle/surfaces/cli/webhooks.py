@@ -2,25 +2,21 @@
 
 import os
 import time
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from treadle.bootstrap.automation import look_at_automation, own_automation
+from treadle.bootstrap.callers import observing_kept
 from treadle.config.home import Home
+from treadle.domain.ids import EventId
 from treadle.domain.webhooks import WebhookId
-from treadle.operations.automation import NewWebhook, WebhookKeeping, WebhookView
-from treadle.surfaces.cli.connection import kept_up
+from treadle.operations import webhooks
+from treadle.operations.operation import NoParameters
+from treadle.operations.webhooks import NewWebhook, WebhookView
+from treadle.surfaces.cli.connection import administering
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from treadle.remote.connection import Connection
 
 
 class Wanted(Struct, frozen=True):
@@ -33,11 +29,11 @@ class Wanted(Struct, frozen=True):
 
 
 async def list_webhooks(json: bool) -> int:
-    async with look_at_automation(_home()) as books:
-        views = await books.webhooks.list()
+    async with observing_kept(_home()) as caller:
+        views = (await caller.call(webhooks.LIST, NoParameters())).items
     if json:
         for view in views:
-            _print_json(view)
+            print_json(view)
     elif views:
         rows = [(view.webhook_id, view.url, " ".join(view.events), _agents(view), _state(view)) for view in views]
         print_table(("WEBHOOK", "URL", "EVENTS", "AGENTS", "STATE"), rows)
@@ -51,10 +47,10 @@ async def add_webhook(wanted: Wanted, json: bool) -> int:
     for agent in wanted.agents:
         home.refuse_unknown(agent)
     new = NewWebhook(wanted.url, wanted.events or ("*",), wanted.agents or None, wanted.attempts)
-    async with _webhooks(home) as webhooks:
-        made = await webhooks.add(new)
+    async with administering(home) as caller:
+        made = await caller.call(webhooks.CREATE, new)
     if json:
-        _print_json(made)
+        print_json(made)
         return 0
     note(f"{made.webhook_id} is signed with this secret; this is the only time that it is shown:")
     print(made.secret)
@@ -62,21 +58,21 @@ async def add_webhook(wanted: Wanted, json: bool) -> int:
 
 
 async def remove_webhook(webhook_id: str, json: bool) -> int:
-    async with _webhooks(_home()) as webhooks:
-        await webhooks.remove(WebhookId(webhook_id))
+    async with administering(_home()) as caller:
+        await caller.call(webhooks.REMOVE, webhooks.OneWebhook(WebhookId(webhook_id)))
     if json:
-        _print_json({"webhook_id": webhook_id, "removed": True})
+        print_json({"webhook_id": webhook_id, "removed": True})
     else:
         note(f"{webhook_id} is removed")
     return 0
 
 
 async def list_dead(webhook_id: str, json: bool) -> int:
-    async with look_at_automation(_home()) as books:
-        letters = await books.webhooks.dead(WebhookId(webhook_id))
+    async with observing_kept(_home()) as caller:
+        letters = (await caller.call(webhooks.DEAD, webhooks.OneWebhook(WebhookId(webhook_id)))).items
     if json:
         for letter in letters:
-            _print_json(letter)
+            print_json(letter)
     elif letters:
         rows = [
             (each.event_id, each.type, each.run_id, str(each.attempts), _date(each.died_at), each.reason)
@@ -89,27 +85,14 @@ async def list_dead(webhook_id: str, json: bool) -> int:
 
 
 async def retry_dead(webhook_id: str, event: str | None, json: bool) -> int:
-    async with _webhooks(_home()) as webhooks:
-        count = await webhooks.retry(WebhookId(webhook_id), event)
+    async with administering(_home()) as caller:
+        wanted = webhooks.RetryEvents(WebhookId(webhook_id), None if event is None else EventId(event))
+        retried = await caller.call(webhooks.RETRY, wanted)
     if json:
-        _print_json({"webhook_id": webhook_id, "events": count})
+        print_json(retried)
     else:
-        note(f"{count} events of {webhook_id} are tried again by `treadle serve`")
+        note(f"{retried.events} events of {webhook_id} are tried again by `treadle serve`")
     return 0
-
-
-def _webhooks(home: Home) -> AbstractAsyncContextManager[WebhookKeeping]:
-    def attached(connection: "Connection") -> WebhookKeeping:
-        from treadle.remote.automation import RemoteWebhooks
-
-        return RemoteWebhooks(connection)
-
-    @asynccontextmanager
-    async def own() -> "AsyncGenerator[WebhookKeeping, None]":
-        async with own_automation(home) as books:
-            yield books.webhooks
-
-    return kept_up(own, attached)
 
 
 def _agents(view: WebhookView) -> str:
@@ -131,7 +114,3 @@ def _date(at: datetime) -> str:
 
 def _home() -> Home:
     return Home.from_environment(os.environ)
-
-
-def _print_json(value: Any) -> None:
-    print_json(value)

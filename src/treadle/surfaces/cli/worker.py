@@ -72,7 +72,7 @@ async def _listen(
     from treadle.surfaces.http.health import ROUTES
 
     host = settings.host if wanted.host is None else wanted.host
-    return await listen(application(engine, home, (ROUTES,)), host, wanted.port, settings, opened)
+    return await listen(application(engine, ROUTES), host, wanted.port, settings, opened)
 
 
 def _announce(home: Home, wanted: Wanted, url: str | None) -> None:

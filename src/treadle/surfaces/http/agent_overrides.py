@@ -9,8 +9,8 @@ from treadle.domain.access import Principal
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.errors import UsageError
 from treadle.domain.tools import COMMAND, COMMAND_ALIAS
-from treadle.operations.schemas import Overrides
-from treadle.surfaces.http.problems import Refusal
+from treadle.operations.refusal import Refusal, refuse_other_model
+from treadle.operations.run_control import Overrides
 
 
 def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Principal) -> AgentSpec:
@@ -47,21 +47,6 @@ def _is_part_of(tool: str, entry: str) -> bool:
     """Whether an entry of an allowlist allows a tool."""
     names = (COMMAND, COMMAND_ALIAS) if tool in (COMMAND, COMMAND_ALIAS) else (tool,)
     return any(fnmatchcase(name, entry) for name in names)
-
-
-def refuse_other_model(model: str, agent: AgentSpec) -> None:
-    """Raise a refusal for a model that is not one of the agent's own."""
-    tiers = () if agent.routing is None else tuple(tier.model for tier in agent.routing.tiers)
-    own = {agent.model, *agent.fallbacks, *tiers}
-    if agent.provider is not None:
-        own.add(f"{agent.provider}/{agent.model}")
-    if model not in own:
-        raise Refusal(
-            403,
-            "ModelNotAllowed",
-            f"This token may run agent `{agent.name}` with the agent's own models only. Leave `model` out, or use "
-            "a token with the scope `admin`.",
-        )
 
 
 def _refuse_more(agent: AgentSpec, wanted: Limits) -> None:

@@ -1,73 +1,47 @@
-"""The routes put together, with what stands before and behind them."""
+"""The application: all routes, and what handles a request before and after them."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from litestar import Litestar, Router
+from litestar import Litestar
 from litestar.datastructures import State
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.spec import Components, SecurityScheme
+from litestar.handlers import HTTPRouteHandler
 
-from treadle import __version__
+from treadle.operations.context import Context
 from treadle.ports.clock import Clock
-from treadle.surfaces.http import (
-    agents,
-    approvals,
-    forks,
-    health,
-    inbound_webhooks,
-    local_admin,
-    memory,
-    runs,
-    schedules,
-    sessions,
-    streams,
-    tokens,
-    usage,
-    vault,
-    webhooks,
-)
+from treadle.surfaces.http import health, inbound_webhooks, openapi, runs, streams
 from treadle.surfaces.http.auth import refuse_what_is_not_allowed
-from treadle.surfaces.http.dependencies import Served
 from treadle.surfaces.http.idempotency import Once
 from treadle.surfaces.http.openai import chat, models, responses
-from treadle.surfaces.http.openapi import Description
+from treadle.surfaces.http.operation_routes import operation_routes
 from treadle.surfaces.http.problems import answer
 
 MOST_BYTES = 32 * 2**20
-"""Of the body of a request."""
-DESCRIPTION = "/v1/openapi.json"
-ROUTES = tuple(room.ROUTES for room in (
-    agents, runs, streams, approvals, sessions, memory, vault, tokens, usage, schedules, inbound_webhooks, webhooks,
-    local_admin, health, models, chat, responses, forks,
-))  # fmt: skip
+"""The largest body of a request."""
+DESCRIPTION = openapi.PATH
+HAND_WRITTEN: tuple[Any, ...] = tuple(
+    route
+    for module in (runs, streams, inbound_webhooks, health, models, chat, responses, openapi)
+    for route in module.ROUTES
+)
+
+
+def all_routes() -> list[HTTPRouteHandler]:
+    return [*operation_routes(), *HAND_WRITTEN]
 
 
 class Application:
-    """The application behind the gates."""
+    """The application behind authentication."""
 
-    def __init__(self, served: Served, clock: Clock, routes: Sequence[Router] = ROUTES) -> None:
-        self.access = served.access
+    def __init__(self, context: Context, clock: Clock, routes: Sequence[HTTPRouteHandler] | None = None) -> None:
+        self.access = context.access
         self.litestar = Litestar(
-            route_handlers=routes,
+            route_handlers=all_routes() if routes is None else routes,
             before_request=refuse_what_is_not_allowed,
             exception_handlers={Exception: answer},
             request_max_body_size=MOST_BYTES,
-            state=State({"served": served, "now": clock.now}),
-            openapi_config=_description(),
+            state=State({"context": context, "now": clock.now}),
+            openapi_config=None,
             logging_config=None,
         )
-        self.asgi = Once(self.litestar, served.requests, clock)
-
-
-def _description() -> OpenAPIConfig:
-    bearer = SecurityScheme(type="http", scheme="bearer", description="An access token: trd_…")
-    return OpenAPIConfig(
-        title="Treadle",
-        version=__version__,
-        description="Agents behind an API: durable, guarded, observable.",
-        components=Components(security_schemes={"token": bearer}),
-        security=[{"token": []}],
-        use_handler_docstrings=True,
-        render_plugins=[Description()],
-        path=DESCRIPTION,
-    )
+        self.asgi = Once(self.litestar, context.requests, clock)

@@ -16,9 +16,10 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from treadle.domain.access import OWNER, Principal
 from treadle.domain.access import Scope as AccessScope
-from treadle.operations.tokens import Access
+from treadle.operations.refusal import Refusal
+from treadle.operations.token_service import Access
 from treadle.surfaces.http.open_streams import Streams
-from treadle.surfaces.http.problems import Refusal, told_of
+from treadle.surfaces.http.problems import told_of
 from treadle.surfaces.http.request_encoding import refuse_invalid_text
 
 OPEN = ("/healthz", "/readyz")
@@ -146,11 +147,13 @@ async def refuse_what_is_not_allowed(request: Request[Any, Any, Any]) -> None:
 
 def _refuse_misspelt(request: Request[Any, Any, Any]) -> None:
     """A filter that nobody knows would show what it was meant to leave out."""
-    known = {
-        field.kwarg_definition.name or name
-        for name, field in request.route_handler.parsed_fn_signature.parameters.items()
-        if isinstance(field.kwarg_definition, QueryParameter)
-    }
+    known: Collection[str] | None = request.route_handler.opt.get("query")
+    if known is None:  # a hand-written route
+        known = {
+            field.kwarg_definition.name or name
+            for name, field in request.route_handler.parsed_fn_signature.parameters.items()
+            if isinstance(field.kwarg_definition, QueryParameter)
+        }
     for name in request.query_params:
         if name not in known:
             accepted = f"accepted: {', '.join(sorted(known))}" if known else "none is accepted"

@@ -3,16 +3,14 @@
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
-from litestar import Router
+from litestar.handlers import HTTPRouteHandler
 
 from treadle.api.engine import Engine
-from treadle.config.agent_registry import HomeAgents
-from treadle.config.home import Home
 from treadle.domain.errors import InvalidState
-from treadle.surfaces.http.application import ROUTES, Application
+from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.auth import LOOPBACK, Gate, OwnersGate
-from treadle.surfaces.http.dependencies import Served, Unwatched
 from treadle.surfaces.http.open_streams import Streams
 from treadle.surfaces.http.server import OfTheSameUser, listening
 
@@ -22,24 +20,12 @@ def keep_home() -> None:
 
 
 def application(
-    engine: Engine, home: Home, routes: Sequence[Router] = ROUTES, hand_over: Callable[[], None] = keep_home
+    engine: Engine,
+    routes: Sequence[HTTPRouteHandler] | None = None,
+    hand_over: Callable[[], None] = keep_home,
 ) -> Application:
-    """The routes over an open engine."""
-    front = engine.front
-    served = Served(
-        engine.service,
-        front.memory,
-        front.access,
-        front.requests,
-        home,
-        HomeAgents(home),
-        engine.clock.now,
-        front.house,
-        engine.metrics or Unwatched(),
-        front.automation(),
-        hand_over,
-    )
-    return Application(served, engine.clock, routes)
+    """Return the application over an open engine, with all routes unless some are given."""
+    return Application(replace(engine.context, hand_over=hand_over), engine.clock, routes)
 
 
 @asynccontextmanager

@@ -2,14 +2,12 @@
 
 import asyncio
 
-from litestar import Response, Router, get
+from litestar import Response, get
 
 from treadle import __version__
 from treadle.domain.errors import StoreError
-from treadle.surfaces.http.auth import principal_of
-from treadle.surfaces.http.dependencies import Asked, served_of
-from treadle.surfaces.http.openapi import asks
-from treadle.surfaces.http.problems import Refusal
+from treadle.operations.refusal import Refusal
+from treadle.surfaces.http.dependencies import Asked, context_of, services_of
 
 READY_SECONDS = 2.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -26,22 +24,23 @@ async def ready(request: Asked) -> Response[dict[str, str]]:
     """The database answers too, and soon."""
     try:
         async with asyncio.timeout(READY_SECONDS):
-            await served_of(request).service.runs(limit=1)
+            await services_of(request).service.runs(limit=1)
     except (StoreError, TimeoutError):
         return Response({"status": "the database does not answer"}, status_code=503, headers={"Retry-After": "3"})
     return Response({"status": "ok"})
 
 
-@get("/metrics", **asks("read", "Prometheus metrics"), media_type=METRICS_TYPE)
+@get("/metrics", opt={"scope": "read"}, include_in_schema=False, media_type=METRICS_TYPE)
 async def metrics(request: Asked) -> bytes:
     """A token that is limited to agents sees the figures of those agents only."""
-    if principal_of(request).only_owner is not None:  # the numbers are of all users together
+    context = context_of(request)
+    if context.principal.only_owner is not None:  # the numbers are of all users together
         raise Refusal(
             404,
             "NotFound",
             "A token with the visibility `own` has no metrics. Use a token with the visibility `all`.",
         )
-    return served_of(request).watched.render(principal_of(request).agents)
+    return context.metrics.render(context.principal.agents)
 
 
-ROUTES = Router("/", route_handlers=[healthy, ready, metrics], tags=["operations"])
+ROUTES = [healthy, ready, metrics]

@@ -15,11 +15,11 @@ from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope,
 
 from treadle.domain.access import Principal
 from treadle.domain.errors import SizeLimitExceeded, StoreError
+from treadle.operations.refusal import Refusal
 from treadle.ports.access import IdempotentRequest, Requests, StoredResponse
 from treadle.ports.clock import Clock
-from treadle.surfaces.http import dependencies
 from treadle.surfaces.http.auth import refuse, state_of
-from treadle.surfaces.http.problems import MEDIA_TYPE, Refusal, problem_of
+from treadle.surfaces.http.problems import MEDIA_TYPE, problem_of
 
 logger = logging.getLogger(__name__)
 
@@ -92,12 +92,12 @@ class Once:
             await self._requests.forget(now - KEPT_SECONDS)
 
 
-def submission_key(request: "dependencies.Asked") -> str | None:
-    """Under which key what is asked for is kept in the journal; None: it may be asked for again."""
-    key = _key(request.scope)
+def submission_key(scope: Scope) -> str | None:
+    """Return the key under which the journal records what a request begins; None: the request has no key."""
+    key = _key(scope)
     if key is None:
         return None
-    asked = _asked(request.scope, key)
+    asked = _asked(scope, key)
     return f"http/{asked.token_id or 'owner'}/{asked.route}/{asked.key}"
 
 

@@ -12,6 +12,7 @@ from litestar.exceptions import HTTPException
 from msgspec import Struct
 
 from treadle.domain import errors as e
+from treadle.operations.refusal import Problem, Refusal
 from treadle.surfaces.http.openai import errors
 
 logger = logging.getLogger(__name__)
@@ -20,17 +21,6 @@ MEDIA_TYPE = "application/problem+json"
 PREFIX = "urn:treadle:problem:"
 RETRY_SECONDS = 3
 """When to come again to a database that cannot take anything now."""
-
-
-class Problem(Struct, frozen=True, omit_defaults=True):
-    """What went wrong."""
-
-    type: str
-    title: str
-    status: int
-    detail: str = ""
-    resets_at: float | None = None
-    """For a quota: when there is room again, in seconds since 1970."""
 
 
 class _Wrong(Struct, frozen=True):
@@ -46,15 +36,6 @@ class Told(Struct, frozen=True):
     media_type: str
     body: bytes
     headers: dict[str, str]
-
-
-class Refusal(Exception):
-    """A request that the surface itself refuses."""
-
-    def __init__(self, status: int, kind: str, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.kind = kind
 
 
 _TOO_LONG = re.compile("Expected `str` of length <= ([0-9]{4,})")

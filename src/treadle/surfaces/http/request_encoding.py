@@ -5,7 +5,7 @@ from urllib.parse import unquote_to_bytes
 
 from litestar.types import Scope
 
-from treadle.surfaces.http.problems import Refusal
+from treadle.operations.refusal import Refusal
 
 
 def refuse_invalid_text(scope: Scope) -> None:

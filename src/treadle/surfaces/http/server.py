@@ -15,8 +15,9 @@ from litestar.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.peers import peer_credentials, why_refused
-from treadle.surfaces.http.problems import MEDIA_TYPE, RETRY_SECONDS, Refusal, problem_of
+from treadle.surfaces.http.problems import MEDIA_TYPE, RETRY_SECONDS, problem_of
 
 HEADER_SECONDS = 10.0
 """Within which the head of a request must have come."""

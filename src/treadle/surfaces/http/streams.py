@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Generic, TypeVar, cast
 
-from litestar import Router, get
+from litestar import get
 from litestar.params import FromPath, HeaderParameter, QueryParameter
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
@@ -19,14 +19,14 @@ from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.users import UserId
+from treadle.operations.context import Context
 from treadle.operations.event_feed import Missed
+from treadle.operations.refusal import Refusal
 from treadle.operations.run_stream import Reader
 from treadle.ports.journal import Placed, RunRecord
 from treadle.surfaces.http.auth import principal_of, refuse, state_of, streams_of
-from treadle.surfaces.http.dependencies import Asked, Served, agents_of, seen_run, served_of, with_runs
+from treadle.surfaces.http.dependencies import Asked, context_of, services_of
 from treadle.surfaces.http.open_streams import Streams
-from treadle.surfaces.http.openapi import streams
-from treadle.surfaces.http.problems import Refusal
 from treadle.surfaces.http.server import ABORT
 
 MOST_BEHIND = 10_000
@@ -71,7 +71,7 @@ class EventStream(Generic[Piece]):
         self._pieces = pieces
         self._written = written
         self._headers = [*HEADERS, *headers]
-        self._served = served_of(request)
+        self._served = services_of(request)
         self.comes_again = comes_again
         self._streams = streams_of(request)
         self._principal = principal_of(request)
@@ -97,14 +97,14 @@ class EventStream(Generic[Piece]):
         self._pumping = asyncio.create_task(self._pump(send))
         leaving = asyncio.create_task(_left(receive))
         self._streams.add(self)
-        self._served.watched.stream_opened()
+        self._served.metrics.stream_opened()
         try:
             with self._served.access.held_open(self._secret, self._principal, self.cut):
                 await asyncio.wait((self._pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._send = None
             self._streams.remove(self)
-            self._served.watched.stream_closed()
+            self._served.metrics.stream_closed()
             ending = (self._pumping, leaving, *self._beats)
             for task in ending:
                 task.cancel()
@@ -178,11 +178,11 @@ def _frame(event: Event, position: int | None) -> bytes:
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (position, name, to_json(event))
 
 
-def of_run(record: RunRecord, after: int, served: Served) -> Batches:
+def of_run(record: RunRecord, after: int, served: Context) -> Batches:
     return served.service.batches(Reader(record.origin.run_id, after, MOST_BEHIND, GATHER_SECONDS, record))
 
 
-async def anew(record: RunRecord, lost: int, served: Served) -> Batches:
+async def anew(record: RunRecord, lost: int, served: Context) -> Batches:
     """All of a run, for a reader that has asked for what comes after an event that is not there."""
     yield (served.service.reset(record.origin, f"There is no event {lost}; this begins anew."),)
     async with aclosing(of_run(record, 0, served)) as batches:
@@ -198,7 +198,7 @@ class Wanted(Struct, frozen=True):
     live: bool = False
 
 
-async def of_many(after: int | None, wanted: Wanted, served: Served) -> Pieces:
+async def of_many(after: int | None, wanted: Wanted, served: Context) -> Pieces:
     service = served.service
     if after is not None and after > await service.position():
         yield _frame(service.reset(NOBODYS, f"There is no event {after}; this begins anew."), None)
@@ -227,25 +227,28 @@ def feed_frame(each: Placed | Event | Missed) -> bytes:
 
 @get(
     "/v1/runs/{run_id:str}/events",
-    **streams("Stream the events of a run", 404),
+    opt={"scope": "read"},
+    include_in_schema=False,
 )
 async def run_events(
     run_id: FromPath[str], request: Asked, last_event_id: LastEventId = None, after: AfterSequence = None
 ) -> ASGIApp:
-    """The stored events, then new events, up to `run_end`."""
-    record = await seen_run(run_id, request)
+    """Serve `events.of_run`."""
+    context = context_of(request)
+    record = await context.visible_run(run_id)
     known = _position(last_event_id)
     begin = (after or 0) if known is None else known
     if begin > record.sequence:  # what it never had is the id of nothing: the reader is told, and given all of it
-        return EventStream(anew(record, begin, served_of(request)), framed, request)
+        return EventStream(anew(record, begin, context), framed, request)
     if record.outcome is not None and begin == record.sequence:
         return no_more
-    return EventStream(of_run(record, begin, served_of(request)), framed, request)
+    return EventStream(of_run(record, begin, context), framed, request)
 
 
 @get(
     "/v1/agents/{name:str}/events",
-    **streams("Stream the events of all runs of an agent", 404),
+    opt={"scope": "read"},
+    include_in_schema=False,
 )
 async def agent_events(
     name: FromPath[str],
@@ -254,20 +257,21 @@ async def agent_events(
     after: AfterCursor = None,
     live: Live = False,
 ) -> ASGIApp:
-    """Durable events after a cursor, then new ones, in commit order. With `live`, token deltas too."""
-    wanted = Wanted((await with_runs(name, request),), principal_of(request).only_owner, live)
-    pieces = of_many(_position(last_event_id or after), wanted, served_of(request))
+    """Serve `events.of_agent`."""
+    context = context_of(request)
+    wanted = Wanted((await context.known_agent(name),), context.principal.only_owner, live)
+    pieces = of_many(_position(last_event_id or after), wanted, context)
     return EventStream(pieces, bytes, request)
 
 
-@get("/v1/events", **streams("Stream the events of all runs"))
+@get("/v1/events", opt={"scope": "read"}, include_in_schema=False)
 async def all_events(
     request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None, live: Live = False
 ) -> ASGIApp:
-    """Durable events after a cursor, then new ones, in commit order. With `live`, token deltas too."""
-    principal = principal_of(request)
-    wanted = Wanted(agents_of(principal, None), principal.only_owner, live)
-    pieces = of_many(_position(last_event_id or after), wanted, served_of(request))
+    """Serve `events.of_all`."""
+    context = context_of(request)
+    wanted = Wanted(context.principal.agents, context.principal.only_owner, live)
+    pieces = of_many(_position(last_event_id or after), wanted, context)
     return EventStream(pieces, bytes, request)
 
 
@@ -287,4 +291,4 @@ def _position(cursor: str | None) -> int | None:
     return int(cursor)
 
 
-ROUTES = Router("/", route_handlers=[run_events, agent_events, all_events], tags=["events"])
+ROUTES = [run_events, agent_events, all_events]

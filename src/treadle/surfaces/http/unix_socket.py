@@ -48,7 +48,7 @@ async def attachable(
         async def begin() -> Callable[[], int]:
             from treadle.surfaces.http.engine_server import application, keep_home, to_the_owner
 
-            offered = app or application(engine, home, hand_over=hand_over or keep_home)
+            offered = app or application(engine, hand_over=hand_over or keep_home)
             return await opened.enter_async_context(to_the_owner(offered, listener))
 
         def first() -> None:

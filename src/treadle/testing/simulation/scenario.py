@@ -16,8 +16,9 @@ from treadle.domain.errors import InvalidState
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Message, ToolUse, user
 from treadle.domain.runs import Usage
-from treadle.operations import Answer as Verdict
-from treadle.operations import LocalService, Submission
+from treadle.operations.approval_service import Answer as Verdict
+from treadle.operations.service import LocalService
+from treadle.operations.submissions import Submission
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.model import ModelRequest
 from treadle.testing.faults import Fault, Operation

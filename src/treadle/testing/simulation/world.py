@@ -21,7 +21,7 @@ from treadle.engine.event_hub import EventHub
 from treadle.engine.loop import advance
 from treadle.engine.null_ports import NoVault
 from treadle.models.breaker import CircuitBreaker
-from treadle.operations import LocalService
+from treadle.operations.service import LocalService
 from treadle.ports.model import Completed, Failed, Model, ModelRequest, Resolved, Show
 from treadle.ports.tool import InvalidArguments, Subjects, Tool, ToolContext
 from treadle.stores.sqlite.accounts import SqliteAccounts

@@ -34,7 +34,10 @@ BEGIN
             PERFORM remember(run_, each);
         WHEN 'recalled' THEN
             PERFORM recalled(each->'memories', (each->>'at')::FLOAT8);
-        WHEN 'forked' THEN  -- the whole text of results that were cut can be recalled in the fork too
+        WHEN 'forked' THEN  -- a fork shares the title, and the whole text of truncated results can be recalled in it too
+            UPDATE runs SET title = (SELECT first.title FROM runs AS old JOIN runs AS first USING (session_id)
+                                     WHERE old.run_id = each->>'run' ORDER BY first.id LIMIT 1)
+            WHERE id = run_;
             INSERT INTO results (session_id, run, call_id, content)
             SELECT DISTINCT ON (kept.call_id) session_id_, run_, kept.call_id, kept.content
             FROM runs AS old JOIN results AS kept ON kept.session_id = old.session_id AND kept.run <= old.id

@@ -4,13 +4,14 @@ and begins a session of its own, unless the request names one to go on in."""
 from collections.abc import Iterable
 
 import msgspec
-from litestar import Router, post
+from litestar import post
 from litestar.params import JSONBody
 from litestar.types import ASGIApp
 
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
-from treadle.surfaces.http.dependencies import Asked, seen_agent
+from treadle.operations.refusal import Refusal
+from treadle.surfaces.http.dependencies import Asked, context_of
 from treadle.surfaces.http.openai.agent_limits import Wishes, fitted
 from treadle.surfaces.http.openai.chat_schemas import (
     ChatChunk,
@@ -41,7 +42,7 @@ from treadle.surfaces.http.openai.conversation import (
 from treadle.surfaces.http.openai.deltas import Anew, Break, Over, Stands, Thought, Words
 from treadle.surfaces.http.openai.errors import Failure, told
 from treadle.surfaces.http.openai.refusals import Unsupported, Wrong
-from treadle.surfaces.http.openai.route_docs import answers, said
+from treadle.surfaces.http.openai.route_docs import SPOKEN, said
 from treadle.surfaces.http.openai.run_answer import (
     ON_DISCONNECT,
     SESSION,
@@ -52,7 +53,6 @@ from treadle.surfaces.http.openai.run_answer import (
     session_to_go_on_in,
     streamed,
 )
-from treadle.surfaces.http.problems import Refusal
 from treadle.surfaces.http.streams import refuse_if_full
 
 DONE = b"data: [DONE]\n\n"
@@ -60,7 +60,7 @@ BEGINS_ANEW = "\n\n[The model failed here, and another attempt answers anew.]\n\
 _encode = msgspec.json.Encoder().encode
 
 
-@post("/v1/chat/completions", status_code=200, **answers("Create a chat completion with an agent", ChatCompletion))
+@post("/v1/chat/completions", status_code=200, **SPOKEN)
 async def complete(data: JSONBody[ChatRequest], request: Asked) -> ASGIApp:
     """`model` is the name of an agent, which executes its own tools. The header `X-Treadle-Session`, or
     `metadata.treadle_session`, continues a session; only the latest message of the request is used then. A client
@@ -69,7 +69,7 @@ async def complete(data: JSONBody[ChatRequest], request: Asked) -> ASGIApp:
     _refuse_unsupported(data)
     if data.stream:
         refuse_if_full(request)
-    agent = fitted(seen_agent(data.model, request), _wishes(data))
+    agent = fitted(context_of(request).visible_agent(data.model), _wishes(data))
     turns = [turn for index, message in enumerate(data.messages) for turn in _turns(message, index)]
     stays = request.headers.get(ON_DISCONNECT, "").lower() == "keep"
     wanted = Wanted(agent, conversation(turns, "messages"), await _session(data, request), stays)
@@ -225,4 +225,4 @@ class ChatWriter:
         return b"data: %b\n\n" % _encode(value)
 
 
-ROUTES = Router("/", route_handlers=[complete], tags=["models"])
+ROUTES = [complete]

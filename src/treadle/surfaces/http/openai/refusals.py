@@ -6,7 +6,7 @@ from typing import Final
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
 from treadle.domain.runs import OutcomeKind
-from treadle.surfaces.http.problems import Refusal
+from treadle.operations.refusal import Refusal
 
 STATUS: Final[Mapping[OutcomeKind, int]] = {
     "quota_exceeded": 429,

@@ -6,8 +6,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics
+from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.openai.agent_limits import Effort, Format
-from treadle.surfaces.http.problems import Refusal
 
 # ── Requests ───────────────────────────────────────────────────────────────────────────────────────
 

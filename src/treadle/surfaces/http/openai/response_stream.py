@@ -8,6 +8,7 @@ from msgspec import structs
 
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
+from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.openai.deltas import Anew, Break, Thought, Words
 from treadle.surfaces.http.openai.response_schemas import (
     IncompleteDetails,
@@ -21,7 +22,6 @@ from treadle.surfaces.http.openai.response_schemas import (
     response_error,
     response_usage,
 )
-from treadle.surfaces.http.problems import Refusal
 
 WAITING = IncompleteDetails(None)
 CUT = IncompleteDetails("max_output_tokens")

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from litestar import Router, get, post
+from litestar import get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 from litestar.types import ASGIApp
 from msgspec import structs
@@ -13,9 +13,9 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, UnknownRun
 from treadle.domain.events import RunEnd, RunQueued, RunWaiting
 from treadle.domain.ids import SessionId
-from treadle.operations import LocalService
+from treadle.operations.service import LocalService
 from treadle.ports.journal import RunRecord
-from treadle.surfaces.http.dependencies import Asked, readable_run, seen_agent, served_of
+from treadle.surfaces.http.dependencies import Asked, context_of, services_of
 from treadle.surfaces.http.openai.agent_limits import Wishes, fitted
 from treadle.surfaces.http.openai.conversation import conversation
 from treadle.surfaces.http.openai.deltas import Over, Stands
@@ -32,7 +32,7 @@ from treadle.surfaces.http.openai.response_schemas import (
     response_usage,
 )
 from treadle.surfaces.http.openai.response_stream import CUT, WAITING, ResponseWriter
-from treadle.surfaces.http.openai.route_docs import answers, said, speaks
+from treadle.surfaces.http.openai.route_docs import SPOKEN, said
 from treadle.surfaces.http.openai.run_answer import (
     ON_DISCONNECT,
     Going,
@@ -50,7 +50,7 @@ CANCELLED_SECONDS = 5.0
 """For so long a cancelled run may take to end before it is shown as it is."""
 
 
-@post("/v1/responses", status_code=200, **answers("Create a response with an agent", ResponseObject))
+@post("/v1/responses", status_code=200, **SPOKEN)
 async def create(data: JSONBody[ResponseRequest], request: Asked) -> ASGIApp:
     """`model` is the name of an agent, which executes its own tools. `previous_response_id` continues the session
     of that response, and `conversation` the session with that id; only new input is sent then. With `background`
@@ -58,7 +58,7 @@ async def create(data: JSONBody[ResponseRequest], request: Asked) -> ASGIApp:
     _refuse_unsupported(data)
     if data.stream:
         refuse_if_full(request)
-    agent = fitted(seen_agent(data.model, request), _wishes(data))
+    agent = fitted(context_of(request).visible_agent(data.model), _wishes(data))
     background = bool(data.background)
     stays = background or request.headers.get(ON_DISCONNECT, "").lower() == "keep"
     talk = conversation(turns_of(data.input, data.instructions), "input")
@@ -77,7 +77,7 @@ async def create(data: JSONBody[ResponseRequest], request: Asked) -> ASGIApp:
     return said(whole, going.headers)
 
 
-@get("/v1/responses/{response:str}", **speaks("Get a response"))
+@get("/v1/responses/{response:str}", **SPOKEN)
 async def show(response: FromPath[str], request: Asked, stream: FromQuery[bool] = False) -> ResponseObject:
     """The response of a run as recorded in the journal."""
     if stream:
@@ -85,10 +85,10 @@ async def show(response: FromPath[str], request: Asked, stream: FromQuery[bool] 
     return await _now(await _run_of(response, request), request)
 
 
-@post("/v1/responses/{response:str}/cancel", status_code=200, **speaks("Cancel a response"))
+@post("/v1/responses/{response:str}/cancel", status_code=200, **SPOKEN)
 async def cancel(response: FromPath[str], request: Asked) -> ResponseObject:
-    """A response that has ended is not changed."""
-    record, service = await _run_of(response, request), served_of(request).service
+    """One that has ended stays as it is."""
+    record, service = await _run_of(response, request), services_of(request).service
     run_id = record.origin.run_id
     with suppress(InvalidState, TimeoutError):
         await service.cancel(run_id, "asked for by the client")
@@ -138,7 +138,7 @@ async def _session(data: ResponseRequest, request: Asked) -> SessionId | None:
 async def _run_of(response: str, request: Asked) -> RunRecord:
     if not response.startswith(PREFIX):
         raise UnknownRun(f"There is no response {response}: their ids begin with {PREFIX}")
-    return await readable_run(response.removeprefix(PREFIX), request)
+    return await context_of(request).readable_run(response.removeprefix(PREFIX))
 
 
 # ── What is answered ───────────────────────────────────────────────────────────────────────────────
@@ -194,7 +194,7 @@ def _ended(response: ResponseObject, going: Going, end: RunEnd) -> ResponseObjec
 
 async def _now(record: RunRecord, request: Asked) -> ResponseObject:
     """A response as the journal has it."""
-    service, origin = served_of(request).service, record.origin
+    service, origin = services_of(request).service, record.origin
     [first] = await service.page(origin.run_id, 0, 1)
     assert isinstance(first.data, RunQueued), f"the first event of {origin.run_id} is {first.type}"
     agent, created = first.data.agent, int(record.created_at)
@@ -214,4 +214,4 @@ async def _waits_for(record: RunRecord, service: LocalService) -> str:
     return await in_words(service, record.origin.run_id, RunWaiting(record.waiting_for, "", record.wake_at))
 
 
-ROUTES = Router("/", route_handlers=[create, show, cancel], tags=["models"])
+ROUTES = [create, show, cancel]

@@ -13,10 +13,12 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import RunEnd, RunWaiting, StreamReset
 from treadle.domain.ids import RunId, SessionId
-from treadle.operations import LocalService, Submission
+from treadle.operations.refusal import Refusal
 from treadle.operations.run_stream import Reader
+from treadle.operations.service import LocalService
+from treadle.operations.submissions import Submission
 from treadle.surfaces.http.auth import principal_of
-from treadle.surfaces.http.dependencies import Asked, open_session, served_of
+from treadle.surfaces.http.dependencies import Asked, context_of, services_of
 from treadle.surfaces.http.idempotency import submission_key
 from treadle.surfaces.http.openai.conversation import Conversation
 from treadle.surfaces.http.openai.deltas import (
@@ -30,7 +32,6 @@ from treadle.surfaces.http.openai.deltas import (
     Words,
 )
 from treadle.surfaces.http.openai.refusals import failure_of
-from treadle.surfaces.http.problems import Refusal
 from treadle.surfaces.http.streams import EventStream, Pieces
 
 FIRST_BYTE_SECONDS = 10.0
@@ -143,7 +144,7 @@ async def in_words(service: LocalService, run_id: RunId, waiting: RunWaiting) ->
 
 async def begin(wanted: Wanted, request: Asked) -> Going:
     """Have the agent asked. Raises whatever can be known to be wrong."""
-    service, principal = served_of(request).service, principal_of(request)
+    service, principal = services_of(request).service, principal_of(request)
     talk, goes_on = wanted.conversation, wanted.session_id is not None
     before = {}
     if wanted.session_id is not None:
@@ -153,7 +154,7 @@ async def begin(wanted: Wanted, request: Asked) -> Going:
             wanted.agent,
             talk.latest() if goes_on else talk.message,
             wanted.session_id,
-            submission_key(request),
+            submission_key(request.scope),
             token=principal.token_id,
             token_quotas=principal.quotas,
             before=() if goes_on else talk.before,
@@ -171,8 +172,8 @@ async def begin(wanted: Wanted, request: Asked) -> Going:
 
 async def session_to_go_on_in(session_id: str, request: Asked) -> SessionId:
     """One that is there, and exists for whoever asks."""
-    seen = await open_session(session_id, request)
-    return (await served_of(request).service.session(seen)).session_id
+    seen = await context_of(request).open_session(session_id)
+    return (await services_of(request).service.session(seen)).session_id
 
 
 async def answered(going: Going, request: Asked) -> Over | Stands:

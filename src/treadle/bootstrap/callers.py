@@ -1,0 +1,110 @@
+"""Callers over the database of a home without an engine: for commands that look at it, and for those that own
+it."""
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import cache
+
+from treadle.bootstrap.engine import local_service
+from treadle.bootstrap.stores import Stores, look_at_home, look_at_stores, own_stores
+from treadle.config.agent_registry import HomeAgents
+from treadle.config.database_url import is_in_memory
+from treadle.config.home import Home
+from treadle.domain.errors import StoreOwned, UsageError
+from treadle.operations.automation import Automation
+from treadle.operations.context import Context
+from treadle.operations.operation import LocalCaller
+from treadle.operations.retention import Housekeeping
+from treadle.operations.token_service import Access
+from treadle.system.clock import SystemClock, TimeOrderedIds
+from treadle.vault.vault import HomeVault
+
+
+@asynccontextmanager
+async def observing(home: Home | None = None) -> AsyncGenerator[LocalCaller, None]:
+    """Look at the database of a home without owning it. Its owner, if it has one, continues."""
+    home = home or Home.from_environment(os.environ)
+    async with AsyncExitStack() as opened:
+        stores = await opened.enter_async_context(look_at_stores(home.database_url))
+        yield LocalCaller(_context(home, stores, opened))
+
+
+@asynccontextmanager
+async def observing_kept(home: Home) -> AsyncGenerator[LocalCaller, None]:
+    """Do the same. Raises UsageError for a database that is gone when this command ends."""
+    async with AsyncExitStack() as opened:
+        stores = await opened.enter_async_context(look_at_home(home))
+        yield LocalCaller(_context(home, stores, opened))
+
+
+@asynccontextmanager
+async def owning(home: Home, unchanged: str = "Nothing was changed.") -> AsyncGenerator[LocalCaller, None]:
+    """Own the database of a home and change it. Raises StoreOwned, which begins with `unchanged`, while another
+    process owns it."""
+    async with AsyncExitStack() as opened:
+        stores = await opened.enter_async_context(own_stores(home, unchanged))
+        yield LocalCaller(_context(home, stores, opened))
+
+
+@asynccontextmanager
+async def observing_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
+    """Look at the memories of a home without owning it."""
+    async with AsyncExitStack() as opened:
+        stores = await opened.enter_async_context(look_at_stores(home.database_url))
+        yield await _with_memories(home, stores, opened)
+
+
+@asynccontextmanager
+async def owning_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
+    """Own the database of a home and change its memories. Raises UsageError for a database in memory."""
+    if is_in_memory(home.database_url):
+        raise UsageError(
+            f"The database {home.database_url} is gone when this command ends, so nothing can be remembered in it. "
+            "Set TREADLE_DATABASE_URL to sqlite:///PATH, or leave it out for the database of the home."
+        )
+    async with AsyncExitStack() as opened:
+        try:
+            stores = await opened.enter_async_context(own_stores(home, "Nothing was changed."))
+        except StoreOwned as error:
+            raise StoreOwned(
+                f"{error} Until then `treadle memory list`, `search` and `export` show what is remembered, and its "
+                "agents can remember by themselves (memory_save).",
+                error.socket,
+            ) from None
+        yield await _with_memories(home, stores, opened)
+
+
+def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
+    clock, ids = SystemClock(), TimeOrderedIds()
+    vault = HomeVault(home.path, os.environ)
+    opened.callback(vault.close)
+    return Context(
+        service=local_service(stores, vault),
+        sessions=stores.sessions,
+        vault=vault,
+        access=Access(stores.tokens, clock, ids),
+        house=Housekeeping(stores.deletions, clock),
+        automation=_automation(home, stores, vault),
+        agents=HomeAgents(home),
+        now=clock.now,
+    )
+
+
+def _automation(home: Home, stores: Stores, vault: HomeVault) -> Callable[[], Automation]:
+    @cache
+    def made() -> Automation:
+        from treadle.bootstrap.automation import automation_books
+
+        return automation_books(home, stores, vault)
+
+    return made
+
+
+async def _with_memories(home: Home, stores: Stores, opened: AsyncExitStack) -> LocalCaller:
+    from treadle.bootstrap.memory import memory_service
+
+    context = _context(home, stores, opened)
+    memory = await opened.enter_async_context(memory_service(home, stores))
+    return LocalCaller(replace(context, memory=memory))

@@ -1,0 +1,255 @@
+"""The context of a call: who calls, with which idempotency key, and the services that handlers use.
+
+What a caller may not see does not exist for that caller: each lookup here raises the same error for something that
+is hidden, deleted or was never there."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from treadle.domain.access import OWNER, Principal
+from treadle.domain.errors import UnknownAgent, UnknownApproval, UnknownRun, UnknownSession
+from treadle.domain.ids import ApprovalId, Instant, RunId, SessionId
+
+if TYPE_CHECKING:
+    from treadle.domain.agents import AgentSpec
+    from treadle.operations.automation import Automation
+    from treadle.operations.memory_service import MemoryService
+    from treadle.operations.retention import Housekeeping
+    from treadle.operations.service import LocalService
+    from treadle.operations.token_service import Access
+    from treadle.ports.access import Requests
+    from treadle.ports.approvals import ApprovalRecord
+    from treadle.ports.journal import RunRecord
+    from treadle.ports.sessions import SessionCatalog, SessionRecord
+    from treadle.ports.vault import Vault
+
+
+class StreamMetrics(Protocol):
+    """Counts open streams and renders all metrics."""
+
+    def stream_opened(self) -> None: ...
+
+    def stream_closed(self) -> None: ...
+
+    def render(self, agents: Sequence[str] | None = None) -> bytes:
+        """Return the metrics as Prometheus reads them: all, or those of some agents."""
+        ...
+
+
+class NoMetrics:
+    """Counts nothing."""
+
+    def stream_opened(self) -> None:
+        """Count nothing."""
+
+    def stream_closed(self) -> None:
+        """Count nothing."""
+
+    def render(self, agents: Sequence[str] | None = None) -> bytes:
+        return b""
+
+
+class AgentFiles(Protocol):
+    """The agents of a home, each a file."""
+
+    def names(self) -> Sequence[str]: ...
+
+    def find(self, name: str) -> "AgentSpec": ...
+
+    def put(self, settings: dict[str, Any], *, new: bool) -> "AgentSpec":
+        """Write the settings of an agent. Raises ConfigError for settings that an agent cannot have."""
+        ...
+
+    def delete(self, name: str) -> None: ...
+
+    def changed_at(self, name: str) -> float:
+        """Return when the file of an agent was last changed."""
+        ...
+
+
+class SecretUse(Protocol):
+    @property
+    def agent(self) -> str: ...
+
+    @property
+    def tool(self) -> str: ...
+
+
+class StoredSecret(Protocol):
+    """A secret without its value."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def grants(self) -> Sequence[SecretUse]: ...
+
+    @property
+    def created(self) -> Instant: ...
+
+    @property
+    def changed(self) -> Instant: ...
+
+
+class SecretStore(Protocol):
+    """The secrets of a home. Its methods block."""
+
+    def list(self) -> Sequence[StoredSecret]: ...
+
+    def put(self, name: str, value: str, grants: Sequence[tuple[str, str]], forced: bool) -> StoredSecret: ...
+
+    def remove(self, name: str) -> None: ...
+
+
+class _Absent:
+    """Stands for a service that a context does not have."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"this context does not have the service whose `{name}` was asked for")
+
+
+_ABSENT: Any = _Absent()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Who calls, and the services of the home that is open. A command opens only the services that it needs."""
+
+    principal: Principal = OWNER
+    key: str | None = None
+    """The idempotency key under which the journal records what the call begins."""
+    service: "LocalService" = _ABSENT
+    sessions: "SessionCatalog" = _ABSENT
+    vault: "Vault" = _ABSENT
+    memory: "MemoryService" = _ABSENT
+    access: "Access" = _ABSENT
+    requests: "Requests" = _ABSENT
+    house: "Housekeeping" = _ABSENT
+    automation: "Callable[[], Automation]" = _ABSENT
+    agents: AgentFiles = _ABSENT
+    secrets: SecretStore = _ABSENT
+    now: Callable[[], Instant] = _ABSENT
+    metrics: StreamMetrics = _ABSENT
+    hand_over: Callable[[], None] = _ABSENT
+    """Give the home up to the process that asks for it. Raises InvalidState where this one keeps it."""
+
+    def with_key(self, key: str | None) -> "Context":
+        return self if key == self.key else replace(self, key=key)
+
+    def called_by(self, principal: Principal, key: str | None) -> "Context":
+        return replace(self, principal=principal, key=key)
+
+    # ── What the caller may see ──
+
+    async def visible_run(self, run_id: str) -> "RunRecord":
+        """Return a run. Raises UnknownRun if the caller may not see its agent or its owner."""
+        try:
+            record = await self.service.run(RunId(run_id))
+        except UnknownRun:
+            if self.principal.sees_all:
+                raise
+            raise unknown_run(run_id) from None
+        if not self._sees(record.agent, record.owner):
+            raise unknown_run(run_id)
+        return record
+
+    async def readable_run(self, run_id: str) -> "RunRecord":
+        """Return a run whose content the caller may read: with the scope read, or as the owner of the run."""
+        record = await self.visible_run(run_id)
+        if not self.principal.may("read") and record.owner != self.principal.user:
+            raise unknown_run(run_id)
+        return record
+
+    async def visible_session(self, session_id: str) -> "SessionRecord":
+        """Return a session. Raises UnknownSession if the caller may not see its agent or its owner."""
+        try:
+            record = await self.sessions.find(SessionId(session_id))
+        except UnknownSession:
+            if self.principal.sees_all:
+                raise
+            raise unknown_session(session_id) from None
+        if record is None or not self._sees(record.agent, record.owner):
+            raise unknown_session(session_id)
+        return record
+
+    async def readable_session(self, session_id: str) -> "SessionRecord":
+        """Return a session whose content the caller may read: with the scope read, or as its owner."""
+        record = await self.visible_session(session_id)
+        if not self.principal.may("read") and record.owner != self.principal.user:
+            raise unknown_session(session_id)
+        return record
+
+    async def visible_runs_of(self, session_id: SessionId) -> "list[RunRecord]":
+        """Return the runs of a session that the caller may see, in the order in which they were submitted."""
+        found = await self.sessions.runs(session_id)
+        return [run for run in found if self._sees(run.agent, run.owner)]
+
+    async def open_session(self, session_id: str) -> SessionId:
+        """Return the id of a session to continue or to begin. Raises UnknownSession where an agent has spoken in it
+        that the caller may not see.
+
+        A token that is limited to its own user, or that may not read, continues sessions of that user alone. One
+        that is limited to its own user cannot name a new session: it would learn which ids are taken."""
+        principal, wanted = self.principal, SessionId(session_id)
+        if principal.only_owner is not None or not principal.may("read"):
+            owner = await self.sessions.owner(wanted)
+            is_free = owner is None and principal.only_owner is None
+            if owner != principal.user and not is_free:
+                raise unknown_session(session_id)
+        if principal.agents is not None:
+            runs = await self.sessions.runs(wanted)
+            if not all(principal.sees(run.agent) for run in runs):
+                raise unknown_session(session_id)
+        return wanted
+
+    async def visible_approval(self, approval_id: str) -> "ApprovalRecord":
+        """Return an approval. Raises UnknownApproval if the caller may not see its run."""
+        try:
+            record = await self.service.approval(ApprovalId(approval_id))
+        except UnknownApproval:
+            record = None
+        if record is None or not self._sees(record.agent, record.owner):
+            raise UnknownApproval(f"There is no approval {approval_id}. `treadle approvals list` shows what waits.")
+        return record
+
+    def visible_agent(self, name: str) -> "AgentSpec":
+        """Return an agent of the home. The error does not name the agents that the caller may not see."""
+        try:
+            if self.principal.sees(name):
+                return self.agents.find(name)
+        except UnknownAgent:
+            pass
+        raise UnknownAgent(f"No agent is called `{name}`.")
+
+    async def known_agent(self, name: str) -> str:
+        """Return the name of an agent that the home has or had."""
+        if self.principal.sees(name) and (name in self.agents.names() or name in await self.memory.agents()):
+            return name
+        raise UnknownAgent(f"No agent is called `{name}`.")
+
+    def visible_agents(self, wanted: str | None) -> tuple[str, ...] | None:
+        """Return the agents whose runs a list shows; None: all."""
+        if wanted is None:
+            return self.principal.agents
+        return (wanted,) if self.principal.sees(wanted) else ()
+
+    def sees(self, record: "RunRecord | ApprovalRecord") -> bool:
+        return self._sees(record.agent, record.owner)
+
+    def _sees(self, agent: str, owner: str) -> bool:
+        return self.principal.sees(agent) and self.principal.sees_owner(owner)
+
+    def signed(self, name: str = "") -> str:
+        """Return the name that the journal records for a decision. A token cannot sign as someone else."""
+        if self.principal.token_id is None or not name:
+            return name or self.principal.name
+        return f"{name} (token {self.principal.name})"
+
+
+def unknown_run(run_id: str) -> UnknownRun:
+    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+
+
+def unknown_session(session_id: str) -> UnknownSession:
+    return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")

@@ -1,0 +1,81 @@
+"""Streams of events. Hand-written routes serve them; clients read them as server-sent events."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from treadle.domain.ids import RunId
+from treadle.operations.operation import NoParameters, Operation
+
+AfterCursor = Annotated[str, Meta(description="Only events after this one: an id of this stream.")]
+Live = Annotated[bool, Meta(description="Also events that are not stored: tokens as they are generated.")]
+_IN_ORDER = "Durable events in the order of commits: those after a cursor, then new ones. With `live`, tokens too."
+
+
+class FollowRun(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    after: Annotated[int, Meta(ge=0, description="Only events after this sequence.")] | None = None
+
+
+class FollowAgent(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    after: AfterCursor | None = None
+    live: Live = False
+
+
+class FollowAll(Struct, frozen=True, forbid_unknown_fields=True):
+    after: AfterCursor | None = None
+    live: Live = False
+
+
+FOLLOW_RUN = Operation(
+    "events.of_run",
+    "GET",
+    "/v1/runs/{run_id}/events",
+    scope="read",
+    request=FollowRun,
+    response=str,
+    errors=(404, 429),
+    streams="always",
+    header="Last-Event-ID",
+    summary="Follow a run",
+    description="Its events so far, then new ones, up to `run_end`.",
+)
+FOLLOW_AGENT = Operation(
+    "events.of_agent",
+    "GET",
+    "/v1/agents/{name}/events",
+    scope="read",
+    request=FollowAgent,
+    response=str,
+    errors=(404, 429),
+    streams="always",
+    header="Last-Event-ID",
+    summary="Follow all runs of an agent",
+    description=_IN_ORDER,
+)
+FOLLOW_ALL = Operation(
+    "events.of_all",
+    "GET",
+    "/v1/events",
+    scope="read",
+    request=FollowAll,
+    response=str,
+    errors=(429,),
+    streams="always",
+    header="Last-Event-ID",
+    summary="Follow all runs",
+    description=_IN_ORDER,
+)
+METRICS = Operation(
+    "events.metrics",
+    "GET",
+    "/metrics",
+    scope="read",
+    request=NoParameters,
+    response=str,
+    errors=(404,),
+    tag="operations",
+    summary="Get Prometheus metrics",
+    description="A token that is limited to agents sees the metrics of its agents.",
+)

@@ -1,0 +1,132 @@
+"""Inbound webhooks: addresses to which others send signed messages for an agent."""
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from treadle.domain.ids import RunId, SessionId
+from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.webhooks import HookId
+from treadle.operations.context import Context
+from treadle.operations.operation import NoParameters, Operation
+from treadle.operations.schemas import AgentName, Page, Said, SessionName
+
+LONGEST_NAME = 100
+
+
+class NewHook(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+    agent: AgentName
+    message: Said
+    """With places such as {{payload.issue.title}}."""
+    session: SessionName | None = None
+    """The name of the session, with places too; without it each message begins one of its own."""
+
+
+class HookView(Struct, frozen=True):
+    hook_id: HookId
+    name: str
+    agent: str
+    message: str
+    session: str | None
+    created_at: datetime
+    path: str
+    """Where to send to, on this server."""
+    owner: UserId = LOCAL_USER
+    """The user its runs are for: who made it."""
+
+
+class NewHookView(HookView, frozen=True, kw_only=True):
+    secret: str
+    """What the sender signs with; shown this once."""
+
+
+class StartedRun(Struct, frozen=True):
+    """The run that a message started."""
+
+    run_id: RunId
+    session_id: SessionId
+
+
+class OneHook(Struct, frozen=True, forbid_unknown_fields=True):
+    hook_id: HookId
+
+
+LIST = Operation(
+    "hooks.list",
+    "GET",
+    "/v1/hooks",
+    scope="admin",
+    request=NoParameters,
+    response=Page[HookView],
+)
+CREATE = Operation(
+    "hooks.create",
+    "POST",
+    "/v1/hooks",
+    scope="admin",
+    request=NewHook,
+    response=NewHookView,
+    status=201,
+    errors=(404,),
+)
+REMOVE = Operation(
+    "hooks.remove",
+    "DELETE",
+    "/v1/hooks/{hook_id}",
+    scope="admin",
+    request=OneHook,
+    response=type(None),
+    errors=(404,),
+)
+ROTATE = Operation(
+    "hooks.rotate",
+    "POST",
+    "/v1/hooks/{hook_id}/rotate",
+    scope="admin",
+    request=OneHook,
+    response=NewHookView,
+    errors=(404,),
+)
+RECEIVE = Operation(
+    "hooks.receive",
+    "POST",
+    "/v1/hooks/{hook_id}",
+    scope=None,
+    request=OneHook,
+    response=StartedRun,
+    status=202,
+    errors=(409,),
+    summary="Send a message to an inbound webhook",
+    description="Signed as Standard Webhooks specifies: `webhook-id`, `webhook-timestamp`, `webhook-signature`. A "
+    "message is accepted once, within five minutes of its timestamp.",
+)
+
+
+@LIST.handler
+async def list_hooks(context: Context, request: NoParameters) -> Page[HookView]:
+    """List inbound webhooks."""
+    return Page(tuple(await context.automation().hooks.list()))
+
+
+@CREATE.handler
+async def create_hook(context: Context, request: NewHook) -> NewHookView:
+    """Create an inbound webhook.
+
+    The response is the only place where its secret is shown."""
+    return await context.automation().hooks.add(request, context.principal.user)
+
+
+@REMOVE.handler
+async def remove_hook(context: Context, request: OneHook) -> None:
+    """Remove an inbound webhook."""
+    await context.automation().hooks.remove(request.hook_id)
+
+
+@ROTATE.handler
+async def rotate_hook(context: Context, request: OneHook) -> NewHookView:
+    """Give an inbound webhook a new secret.
+
+    The previous secret stops working immediately."""
+    return await context.automation().hooks.rotate(request.hook_id)

@@ -1,0 +1,84 @@
+"""Operations for another command of the same user, which attaches to the process that owns the home.
+
+A submission here carries its agent as that command has read it, so only a caller that may do anything may use
+them."""
+
+from msgspec import Struct
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.ids import RunId
+from treadle.operations.context import Context
+from treadle.operations.forks import Fork
+from treadle.operations.operation import NoParameters, Operation
+from treadle.operations.runs import OneRun
+from treadle.operations.submissions import Submission, Ticket
+
+
+class SubmitWhole(Struct, frozen=True):
+    submission: Submission
+
+
+class ForkWhole(Struct, frozen=True):
+    fork: Fork
+
+
+SUBMIT = Operation(
+    "local.submit",
+    "POST",
+    "/v1/submissions",
+    scope="admin",
+    request=SubmitWhole,
+    response=Ticket,
+    status=202,
+    public=False,
+    whole_body="submission",
+)
+FORK = Operation(
+    "local.fork",
+    "POST",
+    "/v1/forks",
+    scope="admin",
+    request=ForkWhole,
+    response=Ticket,
+    status=202,
+    public=False,
+    whole_body="fork",
+)
+AGENT = Operation(
+    "local.agent", "GET", "/v1/runs/{run_id}/agent", scope="admin", request=OneRun, response=AgentSpec, public=False
+)
+HAND_OVER = Operation(
+    "local.hand_over",
+    "POST",
+    "/v1/attached/handover",
+    scope="admin",
+    request=NoParameters,
+    response=type(None),
+    status=202,
+    public=False,
+)
+
+
+@SUBMIT.handler
+async def submit(context: Context, request: SubmitWhole) -> Ticket:
+    """Submit a message with the agent that is to answer it."""
+    return await context.service.submit(request.submission)
+
+
+@FORK.handler
+async def fork(context: Context, request: ForkWhole) -> Ticket:
+    """Fork a run with the agent that continues it."""
+    return await context.service.fork(request.fork)
+
+
+@AGENT.handler
+async def agent_of(context: Context, request: OneRun) -> AgentSpec:
+    """Get the agent of a run, as it was when the run was submitted."""
+    record = await context.visible_run(request.run_id)
+    return await context.service.agent_of(RunId(record.origin.run_id))
+
+
+@HAND_OVER.handler
+async def hand_over(context: Context, request: NoParameters) -> None:
+    """Ask this process to release the home. It does when its runs have reached a safe point."""
+    context.hand_over()

@@ -1,0 +1,43 @@
+"""Refusals: requests that a caller may not make, with the HTTP status and the problem that say why."""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from treadle.domain.agents import AgentSpec
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """An error, as problem details (RFC 9457) describe it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    resets_at: float | None = None
+    """For a quota: when there is room again, in seconds since 1970."""
+
+
+class Refusal(Exception):
+    """A request that is refused before an error of the domain could arise."""
+
+    def __init__(self, status: int, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+
+
+def refuse_other_model(model: str, agent: "AgentSpec") -> None:
+    """Raise a refusal for a model that is not one of the agent's own."""
+    tiers = () if agent.routing is None else tuple(tier.model for tier in agent.routing.tiers)
+    own = {agent.model, *agent.fallbacks, *tiers}
+    if agent.provider is not None:
+        own.add(f"{agent.provider}/{agent.model}")
+    if model not in own:
+        raise Refusal(
+            403,
+            "ModelNotAllowed",
+            f"This token may run agent `{agent.name}` with the agent's own models only. Leave `model` out, or use "
+            "a token with the scope `admin`.",
+        )

@@ -1,0 +1,38 @@
+"""All operations, by entity. The module of an entity is imported when it is asked for."""
+
+from importlib import import_module
+from typing import Any, cast
+
+from treadle.operations.operation import Operation
+
+ENTITIES: dict[str, tuple[str, ...]] = {
+    "agents": ("agents",),
+    "runs": ("runs", "run_control", "replays"),
+    "events": ("event_streams",),
+    "approvals": ("approvals",),
+    "sessions": ("sessions",),
+    "memory": ("memories",),
+    "vault": ("vault",),
+    "tokens": ("tokens",),
+    "usage": ("usage_report",),
+    "schedules": ("schedules",),
+    "hooks": ("inbound_webhooks",),
+    "webhooks": ("webhooks",),
+    "local": ("local_admin",),
+}
+"""The modules of each entity, in `treadle.operations`."""
+
+
+def operations_of(entity: str) -> tuple[Operation[Any, Any], ...]:
+    """Return the operations of one entity, in the order of their definitions."""
+    found: list[Operation[Any, Any]] = []
+    for name in ENTITIES[entity]:
+        for value in vars(import_module(f"treadle.operations.{name}")).values():
+            if isinstance(value, Operation):
+                operation = cast("Operation[Any, Any]", value)
+                found += [operation] if operation.entity == entity else []
+    return tuple(found)
+
+
+def all_operations() -> tuple[Operation[Any, Any], ...]:
+    return tuple(operation for entity in ENTITIES for operation in operations_of(entity))

@@ -1,0 +1,309 @@
+"""Runs: looking at them. `run_control` starts, steers and ends them."""
+
+import asyncio
+from contextlib import suppress
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from treadle.domain.commands import in_words
+from treadle.domain.envelope import Origin, to_json
+from treadle.domain.events import RunEnd, RunForked, RunQueued, UserMessage, WaitReason
+from treadle.domain.ids import AgentId, RunId, SessionId
+from treadle.domain.runs import Metrics, OutcomeKind, Status
+from treadle.domain.users import LOCAL_USER, UserId
+from treadle.operations.context import Context
+from treadle.operations.operation import Operation
+from treadle.operations.run_records import RunSteps, records_of
+from treadle.operations.schemas import Cursor, Limit, Page, maybe, moment
+from treadle.ports.journal import RunFilter, RunRecord
+
+LONGEST_WAIT = 600
+FIRST_EVENTS = 8
+"""Among so many events is the message of a run."""
+Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the end of the run.")]
+
+
+class Result(Struct, frozen=True):
+    """The result of a run."""
+
+    text: str
+    reason: str
+    next: str
+    metrics: Metrics
+    stopped: tuple[str, ...] = ()
+    unverified_claim: str = ""
+    score: float | None = None
+    """From 0 to 1, if the answer was scored."""
+    score_reasons: str = ""
+    diagnosis: str = ""
+    """Why it failed, if an agent diagnosed it."""
+    silent: bool = False
+    """The agent chose not to answer: `text` is empty on purpose."""
+
+
+class RunView(Struct, frozen=True):
+    """A run."""
+
+    run_id: RunId
+    session_id: SessionId
+    agent: str
+    agent_id: AgentId
+    parent_run_id: RunId | None
+    status: Status
+    outcome: OutcomeKind | None
+    waiting_for: WaitReason | None
+    created_at: datetime
+    wake_at: datetime | None
+    sequence: int
+    """Of its latest event."""
+    owner: UserId = LOCAL_USER
+    """The user it is for."""
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.run_id, self.session_id, self.agent_id, self.parent_run_id)
+
+
+class RunDetail(RunView, frozen=True):
+    """A run with its result."""
+
+    result: Result | None = None
+    """Null until it has ended."""
+    message: str = ""
+    """The message that it answers, or the command that it carries out."""
+
+
+class Question(Struct, frozen=True):
+    """A question of an agent that has no answer yet."""
+
+    call_id: str
+    question: str
+    options: tuple[str, ...] = ()
+
+
+# ── Requests ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class ListRuns(Struct, frozen=True, forbid_unknown_fields=True):
+    agent: str | None = None
+    session_id: SessionId | None = None
+    status: Status | None = None
+    outcome: OutcomeKind | None = None
+    unfinished: bool = False
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class ListChildren(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    unfinished: bool = False
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class ShowRun(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    wait: Wait | None = None
+
+
+class OneRun(Struct, frozen=True, forbid_unknown_fields=True):
+    """The request of an operation that takes a run and nothing else."""
+
+    run_id: RunId
+
+
+class ReadJournal(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    after: Annotated[int, Meta(ge=0, description="Only events after this sequence.")] = 0
+    limit: Limit = 100
+
+
+# ── Operations ─────────────────────────────────────────────────────────────────────────────────────
+
+LIST = Operation("runs.list", "GET", "/v1/runs", scope="read", request=ListRuns, response=Page[RunView])
+CHILDREN = Operation(
+    "runs.children",
+    "GET",
+    "/v1/runs/{run_id}/children",
+    scope="read",
+    request=ListChildren,
+    response=Page[RunView],
+    errors=(404,),
+)
+SHOW = Operation(
+    "runs.show",
+    "GET",
+    "/v1/runs/{run_id}",
+    scope="read",
+    request=ShowRun,
+    response=RunDetail,
+    errors=(404,),
+    hand_written=True,
+)
+JOURNAL = Operation(
+    "runs.journal",
+    "GET",
+    "/v1/runs/{run_id}/journal",
+    scope="read",
+    request=ReadJournal,
+    response=Page[dict[str, Any]],
+    errors=(404,),
+)
+STEPS = Operation(
+    "runs.steps", "GET", "/v1/runs/{run_id}/steps", scope="read", request=OneRun, response=RunSteps, errors=(404,)
+)
+QUESTIONS = Operation(
+    "runs.questions",
+    "GET",
+    "/v1/runs/{run_id}/questions",
+    scope="read",
+    request=OneRun,
+    response=Page[Question],
+    errors=(404,),
+)
+
+
+@LIST.handler
+async def list_runs(context: Context, request: ListRuns) -> Page[RunView]:
+    """List runs, the newest first."""
+    wanted = RunFilter(
+        context.visible_agents(request.agent),
+        request.session_id,
+        None,
+        request.status,
+        request.outcome,
+        None if request.cursor is None else RunId(request.cursor),
+        request.unfinished,
+        context.principal.only_owner,
+    )
+    return await _page(context, wanted, request.limit)
+
+
+@CHILDREN.handler
+async def list_children(context: Context, request: ListChildren) -> Page[RunView]:
+    """List the child runs of a run.
+
+    The runs that it started itself, the newest first. Their children are listed with them."""
+    parent = (await context.visible_run(request.run_id)).origin.run_id
+    wanted = RunFilter(
+        context.principal.agents,
+        None,
+        parent,
+        before=None if request.cursor is None else RunId(request.cursor),
+        unfinished=request.unfinished,
+        owner=context.principal.only_owner,
+    )
+    return await _page(context, wanted, request.limit)
+
+
+async def _page(context: Context, wanted: RunFilter, limit: int) -> Page[RunView]:
+    found = await context.service.runs(wanted, limit + 1)
+    views = tuple(run_view(record) for record in found[:limit])
+    return Page(views, views[-1].run_id if len(found) > limit else None)
+
+
+@SHOW.handler
+async def show_run(context: Context, request: ShowRun) -> RunDetail:
+    """Get a run and its result.
+
+    With `wait`, respond when the run has ended, or when that time is over."""
+    record = await context.visible_run(request.run_id)
+    if request.wait and record.outcome is None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(request.wait):
+                await context.service.wait(record.origin.run_id)
+        record = await context.service.run(record.origin.run_id)
+    return await run_detail(context, record)
+
+
+@JOURNAL.handler
+async def read_journal(context: Context, request: ReadJournal) -> Page[dict[str, Any]]:
+    """List the durable events of a run, a page at a time."""
+    record = await context.visible_run(request.run_id)
+    found = await context.service.page(record.origin.run_id, request.after, request.limit)
+    items = tuple(msgspec.json.decode(to_json(event)) for event in found)
+    last = found[-1].sequence if found else request.after
+    return Page(items, str(last) if last < record.sequence else None)
+
+
+@STEPS.handler
+async def show_steps(context: Context, request: OneRun) -> RunSteps:
+    """Get the steps of a run.
+
+    The model, tokens, time, attempts and tool calls of each step, and their sums."""
+    record = await context.visible_run(request.run_id)
+    events = [event async for event in context.service.stored(record.origin.run_id)]
+    return records_of(events, None if record.outcome is not None else context.now())
+
+
+@QUESTIONS.handler
+async def list_questions(context: Context, request: OneRun) -> Page[Question]:
+    """List the open questions of a run."""
+    record = await context.visible_run(request.run_id)
+    found = await context.service.questions(record.origin.run_id)
+    return Page(tuple(Question(each.call_id, each.question, tuple(each.options)) for each in found))
+
+
+# ── Views ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_view(record: RunRecord) -> RunView:
+    return RunView(**_fields(record))
+
+
+async def run_detail(context: Context, record: RunRecord) -> RunDetail:
+    end = None if record.outcome is None else (await context.service.wait(record.origin.run_id))[1]
+    message = await message_of(context, record.origin.run_id)
+    return RunDetail(**_fields(record), result=None if end is None else result_of(end), message=message)
+
+
+def result_of(end: RunEnd) -> Result:
+    return Result(
+        end.text,
+        end.reason,
+        end.next,
+        end.metrics,
+        end.stopped,
+        end.unverified_claim,
+        end.score,
+        end.score_reasons,
+        end.diagnosis,
+        silent=end.outcome == "silent",  # also in journals from before `silent` was recorded
+    )
+
+
+async def message_of(context: Context, run_id: RunId) -> str:
+    """Return the message that a run answers, or the command that it carries out."""
+    message = ""
+    for event in await context.service.page(run_id, 0, FIRST_EVENTS):
+        match event.data:
+            case RunQueued(command=command) if command is not None:
+                return in_words(command)
+            case RunForked(asked=asked):
+                message = asked
+            case UserMessage(message=said):
+                return said.text
+            case _:
+                pass
+    return message
+
+
+def _fields(record: RunRecord) -> dict[str, Any]:
+    origin = record.origin
+    return {
+        "run_id": origin.run_id,
+        "session_id": origin.session_id,
+        "agent": record.agent,
+        "agent_id": origin.agent_id,
+        "parent_run_id": origin.parent_run_id,
+        "status": record.status,
+        "outcome": record.outcome,
+        "waiting_for": record.waiting_for,
+        "created_at": moment(record.created_at),
+        "wake_at": maybe(record.wake_at),
+        "sequence": record.sequence,
+        "owner": record.owner,
+    }

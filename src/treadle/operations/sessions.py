@@ -1,0 +1,220 @@
+"""Sessions: the sequence of their runs, and what the model was shown of them."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from treadle.domain.errors import UsageError
+from treadle.domain.events import SegmentReason
+from treadle.domain.ids import RunId, SegmentId, SessionId
+from treadle.domain.users import LOCAL_USER, UserId
+from treadle.operations.context import Context
+from treadle.operations.operation import Operation
+from treadle.operations.retention import Deleted, Pruned
+from treadle.operations.runs import RunView, run_view
+from treadle.operations.schemas import Cursor, Limit, Page, moment
+from treadle.ports.sessions import TITLE_LIMIT, SegmentRecord, SessionRecord, title_of
+
+
+class SessionView(Struct, frozen=True):
+    """A session."""
+
+    session_id: SessionId
+    agent: str
+    """The agent of its first run."""
+    first_run: RunId
+    runs: int
+    unfinished: int
+    first_at: datetime
+    latest_at: datetime
+    """When its first and its latest run were submitted."""
+    segments: int
+    """How often it continued with another conversation, such as a compacted one."""
+    owner: UserId = LOCAL_USER
+    """The user that all its runs are for."""
+    title: str = ""
+    """The title that it was given, or the beginning of its first message."""
+
+
+class SegmentView(Struct, frozen=True):
+    """A conversation that a session continued with."""
+
+    segment_id: SegmentId
+    parent: SegmentId
+    run_id: RunId
+    """The run that opened it."""
+    reason: SegmentReason
+    messages: int
+    """How many messages it began with."""
+    opened_at: datetime
+
+
+class SessionDetail(SessionView, frozen=True):
+    """A session with its segments."""
+
+    lineage: tuple[SegmentView, ...] = ()
+    """In the order in which they were opened, without the one that the session began with."""
+
+
+# ── Requests ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class ListSessions(Struct, frozen=True, forbid_unknown_fields=True):
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class ShowSession(Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: SessionId
+
+
+class RunsOfSession(Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: SessionId
+
+
+class RenameSession(Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: SessionId
+    title: Annotated[str, Meta(min_length=1, max_length=TITLE_LIMIT)]
+
+
+class DeleteSession(Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: SessionId
+
+
+class PruneSessions(Struct, frozen=True, forbid_unknown_fields=True):
+    older_than: Annotated[float, Meta(gt=0, description="Seconds since the last event of a session.")]
+    agent: Annotated[str | None, Meta(description="Only sessions of this agent; null: of all agents.")] = None
+
+
+# ── Operations ─────────────────────────────────────────────────────────────────────────────────────
+
+LIST = Operation(
+    "sessions.list", "GET", "/v1/sessions", scope="read", request=ListSessions, response=Page[SessionView]
+)
+SHOW = Operation(
+    "sessions.show",
+    "GET",
+    "/v1/sessions/{session_id}",
+    scope="read",
+    request=ShowSession,
+    response=SessionDetail,
+    errors=(404,),
+)
+RUNS = Operation(
+    "sessions.runs",
+    "GET",
+    "/v1/sessions/{session_id}/runs",
+    scope="read",
+    request=RunsOfSession,
+    response=Page[RunView],
+    errors=(404,),
+)
+RENAME = Operation(
+    "sessions.rename",
+    "PATCH",
+    "/v1/sessions/{session_id}",
+    scope="run",
+    request=RenameSession,
+    response=SessionView,
+    errors=(404,),
+)
+DELETE = Operation(
+    "sessions.delete",
+    "DELETE",
+    "/v1/sessions/{session_id}",
+    scope="admin",
+    request=DeleteSession,
+    response=Deleted,
+    errors=(404, 409),
+)
+PRUNE = Operation(
+    "sessions.prune", "POST", "/v1/prune", scope="admin", request=PruneSessions, response=Pruned, errors=(422,)
+)
+
+
+@LIST.handler
+async def list_sessions(context: Context, request: ListSessions) -> Page[SessionView]:
+    """List sessions, the latest first."""
+    before, principal = None if request.cursor is None else SessionId(request.cursor), context.principal
+    found = await context.sessions.newest(request.limit + 1, before, principal.agents, principal.only_owner)
+    views = tuple(map(session_view, found[: request.limit]))
+    return Page(views, views[-1].session_id if len(found) > request.limit else None)
+
+
+@SHOW.handler
+async def show_session(context: Context, request: ShowSession) -> SessionDetail:
+    """Get a session."""
+    record = await context.visible_session(request.session_id)
+    segments = await context.sessions.segments(record.session_id)
+    if context.principal.agents is not None:
+        visible = {run.origin.run_id for run in await context.visible_runs_of(record.session_id)}
+        segments = [segment for segment in segments if segment.run_id in visible]
+    return SessionDetail(**_fields(record), lineage=tuple(map(_segment_view, segments)))
+
+
+@RUNS.handler
+async def list_runs_of_session(context: Context, request: RunsOfSession) -> Page[RunView]:
+    """List the runs of a session.
+
+    In the order in which they were submitted."""
+    record = await context.visible_session(request.session_id)
+    return Page(tuple(map(run_view, await context.visible_runs_of(record.session_id))))
+
+
+@RENAME.handler
+async def rename_session(context: Context, request: RenameSession) -> SessionView:
+    """Give a session a title.
+
+    Values of secrets are redacted. Without a title of its own, a session shows the beginning of its first
+    message."""
+    record = await context.readable_session(request.session_id)
+    title = title_of(context.vault.redactor.redact(request.title).text)
+    if not title:
+        raise UsageError("The title is empty: it has no printable characters. Send a title of 1 to 80 characters.")
+    await context.sessions.rename(record.session_id, title)
+    return session_view(await context.visible_session(record.session_id))
+
+
+@DELETE.handler
+async def delete_session(context: Context, request: DeleteSession) -> Deleted:
+    """Delete a session for good.
+
+    Its runs, their events and results, and the memories that came from it are deleted too."""
+    return await context.house.delete_session(request.session_id, context.signed())
+
+
+@PRUNE.handler
+async def prune_sessions(context: Context, request: PruneSessions) -> Pruned:
+    """Delete old sessions for good.
+
+    Deletes sessions whose runs have all ended and that had no event for so long."""
+    return await context.house.prune(request.older_than, request.agent, context.signed())
+
+
+# ── Views ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def session_view(record: SessionRecord) -> SessionView:
+    return SessionView(**_fields(record))
+
+
+def _fields(record: SessionRecord) -> dict[str, Any]:
+    return {
+        "session_id": record.session_id,
+        "agent": record.agent,
+        "first_run": record.first_run,
+        "runs": record.runs,
+        "unfinished": record.unfinished,
+        "first_at": moment(record.first_at),
+        "latest_at": moment(record.latest_at),
+        "segments": record.segments,
+        "owner": record.owner,
+        "title": record.title,
+    }
+
+
+def _segment_view(record: SegmentRecord) -> SegmentView:
+    return SegmentView(
+        record.segment_id, record.parent, record.run_id, record.reason, record.messages, moment(record.opened_at)
+    )

@@ -1,0 +1,80 @@
+"""Secrets: stored, granted to agents and tools, removed. A value is never returned."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from treadle.operations.context import Context, StoredSecret
+from treadle.operations.operation import NoParameters, Operation
+from treadle.operations.schemas import Page, moment
+
+EVERY_TOOL = "*"
+
+
+class SecretGrantView(Struct, frozen=True, forbid_unknown_fields=True):
+    """An agent, and the tool of it that may use the secret."""
+
+    agent: Annotated[str, Meta(min_length=1, max_length=200)]
+    tool: Annotated[str, Meta(min_length=1, max_length=200)] = EVERY_TOOL
+
+
+class SecretView(Struct, frozen=True):
+    """A secret without its value."""
+
+    name: str
+    grants: tuple[SecretGrantView, ...]
+    created: datetime
+    changed: datetime
+
+
+class PutSecret(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    value: Annotated[str, Meta(min_length=1, max_length=65_536)]
+    grants: Annotated[tuple[SecretGrantView, ...], Meta(max_length=100)] = ()
+    force: bool = False
+    """Accept a value of fewer than 8 characters."""
+
+
+class RemoveSecret(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+
+
+LIST = Operation("vault.list", "GET", "/v1/vault", scope="admin", request=NoParameters, response=Page[SecretView])
+PUT = Operation("vault.put", "PUT", "/v1/vault/{name}", scope="admin", request=PutSecret, response=SecretView)
+REMOVE = Operation(
+    "vault.remove",
+    "DELETE",
+    "/v1/vault/{name}",
+    scope="admin",
+    request=RemoveSecret,
+    response=type(None),
+    errors=(404,),
+)
+
+
+@LIST.handler
+async def list_secrets(context: Context, request: NoParameters) -> Page[SecretView]:
+    """List the names of the secrets."""
+    return Page(tuple(map(_view, await asyncio.to_thread(context.secrets.list))))
+
+
+@PUT.handler
+async def put_secret(context: Context, request: PutSecret) -> SecretView:
+    """Store a secret, or give it another value.
+
+    The value is encrypted and never shown again."""
+    grants = [(grant.agent, grant.tool) for grant in request.grants]
+    return _view(await asyncio.to_thread(context.secrets.put, request.name, request.value, grants, request.force))
+
+
+@REMOVE.handler
+async def remove_secret(context: Context, request: RemoveSecret) -> None:
+    """Remove a secret."""
+    await asyncio.to_thread(context.secrets.remove, request.name)
+
+
+def _view(secret: StoredSecret) -> SecretView:
+    grants = tuple(SecretGrantView(grant.agent, grant.tool) for grant in secret.grants)
+    return SecretView(secret.name, grants, moment(secret.created), moment(secret.changed))

@@ -1,0 +1,134 @@
+"""The operations that OpenAI clients call. Hand-written routes serve them; the definitions describe them."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from treadle.operations.operation import NoParameters, Operation
+from treadle.surfaces.http.openai.chat_schemas import ChatCompletion, ChatRequest
+from treadle.surfaces.http.openai.errors import Failure
+from treadle.surfaces.http.openai.response_schemas import ResponseObject, ResponseRequest
+
+FAILURES = (404, 409, 422, 429, 502, 504)
+
+
+class Model(Struct, frozen=True):
+    """An agent, as OpenAI describes a model."""
+
+    id: str
+    created: int
+    object: Literal["model"] = "model"
+    owned_by: Literal["treadle"] = "treadle"
+
+
+class ModelList(Struct, frozen=True):
+    data: tuple[Model, ...]
+    object: Literal["list"] = "list"
+
+
+class OneModel(Struct, frozen=True):
+    name: str
+
+
+class Complete(Struct, frozen=True):
+    request: ChatRequest
+
+
+class Respond(Struct, frozen=True):
+    request: ResponseRequest
+
+
+class OneResponse(Struct, frozen=True):
+    response: str
+
+
+class ShowResponse(Struct, frozen=True):
+    response: str
+    stream: bool = False
+
+
+LIST_MODELS = Operation(
+    "models.list",
+    "GET",
+    "/v1/models",
+    scope="run",
+    request=NoParameters,
+    response=ModelList,
+    errors=FAILURES,
+    failure=Failure,
+    summary="List agents as models",
+    description="Agents that the caller may not see, and agents whose files cannot be read, are left out.",
+)
+SHOW_MODEL = Operation(
+    "models.show",
+    "GET",
+    "/v1/models/{name}",
+    scope="run",
+    request=OneModel,
+    response=Model,
+    errors=FAILURES,
+    failure=Failure,
+    summary="Get an agent as a model",
+)
+COMPLETE = Operation(
+    "chat.complete",
+    "POST",
+    "/v1/chat/completions",
+    scope="run",
+    request=Complete,
+    response=ChatCompletion,
+    errors=FAILURES,
+    whole_body="request",
+    failure=Failure,
+    streams="on request",
+    summary="Send an agent a message as if it were a model",
+    description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
+    "answer. With the header `X-Treadle-Session`, or `metadata.treadle_session`, it continues that session, which "
+    "has the earlier messages: only the latest message of the request is used. When the client disconnects, the "
+    "run "
+    "is cancelled, unless the header `X-Treadle-On-Disconnect` is `keep`. `store` has no effect: the journal keeps "
+    "every run.",
+)
+RESPOND = Operation(
+    "responses.create",
+    "POST",
+    "/v1/responses",
+    scope="run",
+    request=Respond,
+    response=ResponseObject,
+    errors=FAILURES,
+    whole_body="request",
+    failure=Failure,
+    streams="on request",
+    summary="Send an agent a message as if it were a model",
+    description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
+    "answer. `previous_response_id` continues the session of that response, and `conversation` the session of that "
+    "id; send only what is new then. With `background` the response comes at once, and the run continues. "
+    "`store` has "
+    "no effect: the journal keeps every run.",
+)
+SHOW_RESPONSE = Operation(
+    "responses.show",
+    "GET",
+    "/v1/responses/{response}",
+    scope="run",
+    request=ShowResponse,
+    response=ResponseObject,
+    errors=FAILURES,
+    failure=Failure,
+    summary="Get a response as it is now",
+    description="The journal has every run, also one that was started elsewhere.",
+)
+CANCEL_RESPONSE = Operation(
+    "responses.cancel",
+    "POST",
+    "/v1/responses/{response}/cancel",
+    scope="run",
+    request=OneResponse,
+    response=ResponseObject,
+    errors=FAILURES,
+    failure=Failure,
+    summary="End a response for good",
+    description="A response that has ended stays as it is.",
+)
+OPERATIONS = (LIST_MODELS, SHOW_MODEL, COMPLETE, RESPOND, SHOW_RESPONSE, CANCEL_RESPONSE)
