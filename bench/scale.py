@@ -26,6 +26,7 @@ from treadle.bootstrap.backup import archiving_house
 from treadle.bootstrap.callers import owning
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
+from treadle.operations.retention import Housekeeping
 from treadle.stores.postgres.connection import connect
 
 PROCESSES, RUNS, LISTENERS = (1, 2, 4), (1, 10, 100), (0, 10, 40, 80)

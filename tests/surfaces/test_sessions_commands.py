@@ -67,3 +67,26 @@ def test_what_is_not_there_is_said(shell: Shell) -> None:
         assert "There is no session ses_9" in (await shell("sessions", "show", "ses_9")).complaint
 
     asyncio.run(story())
+
+
+def test_a_title_is_redacted_and_survives_fork_backup_and_delete(shell: Shell) -> None:
+    @against(shell, says("one"), says("two"))
+    async def _(server: FakeEndpoint) -> None:
+        await shell("vault", "set", "KEY", stdin=b"swordfish-12345")
+        events = (await shell("run", "--session", "ses_1", "--json", "Hello there.")).json
+        [view] = (await shell("sessions", "list", "--json")).json
+        assert view["title"] == "Hello there."
+        renamed = await shell("sessions", "rename", "ses_1", "Uses swordfish-12345 here", "--json")
+        title = renamed.json[0]["title"]
+        assert "swordfish" not in title
+        assert title.startswith("Uses ")
+        assert (await shell("runs", "fork", events[0]["run_id"])).code == 0
+        titles = {each["title"] for each in (await shell("sessions", "list", "--json")).json}
+        assert titles == {title}
+        assert (await shell("backup", str(shell.home.parent / "b.tar"))).code == 0
+        assert (await shell("sessions", "delete", "ses_1", "--yes")).code == 0
+        assert "ses_1 was deleted" in (await shell("sessions", "rename", "ses_1", "x")).complaint
+        assert len((await shell("sessions", "list", "--json")).json) == 1
+        other = Shell(shell.home.parent / "restored")
+        assert (await other("restore", str(shell.home.parent / "b.tar"))).code == 0
+        assert {each["title"] for each in (await other("sessions", "list", "--json")).json} == {title}

@@ -24,6 +24,7 @@ from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.deletion import SqliteDeletions
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.memory import SqliteMemories
+from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
 from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, Refuses, Says, Scene
 from treadle.testing.conformance.store import Store
@@ -97,6 +98,7 @@ class KeptOnFile:
                 SqliteHooks(writer),
                 SqliteWebhooks(writer),
                 SqliteDeletions(writer, self._path, clock),
+                SqliteSessions(writer),
             )
         finally:
             await writer.close()

@@ -41,7 +41,7 @@ def describe(operations: Iterable[AnyOperation], version: str) -> dict[str, Any]
     paths: dict[str, dict[str, Any]] = {}
     for operation in public:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, named)
-    return {
+    described = {
         "openapi": "3.1.0",
         "info": {
             "title": "Treadle",
@@ -57,6 +57,7 @@ def describe(operations: Iterable[AnyOperation], version: str) -> dict[str, Any]
         },
         "security": [{"token": []}],
     }
+    return msgspec.json.decode(msgspec.json.encode(described))  # a default can be a tuple
 
 
 def _types(operations: Sequence[AnyOperation]) -> Iterable[Any]:

@@ -11,6 +11,7 @@ from treadle.stores.postgres.database import PostgresDatabase, open_database
 from treadle.stores.postgres.deletion import PostgresDeletions
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.memory import PostgresMemories
+from treadle.stores.postgres.sessions import PostgresSessions
 from treadle.stores.postgres.writer import PostgresWriter
 from treadle.testing.conformance.store import Store
 from treadle.testing.conformance.store_harness import FullStore
@@ -60,4 +61,5 @@ class KeptOnServer:
                 PostgresHooks(database),
                 PostgresWebhooks(database),
                 PostgresDeletions(database, clock),
+                PostgresSessions(database),
             )

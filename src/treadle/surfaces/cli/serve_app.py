@@ -46,6 +46,16 @@ def serve(
     process.perform(partial(command.serve, wanted), uvloop.new_event_loop)
 
 
+@serve_app.command("openapi")
+def openapi() -> None:
+    """Print the OpenAPI description of the HTTP API. No server is needed."""
+    import msgspec
+
+    from treadle.surfaces.http.api_description import description
+
+    print(msgspec.json.format(msgspec.json.encode(description()), indent=1).decode())
+
+
 @serve_app.command("worker")
 def worker(
     concurrency: Annotated[int, Option(min=1, metavar="N", help="Maximum runs that execute at a time.")] = 100,

@@ -15,6 +15,7 @@ from treadle.ports.deletion import Deletions
 from treadle.ports.journal import Publisher
 from treadle.ports.memory import MemoryKeeper
 from treadle.ports.memory_index import MemoryIndex, VectorStore
+from treadle.ports.sessions import SessionCatalog
 from treadle.testing.conformance.store import Recorder, Store, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -45,6 +46,7 @@ class FullStore:
     hooks: Hooks
     webhooks: WebhookStore
     deletions: Deletions
+    sessions: SessionCatalog
 
 
 class KeptHarness(Protocol):

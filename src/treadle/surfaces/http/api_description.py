@@ -1,0 +1,15 @@
+"""The description of the HTTP API. It needs neither a server nor Litestar."""
+
+from functools import cache
+from typing import Any
+
+from treadle import __version__
+from treadle.operations.openapi import describe
+from treadle.operations.registry import all_operations
+from treadle.surfaces.http.openai.operations import OPERATIONS
+
+
+@cache
+def description() -> dict[str, Any]:
+    """Return the description of all operations as OpenAPI."""
+    return describe((*all_operations(), *OPERATIONS), __version__)
