@@ -346,7 +346,7 @@ def test_a_compaction_by_command_folds_even_a_short_conversation_once(tmp_path: 
             again = await engine.run(hero, "/compact the names", session=first.session_id)
             assert "nothing to fold away" in again.text, "nothing was said since"
             assert len(model.summaries) == 1
-            records = await engine.service.segments(first.session_id)
+            records = await engine.context.sessions.segments(first.session_id)
             assert [record.reason for record in records] == ["compaction"]
 
     asyncio.run(story())

@@ -16,12 +16,14 @@ from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
 from treadle.backup.event_export import PastFile
 from treadle.bootstrap.backup import archiving_house
-from treadle.bootstrap.callers import observing_kept
+from treadle.bootstrap.callers import observing_kept, owning
 from treadle.bootstrap.stores import look_at_stores
 from treadle.config.home import Home
 from treadle.domain.envelope import from_json, to_json
 from treadle.domain.errors import UsageError
+from treadle.domain.ids import SessionId
 from treadle.operations.retention import Pruned
+from treadle.operations.sessions import RENAME, RenameSession
 from treadle.testing.models import ScriptedModel, say
 
 KILLED_BETWEEN = """
@@ -143,3 +145,18 @@ def test_a_file_that_cannot_be_written_leaves_everything(home: Home, tmp_path: P
 def test_a_name_that_will_not_do_is_refused_at_once(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
         PastFile(tmp_path / name)
+
+
+def test_a_title_that_was_given_is_exported(home: Home, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with look_at_stores(home.database_url) as stores:
+            shown = await stores.sessions.find(SessionId("ses_1"))
+            assert shown is not None
+            assert shown.title == "Count."
+        async with owning(home) as caller:
+            await caller.call(RENAME, RenameSession(SessionId("ses_1"), "Numbers"))
+
+    asyncio.run(story())
+    asyncio.run(pruned(home, file := tmp_path / "past.jsonl"))
+    titles = [json.loads(line) for line in lines(file) if b"session_title" in line]
+    assert titles == [{"type": "session_title", "session_id": "ses_1", "title": "Numbers"}]

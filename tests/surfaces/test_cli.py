@@ -247,15 +247,17 @@ def test_agents_are_listed_and_shown(shell: Shell) -> None:
         shell.configure().write("agents/broken/config.yaml", "{name: broken, model: 1}")
         listed, shown = await asyncio.gather(shell("agents", "list"), shell("agents", "show", "default", "--json"))
         assert listed.code == 2
-        assert listed.out.splitlines()[1].split() == ["default", "fake/m"]
+        assert listed.out.splitlines()[1].split() == ["default", "fake/m", "running"]
         assert listed.err.endswith("agents/broken/config.yaml: model: found the number 1; accepted: text\n")
-        assert shown.json[0]["retry"] == {
-            "attempts": 0,
-            "base_ms": 1000,
-            "schedule": "exponential",
-            "longest_wait": "1h",
-        }
-        assert (await shell("agents", "show", "default")).out.startswith("name: default\nmodel: fake/m\n")
+        [view] = shown.json
+        assert (view["agent"]["name"], view["agent"]["retry"], view["state"]) == (
+            "default",
+            {"attempts": 0},
+            "running",
+        )
+        text = (await shell("agents", "show", "default")).out
+        assert text.startswith("name: default\nmodel: fake/m\n")
+        assert "retry:\n  attempts: 0\n  base_ms: 1000\n" in text
 
     asyncio.run(ask())
 

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from treadle.domain.envelope import Event, to_json
 from treadle.domain.errors import UsageError
+from treadle.domain.ids import SessionId
 
 PLAIN, PACKED = ".jsonl", ".jsonl.gz"
 
@@ -38,6 +41,13 @@ class PastFile:
             out = self._opened()
             for event in events:
                 out.write(to_json(event) + b"\n")
+        except OSError as error:
+            raise self._unwritten(error) from error
+
+    def add_title(self, session_id: SessionId, title: str) -> None:
+        line = msgspec.json.encode({"type": "session_title", "session_id": session_id, "title": title})
+        try:
+            self._opened().write(line + b"\n")
         except OSError as error:
             raise self._unwritten(error) from error
 

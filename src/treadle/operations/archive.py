@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from treadle.domain.errors import Unknown
+from treadle.domain.events import RunForked, UserMessage
 from treadle.domain.ids import RunId, SessionId
+from treadle.operations.runs import FIRST_EVENTS
 from treadle.ports.deletion import Past
-from treadle.ports.journal import Journal
-from treadle.ports.sessions import Sessions
+from treadle.ports.journal import Journal, RunRecord
+from treadle.ports.sessions import Sessions, title_of
 
 
 class Archiving:
@@ -23,9 +25,22 @@ class Archiving:
         """All of it is safe when this returns."""
         for session_id in session_ids:
             with suppress(Unknown):  # somebody else has deleted it meanwhile
-                for run in await self._sessions.runs(session_id):
+                runs = await self._sessions.runs(session_id)
+                await self._keep_title(session_id, runs)
+                for run in runs:
                     await self._keep_run(run.origin.run_id)
         self._past.settle()
+
+    async def _keep_title(self, session_id: SessionId, runs: Sequence[RunRecord]) -> None:
+        """Write the title of a session, unless it is the one that its first message gives it."""
+        record = await self._sessions.find(session_id)
+        if record is None or not runs:
+            return
+        first = [event.data for event in await self._journal.read(runs[0].origin.run_id, 0, FIRST_EVENTS)]
+        asked = [data.asked for data in first if isinstance(data, RunForked)]
+        said = [data.message.text for data in first if isinstance(data, UserMessage)]
+        if record.title != title_of((said or asked or [""])[0]):
+            self._past.add_title(session_id, record.title)
 
     async def _keep_run(self, run_id: RunId) -> None:
         after = 0

@@ -41,7 +41,7 @@ from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import ALL_RUNS, Journal, Placed, RunFilter, RunRecord, Runs
 from treadle.ports.model import Models
-from treadle.ports.sessions import SegmentRecord, SessionRecord, Sessions
+from treadle.ports.sessions import SessionRecord, Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 from treadle.replay.replay import Replayed
@@ -347,29 +347,11 @@ class LocalService:
             found = await replayed(run_id, self._journal, self._sessions, self._approvals, self._tools)
             return without_secrets_of(found, self._vault.redactor)
 
-    async def sessions(
-        self,
-        limit: int = 50,
-        before: SessionId | None = None,
-        agents: Sequence[str] | None = None,
-        owner: UserId | None = None,
-    ) -> Sequence[SessionRecord]:
-        """The latest first."""
-        return await self._sessions.newest(limit, before, agents, owner)
-
-    async def owner_of(self, session_id: SessionId) -> UserId | None:
-        """The owner of a session; None where it has no run."""
-        return await self._sessions.owner(session_id)
-
     async def session(self, session_id: SessionId) -> SessionRecord:
         found = await self._sessions.find(session_id)
         if found is None:
             raise _unknown_session(session_id)
         return found
-
-    async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
-        """What the model was shown of a session, one after the other; without what it began with."""
-        return await self._sessions.segments(session_id)
 
     async def runs_of(self, session_id: SessionId) -> Sequence[RunRecord]:
         """The runs of a session, in the order in which they were asked for."""

@@ -57,7 +57,7 @@ REMOVE = Operation(
 @LIST.handler
 async def list_secrets(context: Context, request: NoParameters) -> Page[SecretView]:
     """List the names of the secrets."""
-    return Page(tuple(map(_view, await asyncio.to_thread(context.secrets.list))))
+    return Page(tuple(map(secret_view, await asyncio.to_thread(context.secrets.list))))
 
 
 @PUT.handler
@@ -65,8 +65,8 @@ async def put_secret(context: Context, request: PutSecret) -> SecretView:
     """Store a secret, or give it another value.
 
     The value is encrypted and never shown again."""
-    grants = [(grant.agent, grant.tool) for grant in request.grants]
-    return _view(await asyncio.to_thread(context.secrets.put, request.name, request.value, grants, request.force))
+    grants, put = [(grant.agent, grant.tool) for grant in request.grants], context.secrets.put
+    return secret_view(await asyncio.to_thread(put, request.name, request.value, grants, request.force))
 
 
 @REMOVE.handler
@@ -75,6 +75,6 @@ async def remove_secret(context: Context, request: RemoveSecret) -> None:
     await asyncio.to_thread(context.secrets.remove, request.name)
 
 
-def _view(secret: StoredSecret) -> SecretView:
+def secret_view(secret: StoredSecret) -> SecretView:
     grants = tuple(SecretGrantView(grant.agent, grant.tool) for grant in secret.grants)
     return SecretView(secret.name, grants, moment(secret.created), moment(secret.changed))

@@ -68,6 +68,10 @@ class Past(Protocol):
 
     def add(self, events: Sequence[Event]) -> None: ...
 
+    def add_title(self, session_id: SessionId, title: str) -> None:
+        """Add the title that a caller gave a session, before its events."""
+        ...
+
     def settle(self) -> None:
         """What was added is safe when this returns."""
         ...

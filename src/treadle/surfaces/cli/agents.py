@@ -10,8 +10,9 @@ from typing import Any, cast
 import msgspec
 import yaml
 
-from treadle.bootstrap.callers import observing_kept
+from treadle.bootstrap.callers import observing, observing_kept
 from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.operations import agents
 from treadle.ports.accounts import AgentState
@@ -26,30 +27,34 @@ from treadle.surfaces.cli.terminal import inert, print_json
 async def list_agents(json: bool) -> int:
     """Those that can be read; the others are complained about."""
     home, code = Home.from_environment(os.environ), 0
-    rows: list[dict[str, Any]] = []
-    for name in home.agents():
-        try:
-            rows.append(_whole(home.agent(name)))
-        except ConfigError as error:
-            complain(error)
-            code = USAGE
+    views: list[agents.AgentView] = []
+    async with observing(home) as caller:
+        for name in home.agents():
+            try:
+                views.append(await caller.call(agents.SHOW, agents.OneAgent(name)))
+            except ConfigError as error:
+                complain(error)
+                code = USAGE
     if json:
-        for row in rows:
-            print_json(row)
-    elif rows:
-        head = ("AGENT", "MODEL", "TOOLS")
-        print_table(head, [(row["name"], _model(row), ", ".join(row["tools"])) for row in rows])
+        for view in views:
+            print_json(view)
+    elif views:
+        head = ("AGENT", "MODEL", "TOOLS", "STATE")
+        rows = [(view.agent.name, _model(view.agent), ", ".join(view.agent.tools), view.state) for view in views]
+        print_table(head, rows)
     elif code == 0:
         note(f"no agents yet in {home.path / 'agents'}")
     return code
 
 
 async def show_agent(name: str, json: bool) -> int:
-    agent = _whole(Home.from_environment(os.environ).agent(name))
+    home = Home.from_environment(os.environ)
+    agent = home.agent(name)
     if json:
-        print_json(agent)
+        async with observing(home) as caller:
+            print_json(await caller.call(agents.SHOW, agents.OneAgent(name)))
     else:
-        print(inert(yaml.safe_dump(agent, sort_keys=False, allow_unicode=True)), end="")
+        print(inert(yaml.safe_dump(_whole(agent), sort_keys=False, allow_unicode=True)), end="")
     return 0
 
 
@@ -134,8 +139,8 @@ def _open_editor(file: Path) -> None:
         )
 
 
-def _model(agent: dict[str, Any]) -> str:
-    return f"{agent['provider']}/{agent['model']}" if agent["provider"] else agent["model"]
+def _model(agent: AgentSpec) -> str:
+    return f"{agent.provider}/{agent.model}" if agent.provider else agent.model
 
 
 def _whole(value: Any) -> Any:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from getpass import getpass
 from itertools import product
-from typing import Any
 
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
+from treadle.operations.vault import secret_view
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
@@ -35,7 +35,7 @@ async def set_secret(
         secret = _find(store, name)
         place = store.key_place()
     if json:
-        _print_json({**_row(secret), "new": is_new})
+        print_json(secret_view(secret))
         return 0
     note(f"{name} is {'kept' if is_new else 'changed'}, encrypted with the key in {place}; {_granted(secret)}")
     if not secret.grants:
@@ -49,7 +49,7 @@ async def list_secrets(json: bool) -> int:
         path = store.path
     if json:
         for secret in secrets:
-            _print_json(_row(secret))
+            print_json(secret_view(secret))
     elif secrets:
         head = ("SECRET", "CREATED", "CHANGED", "GRANTED TO")
         rows = [
@@ -66,7 +66,7 @@ async def remove_secret(name: str, json: bool) -> int:
     with closing(_store()) as store:
         store.remove(name)
     if json:
-        _print_json({"name": name, "removed": True})
+        print_json({"name": name, "removed": True})
     else:
         note(f"{name} is removed")
     return 0
@@ -101,7 +101,7 @@ async def rotate_key(json: bool) -> int:
         count = store.rotate()
         place = store.key_place()
     if json:
-        _print_json({"secrets": count, "key": place})
+        print_json({"secrets": count, "key": place})
     else:
         note(f"{count} secret{'' if count == 1 else 's'} encrypted with a new key, kept in {place}")
     return 0
@@ -172,7 +172,7 @@ def _find(store: VaultStore, name: str) -> Secret:
 
 def _show(secret: Secret, json: bool) -> None:
     if json:
-        _print_json(_row(secret))
+        print_json(secret_view(secret))
     else:
         note(f"{secret.name}: {_granted(secret)}")
 
@@ -188,18 +188,5 @@ def _grantees(secret: Secret) -> str:
     return ", ".join(agent if EVERY in given else f"{agent} ({' '.join(given)})" for agent, given in tools.items())
 
 
-def _row(secret: Secret) -> dict[str, Any]:
-    return {
-        "name": secret.name,
-        "grants": secret.grants,
-        "created": secret.created,
-        "changed": secret.changed,
-    }
-
-
 def _date(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
-
-
-def _print_json(value: Any) -> None:
-    print_json(value)
