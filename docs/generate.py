@@ -186,21 +186,12 @@ def routes_page() -> str:
 
 def routes() -> Iterator[tuple[str, str, str, Any]]:
     """Yield method, path, scope and OpenAPI operation of every described route."""
-    from litestar import Litestar
-    from litestar.openapi import OpenAPIConfig
+    from treadle.operations.registry import all_operations
+    from treadle.surfaces.http.api_description import description
+    from treadle.surfaces.http.openai.operations import OPERATIONS
 
-    from treadle import __version__
-    from treadle.surfaces.http.application import ROUTES
-
-    config = OpenAPIConfig(title="Treadle", version=__version__, use_handler_docstrings=True)
-    app = Litestar(route_handlers=list(ROUTES), openapi_config=config, logging_config=None)
-    scopes = {
-        (route.path_format, str(method)): handler.opt.get("scope")
-        for route in app.routes
-        for handler in getattr(route, "route_handlers", ())
-        for method in handler.http_methods
-    }
-    for path, item in app.openapi_schema.to_schema()["paths"].items():
+    scopes = {(each.path, each.method): each.scope for each in (*all_operations(), *OPERATIONS)}
+    for path, item in description()["paths"].items():
         for method, operation in item.items():
             scope = scopes[path, method.upper()]
             yield method.upper(), path, f"`{scope}`" if scope else "signed", operation
@@ -237,9 +228,9 @@ def exceptions() -> Iterator[tuple[type[Exception], int]]:
 
 
 def refusals() -> list[tuple[str, int, str]]:
-    """Return name, status and an example message of every error that the HTTP server raises on its own."""
+    """Return name, status and an example message of every error that the HTTP server and the operations raise on their own."""
     found: dict[tuple[str, int], str] = {}
-    for path in sorted((SOURCE / "surfaces" / "http").rglob("*.py")):
+    for path in sorted([*(SOURCE / "surfaces" / "http").rglob("*.py"), *(SOURCE / "operations").glob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Call(

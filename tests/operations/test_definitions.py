@@ -13,6 +13,7 @@ from openapi_spec_validator import validate
 from tests.surfaces.http.offered import offered
 from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.webhooks import WebhookId
 from treadle.operations import registry, runs, sessions
 from treadle.operations.operation import Caller, InvalidParameter, LocalCaller, Operation, list_items
 from treadle.operations.run_control import STEER, Attachment, SteerRun
@@ -68,7 +69,7 @@ def sent(operation: Operation[Any, Any], request: Any) -> Any:
         (runs.CHILDREN, runs.ListChildren(RunId("run_1"), unfinished=True)),
         (sessions.RENAME, sessions.RenameSession(SessionId("ses_1"), "A title")),
         (STEER, SteerRun(RunId("run_1"), "Look.", "interrupt", (Attachment("image/png", PIXEL),))),
-        (RETRY, RetryEvents(msgspec.convert("wh_1", str), None)),
+        (RETRY, RetryEvents(WebhookId("wh_1"), None)),
     ],
 )
 def test_a_request_arrives_as_it_was_sent(operation: Operation[Any, Any], request_: Any) -> None:

@@ -41,7 +41,7 @@ def describe(operations: Iterable[AnyOperation], version: str) -> dict[str, Any]
     paths: dict[str, dict[str, Any]] = {}
     for operation in public:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, named)
-    described = {
+    described: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "Treadle",

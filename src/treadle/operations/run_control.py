@@ -211,7 +211,7 @@ async def resume_run(context: Context, request: OneRun) -> Delivered:
 
 @CANCEL.handler
 async def cancel_run(context: Context, request: StopRun) -> Delivered:
-    """End a run for good."""
+    """Cancel a run."""
     record = await context.visible_run(request.run_id)
     reason = request.reason or f"asked for by {context.principal.name}"
     return Delivered(await context.service.cancel(record.origin.run_id, reason))

@@ -178,7 +178,7 @@ async def rename_session(context: Context, request: RenameSession) -> SessionVie
 
 @DELETE.handler
 async def delete_session(context: Context, request: DeleteSession) -> Deleted:
-    """Delete a session for good.
+    """Delete a session permanently.
 
     Its runs, their events and results, and the memories that came from it are deleted too."""
     return await context.house.delete_session(request.session_id, context.signed())
@@ -186,7 +186,7 @@ async def delete_session(context: Context, request: DeleteSession) -> Deleted:
 
 @PRUNE.handler
 async def prune_sessions(context: Context, request: PruneSessions) -> Pruned:
-    """Delete old sessions for good.
+    """Delete old sessions permanently.
 
     Deletes sessions whose runs have all ended and that had no event for so long."""
     return await context.house.prune(request.older_than, request.agent, context.signed())

@@ -128,7 +128,7 @@ CANCEL_RESPONSE = Operation(
     response=ResponseObject,
     errors=FAILURES,
     failure=Failure,
-    summary="End a response for good",
+    summary="Cancel a response",
     description="A response that has ended stays as it is.",
 )
 OPERATIONS = (LIST_MODELS, SHOW_MODEL, COMPLETE, RESPOND, SHOW_RESPONSE, CANCEL_RESPONSE)
