@@ -228,7 +228,7 @@ def exceptions() -> Iterator[tuple[type[Exception], int]]:
 
 
 def refusals() -> list[tuple[str, int, str]]:
-    """Return name, status and an example message of every error that the HTTP server and the operations raise on their own."""
+    """Return name, status and an example message of every error of the HTTP server and of operations."""
     found: dict[tuple[str, int], str] = {}
     for path in sorted([*(SOURCE / "surfaces" / "http").rglob("*.py"), *(SOURCE / "operations").glob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text())):
