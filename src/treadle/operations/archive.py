@@ -24,7 +24,7 @@ class Archiving:
     async def keep(self, session_ids: Sequence[SessionId]) -> None:
         """All of it is safe when this returns."""
         for session_id in session_ids:
-            with suppress(Unknown):  # somebody else has deleted it meanwhile
+            with suppress(Unknown):  # it was deleted in the meantime
                 runs = await self._sessions.runs(session_id)
                 await self._keep_title(session_id, runs)
                 for run in runs:

@@ -76,13 +76,13 @@ class WebhookKeeping(Protocol):
         ...
 
     async def retry(self, webhook_id: WebhookId, event_id: EventId | None = None) -> int:
-        """Try what was given up again, one event or all; how many they are. One that was disabled goes on."""
+        """Retry one event that was given up, or all; return how many. Enables a disabled webhook again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Automation:
-    """What an open engine does by itself, and for whoever sends to its hooks."""
+    """The schedules, inbound webhooks and webhooks of an open engine."""
 
     schedules: ScheduleKeeping
     hooks: HookKeeping

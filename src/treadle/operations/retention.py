@@ -1,4 +1,4 @@
-"""Keeping house: sessions that somebody deletes, and those that nobody has touched for long."""
+"""Retention: deleting one session, and pruning sessions that have been idle for long."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
@@ -12,7 +12,7 @@ SESSIONS_AT_ONCE = 50
 EVENTS_AT_ONCE = 20_000
 """So much is deleted in one transaction, so that runs under way do not wait long for theirs."""
 REQUESTS_KEPT_SECONDS = 86_400.0
-"""How long the answer to a request is kept for whoever sends it again."""
+"""How long the response to a request with an idempotency key is kept."""
 
 
 Keep = Callable[[Sequence[SessionId]], Awaitable[None]]
@@ -20,7 +20,7 @@ Keep = Callable[[Sequence[SessionId]], Awaitable[None]]
 
 
 async def keep_nothing(session_ids: Sequence[SessionId]) -> None:
-    """Nobody wants them any more."""
+    """Keep nothing of them."""
 
 
 class Deleted(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Access tokens: made, looked up, taken back. Whoever holds a stream open loses it with the token."""
+"""Access tokens: creating, finding and revoking them. A revoked token loses its open streams."""
 
 import asyncio
 import hashlib
@@ -98,7 +98,7 @@ class Access:
         return await self._tokens.list()
 
     async def principal(self, secret: str) -> Principal | None:
-        """Who has this token; None: nobody has, or not any more."""
+        """Return the principal of a token; None if the token is unknown, expired or revoked."""
         if not secret.startswith(PREFIX):
             return None
         record = await self._record(_digest(secret))

@@ -19,7 +19,7 @@ class NewWebhook(Struct, frozen=True, forbid_unknown_fields=True):
     agents: Annotated[tuple[AgentName, ...], Meta(min_length=1, max_length=1000)] | None = None
     """Only of runs of these; without it, of all."""
     most_attempts: Annotated[int, Meta(ge=1, le=100)] | None = None
-    """After so many an event is given up; without it, after three days."""
+    """The number of attempts after which an event is given up. Default: it is retried for three days."""
 
 
 class WebhookView(Struct, frozen=True):

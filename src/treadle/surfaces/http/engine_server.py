@@ -36,7 +36,7 @@ async def to_anyone(
     origins: tuple[str, ...],
     streams_per_token: int | None = None,
 ) -> AsyncGenerator[Streams, None]:
-    """For whoever has a token, over TCP. The streams that are open there."""
+    """Serve callers that have a token, over TCP. Yield the streams that are open there."""
     streams = Streams(streams_per_token)
     gate = Gate(app.asgi, streams, app.access, (*LOOPBACK, *hosts), origins)
     async with listening(gate, [listener]):

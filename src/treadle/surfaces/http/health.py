@@ -1,4 +1,4 @@
-"""For whoever keeps it running: is it there, can it work, what does it do."""
+"""Routes for operators: liveness, readiness and metrics."""
 
 import asyncio
 

@@ -53,7 +53,7 @@ STATUS: tuple[tuple[type[e.TreadleError], int], ...] = (
 
 
 def problem_of(error: Exception) -> Problem:
-    """What whoever asked is told. What nobody has foreseen is told to nobody but the log."""
+    """Return the problem that the client receives. Unexpected errors are logged, not returned to the client."""
     if isinstance(error, Refusal):
         return _problem(error.status, error.kind, str(error))
     if isinstance(error, e.TreadleError):
