@@ -72,8 +72,8 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | Si
 
 
 def _refuse_excess(call: Call, state: RunState) -> ToolCallError:
-    limit = state.agent.limits.max_calls
-    text = f"Not run: a reply may have at most {limit} tool calls, and this one has {len(state.turn.calls)}. {MAKE_FEWER}"
+    limit, count = state.agent.limits.max_calls, len(state.turn.calls)
+    text = f"Not run: a reply may have at most {limit} tool calls, and this one has {count}. {MAKE_FEWER}"
     return ToolCallError(call.call_id, call.name, "too_many", text)
 
 
