@@ -18,7 +18,7 @@ from typing import Any
 from tests.stores.postgres.servers import control, start
 
 from treadle.domain.errors import StoreError
-from treadle.stores.postgres.connection import FAILURES, connect
+from treadle.stores.postgres.connection import DRIVER_ERRORS, connect
 
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 START_SECONDS = 60.0
@@ -246,7 +246,7 @@ class Cluster:
                     return await connection.fetch(statement, *values)
                 finally:
                     await connection.close()
-            except (StoreError, *FAILURES):
+            except (StoreError, *DRIVER_ERRORS):
                 await asyncio.sleep(0.1)
 
     def unforeseen(self) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 
 from tests.stores.corpus.make import tables_of
 from treadle.stores.postgres import schema
-from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.driver import open_connection
 from treadle.stores.sqlite.connection import connect
 
 DATA = Path(__file__).parent / "data"
@@ -60,7 +60,7 @@ def load_sqlite(path: Path, lines: Sequence[str] | None = None) -> str:
 
 @asynccontextmanager
 async def _connection(url: str) -> AsyncGenerator[Any, None]:
-    connection = await connected(url, 30, {"search_path": "treadle"})
+    connection = await open_connection(url, 30, {"search_path": "treadle"})
     try:
         yield connection
     finally:

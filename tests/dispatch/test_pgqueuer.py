@@ -24,7 +24,7 @@ from treadle.domain.errors import NotClaimable
 from treadle.domain.ids import Instant, RunId
 from treadle.ports.journal import LEASE_SECONDS, Release, Wakes
 from treadle.stores.postgres.connection import connect
-from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.driver import open_connection
 from treadle.testing.conformance import dispatcher as conformance
 from treadle.testing.conformance.dispatcher import DispatcherCheck, Labour, ListedWakes
 from treadle.testing.conformance.store import Recorder, StoreProcess
@@ -131,7 +131,7 @@ async def eventually(seen: Callable[[], bool]) -> None:
 
 
 async def asked(url: str, question: str) -> Any:
-    connection = await connected(url, 10, {})
+    connection = await open_connection(url, 10, {})
     try:
         return await connection.fetchval(question)
     finally:

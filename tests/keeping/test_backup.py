@@ -23,7 +23,7 @@ from treadle.bootstrap.backup import back_up, restore
 from treadle.config.home import Home
 from treadle.domain.errors import StoreDamaged, StoreError, StoreNewer, StoreOwned, UsageError
 from treadle.ports.vault import VaultError
-from treadle.stores.sqlite.backup import copy_database, facts_of
+from treadle.stores.sqlite.backup import copy_database, read_facts
 from treadle.stores.sqlite.connection import load_migrations, open_database
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.testing.models import FunctionModel, say
@@ -61,7 +61,7 @@ def filled(path: Path, database: str | None = None) -> Home:
 
 
 def runs_of(home: Home, database: Path | None = None) -> int:
-    return facts_of(str(database or home.path / "treadle.db")).runs
+    return read_facts(str(database or home.path / "treadle.db")).runs
 
 
 def files_in(path: Path) -> dict[str, bytes]:
@@ -112,7 +112,7 @@ def test_a_database_elsewhere_is_saved_and_comes_back_there(tmp_path: Path) -> N
     assert len(aside) == 2
     assert {folder.parent for folder in aside} == {home.path, database.parent}
     [old] = [folder / "t.db" for folder in aside if (folder / "t.db").exists()]
-    assert facts_of(str(old)).runs == 2
+    assert read_facts(str(old)).runs == 2
     assert not (home.path / "treadle.db").exists()
 
 
@@ -131,7 +131,7 @@ def test_what_is_there_is_refused_or_moved_aside_and_never_deleted(tmp_path: Pat
     [aside] = restored.moved_to
     assert home.agents() == ["bob"]
     assert runs_of(home) == 1
-    assert facts_of(f"{aside}/treadle.db").runs == 2
+    assert read_facts(f"{aside}/treadle.db").runs == 2
     moved = files_in(Path(aside))
     kept = ("treadle.db-wal", "treadle.db-shm", "treadle.db.lock", "vault.key")
     assert {name for name in before if name not in kept} <= set(moved)
@@ -142,7 +142,7 @@ def test_what_one_restore_moved_aside_is_safe_from_the_next(tmp_path: Path) -> N
     home = filled(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     aside = [restore(home, tmp_path / "b.tar", replace=True).moved_to for _ in range(3)]  # in the same second
-    assert [facts_of(f"{folder}/treadle.db").runs for (folder,) in aside] == [1, 1, 1]
+    assert [read_facts(f"{folder}/treadle.db").runs for (folder,) in aside] == [1, 1, 1]
     assert len(set(aside)) == 3
 
 

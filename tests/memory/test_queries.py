@@ -8,7 +8,7 @@ from treadle.domain.text import folded
 from treadle.memory.queries import MOST_KEYS, MOST_WORDS, MemoryQuery, asked, stem
 from treadle.ports.memory_index import Term
 from treadle.stores.sqlite.connection import connect
-from treadle.stores.sqlite.memory import _query  # pyright: ignore[reportPrivateUsage] -- what FTS5 is really asked
+from treadle.stores.sqlite.memory import _build_query  # pyright: ignore[reportPrivateUsage] -- what FTS5 is really asked
 
 NONE = set[str]()
 
@@ -25,7 +25,7 @@ anything = (
 
 
 def matches(terms: list[Term]) -> bool:
-    queries = [_query(term, ("",)) for term in terms]
+    queries = [_build_query(term, ("",)) for term in terms]
     return [row for query in queries for row in fts.execute("SELECT 1 FROM t WHERE t MATCH ?", (query,))] != []
 
 

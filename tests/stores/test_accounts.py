@@ -40,7 +40,7 @@ from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import InlineWriter
-from treadle.stores.usage_counts import LONGEST
+from treadle.stores.usage_counts import MAX_UNWRITTEN_SECONDS
 from treadle.testing.conformance.store import Recorder, StoreProcess, refused
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -134,7 +134,7 @@ def test_what_a_long_run_has_used_is_seen_while_it_goes_on() -> None:
             claim = await process.begun()
             await process.advance(claim, 3, [reply()])
             assert await process.used() == []
-            process.clock.pass_time(LONGEST)
+            process.clock.pass_time(MAX_UNWRITTEN_SECONDS)
             await process.advance(claim, 4, [reply()])
             assert [used.model_calls for used in await process.used()] == [2]
             await process.advance(claim, 5, [reply()])

@@ -254,7 +254,7 @@ def test_the_log_is_emptied_while_the_owner_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_keeps_old_pages_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.stores.sqlite.deletion.BUSY_MS", 50)
+    monkeypatch.setattr("treadle.stores.sqlite.deletion.BUSY_TIMEOUT_MS", 50)
 
     async def story() -> None:
         await talk(tmp_path, ("ses_1", CANARY), ("ses_2", "walrus"))

@@ -12,7 +12,7 @@ import pytest
 from tests.stores.test_faults import process_on
 from treadle.domain.events import MemorySaved
 from treadle.ports.memory_index import VectorsUnavailable
-from treadle.stores.memories import packed
+from treadle.stores.memories import pack_vector
 from treadle.stores.sqlite import memory as storing
 from treadle.stores.sqlite.connection import SQL, open_database, open_reader
 from treadle.stores.sqlite.memory import SqliteMemories
@@ -47,7 +47,7 @@ def test_forgetting_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
             await shelf.embed(*vectors)
             for n in range(0, len(words), 3):
                 await store.pin(f"mem_{n}", True)
-            return [packed(vector)[1] for vector in vectors]
+            return [pack_vector(vector)[1] for vector in vectors]
 
     async def forget(numbers: list[int]) -> None:
         async with on_file(tmp_path / "t.db") as shelf:

@@ -196,7 +196,7 @@ def test_a_folder_is_not_a_database(tmp_path: Path) -> None:
 
 
 def test_a_locked_database_is_waited_for_then_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "BUSY_MS", 50)
+    monkeypatch.setattr(opening, "BUSY_TIMEOUT_MS", 50)
     with holder(KEEP_EVERYONE_OUT, path), pytest.raises(StoreLocked) as raised:
         open_database(path)
     text = one_line(raised.value)

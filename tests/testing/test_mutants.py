@@ -33,7 +33,7 @@ from treadle.ports.journal import ANY, Advance, Advanced, Claim
 from treadle.stores.sqlite import transaction
 from treadle.stores.sqlite.connection import SqliteDatabase
 from treadle.stores.sqlite.journal import SqliteJournal
-from treadle.stores.usage_counts import Payer, payer_of
+from treadle.stores.usage_counts import Payer, rebuild_payer
 from treadle.testing.faults import FaultyJournal
 from treadle.testing.simulation.__main__ import schedule_of
 from treadle.testing.simulation.scenario import SimulationSchedule, simulate
@@ -252,7 +252,7 @@ def lost_calls_are_free(patch: pytest.MonkeyPatch) -> None:
     def forgive(db: SqliteDatabase, run: int, _: Instant) -> None:
         db.execute("DELETE FROM reservations WHERE run = ?", (run,))
 
-    patch.setattr(transaction, "settle_lost", forgive)
+    patch.setattr(transaction, "settle_lost_call", forgive)
 
 
 def replies_are_not_settled(patch: pytest.MonkeyPatch) -> None:
@@ -266,11 +266,11 @@ def runs_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
     """Whoever takes a run over counts it anew."""
 
     def anew(events: Sequence[Any], written: int) -> Payer:
-        payer = payer_of(events, written)
+        payer = rebuild_payer(events, written)
         payer.counted = False
         return payer
 
-    patch.setattr(transaction, "payer_of", anew)
+    patch.setattr(transaction, "rebuild_payer", anew)
 
 
 # ── Runs under runs ──

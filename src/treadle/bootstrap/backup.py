@@ -33,7 +33,7 @@ from treadle.config.home import Home
 from treadle.domain.errors import StoreNewer, UsageError
 from treadle.operations.archive import Archiving
 from treadle.operations.retention import Housekeeping
-from treadle.stores.sqlite.backup import check_database, check_sound, copy_database
+from treadle.stores.sqlite.backup import check_database, check_integrity, copy_database
 from treadle.system.clock import SystemClock
 from treadle.vault.database import APPLICATION_ID as VAULT_ID
 from treadle.vault.database import FORMAT as VAULT_FORMAT
@@ -156,7 +156,7 @@ def _copy_vault(home: Home, parts: Path) -> tuple[int | None, str | None]:
     if not home.vault.exists():
         return None, None
     copy_database(str(home.vault), str(parts / VAULT))
-    _, version = check_sound(str(parts / VAULT))
+    _, version = check_integrity(str(parts / VAULT))
     with closing(VaultStore(home.path, os.environ)) as store:
         return version, store.key_place()
 
@@ -209,7 +209,7 @@ def _check_parts(manifest: BackupManifest, parts: Path, source: Path) -> None:
     refuse_other_counts(manifest, check_database(str(database)) if database.exists() else None, source)
     if not vault.exists():
         return
-    application, version = check_sound(str(vault))
+    application, version = check_integrity(str(vault))
     if application != VAULT_ID:
         raise UsageError(f"{source} is no backup of Treadle: its vault is none. Nothing was changed.")
     if version > VAULT_FORMAT:
@@ -220,7 +220,7 @@ def _check_parts(manifest: BackupManifest, parts: Path, source: Path) -> None:
 
 
 def _there(home: Path, database: Path) -> list[Path]:
-    """What a restored home would take the place of."""
+    """What a unescape_nul home would take the place of."""
     beside = [Path(f"{path}{suffix}") for path in (database, home / VAULT) for suffix in BESIDE_A_DATABASE]
     folders = [home / name for name in FOLDERS]
     found = [path for path in (home / CONFIG, *beside) if os.path.lexists(path)]

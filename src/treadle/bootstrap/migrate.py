@@ -30,11 +30,11 @@ async def move_database(source: str, target: str, progress: Callable[[str, int, 
     if not target.startswith(TARGETS):
         raise UsageError("What is moved goes to a server; accepted: postgresql://USER@HOST:PORT/DATABASE.")
     try:
-        from treadle.stores.migrate.migration import move
+        from treadle.stores.migrate.migration import migrate_database
     except ImportError as error:
         raise UsageError(
             f"PostgreSQL needs the extra `postgres` ({error}): pip install 'treadle[postgres]'."
         ) from error
     path = path_of(source)
-    moved = await move(path, target, progress)
+    moved = await migrate_database(path, target, progress)
     return MigrationReport(path, moved.rows, dict(moved.tables))

@@ -19,19 +19,19 @@ from treadle.stores.postgres.accounts import PostgresAccounts
 from treadle.stores.postgres.approvals import PostgresApprovals
 from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
 from treadle.stores.postgres.connection import connect
-from treadle.stores.postgres.database import PostgresDatabase, database_as_it_is, open_database
+from treadle.stores.postgres.database import PostgresDatabase, open_database, open_without_migrating
 from treadle.stores.postgres.database_facts import (
-    compares_with,
-    facts_of,
-    guards_fired,
-    is_there,
-    refuse_unmakeable,
+    count_guard_events,
+    has_schema,
+    name_vector_engine,
+    read_facts,
+    require_schema_right,
 )
 from treadle.stores.postgres.deletion import PostgresDeletions
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.leader_lock import LeaderLock
 from treadle.stores.postgres.memory import PostgresMemories
-from treadle.stores.postgres.notifications import PostgresLine
+from treadle.stores.postgres.notifications import PostgresNotifications
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.schema import load_migrations
 from treadle.stores.postgres.sessions import PostgresSessions
@@ -52,7 +52,7 @@ async def open_postgres(url: str, hub: EventHub, clock: Clock) -> Stores:
         writer = PostgresWriter(database, hub.lost)
         journal = PostgresJournal(database, writer, hub, clock)
         opened.push_async_callback(journal.close)
-        others = ClusterSync(hub, journal, PostgresLine(database, writer.name))
+        others = ClusterSync(hub, journal, PostgresNotifications(database, writer.name))
         opened.push_async_callback(others.close)
         await others.start()
         return _stores(database, journal, clock, opened.pop_all().aclose)
@@ -76,12 +76,17 @@ async def look_at_postgres(
     once, where others would wait for a server."""
     known = len(load_migrations())
     await (await connect(url)).close()
-    database = await database_as_it_is(url)
+    database = await open_without_migrating(url)
     try:
-        if not await is_there(database):
-            await refuse_unmakeable(database)
+        if not await has_schema(database):
+            await require_schema_right(database)
             return None, known, (), ""
-        return await facts_of(database), known, await guards_fired(database, lately), await compares_with(database)
+        return (
+            await read_facts(database),
+            known,
+            await count_guard_events(database, lately),
+            await name_vector_engine(database),
+        )
     finally:
         await database.close()
 

@@ -17,7 +17,7 @@ from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.automation import SqliteHooks, SqliteSchedules, SqliteWebhooks
-from treadle.stores.sqlite.connection import SqliteDatabase, open_database, open_reader, open_to_look
+from treadle.stores.sqlite.connection import SqliteDatabase, open_database, open_read_only, open_reader
 from treadle.stores.sqlite.deletion import SqliteDeletions
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.lock import DatabaseLock
@@ -50,7 +50,7 @@ async def open_sqlite(database: str, hub: EventHub, clock: Clock) -> Stores:
 @asynccontextmanager
 async def look_at_sqlite(database: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
     path = path_of(database)
-    async with _alone(open_to_look(path), path, hub, clock) as stores:
+    async with _alone(open_read_only(path), path, hub, clock) as stores:
         yield stores
 
 

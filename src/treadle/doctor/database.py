@@ -8,7 +8,7 @@ from treadle.config.database_url import is_postgres, path_of, shown
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.errors import TreadleError, UsageError
-from treadle.stores.sqlite.backup import check_sound, facts_of, guards_fired
+from treadle.stores.sqlite.backup import check_integrity, count_guard_events, read_facts
 from treadle.stores.sqlite.connection import load_migrations
 
 LATELY = 100_000
@@ -38,9 +38,9 @@ def _describe_file(home: Home) -> Iterator[Finding]:
     try:
         size = Path(path).stat().st_size
         if size < CHECKED_BELOW:
-            check_sound(path)
-        facts = facts_of(path)
-        fired = guards_fired(path, LATELY)
+            check_integrity(path)
+        facts = read_facts(path)
+        fired = count_guard_events(path, LATELY)
     except TreadleError as error:
         yield Finding("database", "wrong", str(error), "Put a backup back: treadle restore FILE --force")
         return

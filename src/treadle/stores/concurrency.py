@@ -7,15 +7,15 @@ from treadle.domain.events import RunQueued
 from treadle.domain.ids import RunId
 
 
-def places_of(opening: Sequence[Draft]) -> int | None:
+def read_concurrency_limit(opening: Sequence[Draft]) -> int | None:
     """How many places there are, for a run that begins with these events; None: any number."""
-    for made in opening:
-        if isinstance(made.data, RunQueued):
-            return made.data.agent.concurrency
+    for draft in opening:
+        if isinstance(draft.data, RunQueued):
+            return draft.data.agent.concurrency
     return None
 
 
-def no_place(run_id: RunId, taken: int) -> str:
+def describe_full_agent(run_id: RunId, taken: int) -> str:
     return (
         f"{run_id} waits for others of its agent: {taken} of them are being worked on, and that is as many as its "
         "`concurrency` allows."

@@ -9,14 +9,14 @@ from treadle.domain.ids import SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 
 
-def owner_of(opening: Sequence[Draft]) -> UserId:
+def read_owner_of_run(opening: Sequence[Draft]) -> UserId:
     """The owner of a run that begins with these events."""
-    for made in opening:
-        if isinstance(made.data, RunQueued):
-            return made.data.user
+    for draft in opening:
+        if isinstance(draft.data, RunQueued):
+            return draft.data.user
     return LOCAL_USER
 
 
-def session_taken(session_id: SessionId) -> SessionTaken:
+def explain_taken_session(session_id: SessionId) -> SessionTaken:
     """For a run that was to begin in a session of another owner."""
     return SessionTaken(f"{session_id} belongs to another user. Begin another session.")

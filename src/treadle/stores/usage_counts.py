@@ -27,8 +27,8 @@ from treadle.domain.ids import Instant
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Usage
 
-DAY = 86_400
-LONGEST = 5.0
+DAY_SECONDS = 86_400
+MAX_UNWRITTEN_SECONDS = 5.0
 """Seconds that the sums of a run are kept before they are written."""
 RUNS, MODEL_CALLS, INPUT, OUTPUT, CACHE_READ, CACHE_WRITE, TOOL_CALLS, COST, CREDITS, UNPRICED = range(10)
 """Where each sum stands in its row."""
@@ -111,7 +111,7 @@ class Payer:
         """The sums of that day; the run itself is added on the way."""
         if not self.rows:
             self.since = at
-        key = (int(at // DAY), self.agent, self.token, self.model if model is None else model)
+        key = (int(at // DAY_SECONDS), self.agent, self.token, self.model if model is None else model)
         row = self.rows.get(key)
         if row is None:
             row = self.rows[key] = [0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0]
@@ -121,7 +121,7 @@ class Payer:
         return row
 
     def is_due(self, now: Instant) -> bool:
-        return bool(self.rows) and now - self.since >= LONGEST
+        return bool(self.rows) and now - self.since >= MAX_UNWRITTEN_SECONDS
 
     def take(self) -> Rows:
         """What is to be written now."""
@@ -129,7 +129,7 @@ class Payer:
         return rows
 
 
-def payer_of(events: Iterable[Any], written: int) -> Payer:
+def rebuild_payer(events: Iterable[Any], written: int) -> Payer:
     """For whom a run counts, and what it has used since the sequence up to which that is written; from all of its
     events as they are stored."""
     payer = Payer()
@@ -138,20 +138,20 @@ def payer_of(events: Iterable[Any], written: int) -> Payer:
             queued = _queued.decode(raw)
             payer.agent, payer.token, payer.rate = queued.agent.name, queued.token or "", queued.credits_per_dollar
             payer.is_bounded = queued.is_bounded
-        elif type_ not in COUNTED:
+        elif type_ not in COUNTERS:
             continue
         elif sequence > written:
             data = decode_data(type_, raw, version)
             if not isinstance(data, UnknownEvent):  # which only a later version can count
-                COUNTED[type_](payer, data, timestamp)
+                COUNTERS[type_](payer, data, timestamp)
         elif type_ == "model_resolved":
             found = _resolved.decode(raw)
             payer.model = f"{found.provider}/{found.model}"
-        elif type_ in ASKING:
+        elif type_ in CALL_STARTS:
             payer.counted = payer.counted or payer.asking  # with the one that was lost
             payer.asking = True
         else:
-            payer.asking, payer.counted = payer.asking and type_ not in ANSWERING, True
+            payer.asking, payer.counted = payer.asking and type_ not in CALL_ENDS, True
     return payer
 
 
@@ -164,19 +164,19 @@ def _has_ceiling(*quotas: Quotas | None) -> bool:
 # ── By type of event ───────────────────────────────────────────────────────────────────────────────
 
 
-def _model_resolved(payer: Payer, data: EventData, _: Instant) -> None:
+def _set_model(payer: Payer, data: EventData, _: Instant) -> None:
     assert isinstance(data, ModelResolved)
     payer.model = f"{data.provider}/{data.model}"
 
 
-def _asked(payer: Payer, data: EventData, at: Instant) -> None:
-    _count_lost(payer, at)
+def _count_request(payer: Payer, data: EventData, at: Instant) -> None:
+    _count_lost_call(payer, at)
     payer.asking = True
     if isinstance(data, CompactionStarted):
         payer.writer = f"{data.provider}/{data.model}"
 
 
-def _answered(payer: Payer, data: EventData, at: Instant) -> None:
+def _count_response(payer: Payer, data: EventData, at: Instant) -> None:
     assert isinstance(data, LlmResponse | LlmError)
     row = payer.row(at)
     if payer.asking or isinstance(data, LlmResponse):  # else nobody was asked: there was nobody to ask
@@ -184,7 +184,7 @@ def _answered(payer: Payer, data: EventData, at: Instant) -> None:
         _add(row, payer.rate, data.usage, data.cost)
 
 
-def _summed_up(payer: Payer, data: EventData, at: Instant) -> None:
+def _count_compaction(payer: Payer, data: EventData, at: Instant) -> None:
     assert isinstance(data, ContextCompacted | CompactionFailed)
     payer.asking = False
     _add(payer.row(at, payer.writer or payer.model), payer.rate, data.usage, data.cost, data.calls)
@@ -203,40 +203,40 @@ def _add(row: list[Any], rate: float, usage: Usage, cost: float | None, calls: i
         row[CREDITS] += cost * rate
 
 
-def _called(payer: Payer, _: EventData, at: Instant) -> None:
+def _count_tool_call(payer: Payer, _: EventData, at: Instant) -> None:
     payer.row(at)[TOOL_CALLS] += 1
 
 
-def _delegated(payer: Payer, data: EventData, at: Instant) -> None:
+def _count_delegation(payer: Payer, data: EventData, at: Instant) -> None:
     assert isinstance(data, AgentSpawn)
     payer.row(at)[TOOL_CALLS] += data.end is None  # else nobody called for it: it judges the run
 
 
-def _ended(payer: Payer, _: EventData, at: Instant) -> None:
-    _count_lost(payer, at)
+def _count_end(payer: Payer, _: EventData, at: Instant) -> None:
+    _count_lost_call(payer, at)
     if not payer.counted:
         payer.row(at)
 
 
-def _count_lost(payer: Payer, at: Instant) -> None:
+def _count_lost_call(payer: Payer, at: Instant) -> None:
     """A model call that nobody knows the end of, because its worker is gone, was a call."""
     if payer.asking:
         payer.asking = False
         payer.row(at)[MODEL_CALLS] += 1
 
 
-ASKING = frozenset(("llm_request", "compaction_started"))
-ANSWERING = frozenset(("llm_response", "llm_error", "context_compacted", "compaction_failed"))
+CALL_STARTS = frozenset(("llm_request", "compaction_started"))
+CALL_ENDS = frozenset(("llm_response", "llm_error", "context_compacted", "compaction_failed"))
 """What ends a model call, and settles what was reserved for it."""
-COUNTED: dict[str, Callable[[Payer, EventData, Instant], None]] = {
-    "model_resolved": _model_resolved,
-    "llm_request": _asked,
-    "compaction_started": _asked,
-    "llm_response": _answered,
-    "llm_error": _answered,
-    "context_compacted": _summed_up,
-    "compaction_failed": _summed_up,
-    "tool_call_start": _called,
-    "agent_spawn": _delegated,
-    "run_end": _ended,
+COUNTERS: dict[str, Callable[[Payer, EventData, Instant], None]] = {
+    "model_resolved": _set_model,
+    "llm_request": _count_request,
+    "compaction_started": _count_request,
+    "llm_response": _count_response,
+    "llm_error": _count_response,
+    "context_compacted": _count_compaction,
+    "compaction_failed": _count_compaction,
+    "tool_call_start": _count_tool_call,
+    "agent_spawn": _count_delegation,
+    "run_end": _count_end,
 }

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from treadle.stores.postgres.driver import PostgresError, connected
+from treadle.stores.postgres.driver import PostgresError, open_connection
 from treadle.stores.postgres.schema import load_functions, load_migrations, migrate
 
 NAMED = "TREADLE_TEST_POSTGRES"
@@ -48,7 +48,7 @@ def of_user(url: str, name: str, password: str) -> str:
 
 
 async def tell(url: str, *statements: str) -> None:
-    connection = await connected(url, 30, {})
+    connection = await open_connection(url, 30, {})
     try:
         for statement in statements:
             await connection.execute(statement)
@@ -146,7 +146,7 @@ class Databases:
         asyncio.run(self._make_template())
 
     async def _make_template(self) -> None:
-        connection = await connected(self._server, 30, {})
+        connection = await open_connection(self._server, 30, {})
         found = await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", self._template)
         await connection.close()
         if found is None:
@@ -187,7 +187,7 @@ def skip_without_vectors(url: str) -> None:
     """Skip a test that needs pgvector where the server has none that works."""
 
     async def ask() -> bool:
-        connection = await connected(url, 30, {})
+        connection = await open_connection(url, 30, {})
         try:
             return await connection.fetchval("SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'vector')")
         finally:

@@ -18,7 +18,7 @@ from treadle.operations.usage import summed_up
 from treadle.ports.accounts import Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance
 from treadle.stores.postgres.accounts import PostgresAccounts
-from treadle.stores.usage_counts import LONGEST
+from treadle.stores.usage_counts import MAX_UNWRITTEN_SECONDS
 from treadle.testing.conformance.store import Recorder
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -61,7 +61,7 @@ def test_what_a_long_run_has_used_is_seen_while_it_goes_on(url: str) -> None:
             claim = await process.begun()
             await process.advance(claim, 3, [reply()])
             assert await process.used() == []
-            process.clock.pass_time(LONGEST)
+            process.clock.pass_time(MAX_UNWRITTEN_SECONDS)
             await process.advance(claim, 4, [reply()])
             assert [used.model_calls for used in await process.used()] == [2]
             await process.advance(claim, 5, [reply()])

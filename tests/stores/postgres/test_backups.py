@@ -22,7 +22,7 @@ from treadle.config.home import Home
 from treadle.domain.errors import StoreLost, UsageError
 from treadle.ports.deletion import DatabaseFacts
 from treadle.stores.postgres.database import open_database
-from treadle.stores.postgres.database_facts import facts_of
+from treadle.stores.postgres.database_facts import read_facts
 from treadle.testing.models import ScriptedModel, say
 
 PAGE = (Path(__file__).parents[3] / "docs" / "postgres.md").read_text()
@@ -54,7 +54,7 @@ def _packaged(tool: str) -> list[str]:
 async def facts(url: str) -> DatabaseFacts:
     database = await open_database(url)
     try:
-        return await facts_of(database)
+        return await read_facts(database)
     finally:
         await database.close()
 

@@ -26,7 +26,7 @@ from treadle.ports.notifications import Changed
 from treadle.stores.postgres import notifications as line
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
-from treadle.stores.postgres.notifications import PostgresLine
+from treadle.stores.postgres.notifications import PostgresNotifications
 from treadle.stores.postgres.writer import PostgresWriter
 from treadle.testing.conformance.store import Recorder, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
@@ -41,7 +41,7 @@ class Side:
     process: StoreProcess
     journal: PostgresJournal
     hub: EventHub
-    line: PostgresLine
+    line: PostgresNotifications
     others: ClusterSync
 
     def follow(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Sequence[Event], None]:
@@ -54,7 +54,7 @@ async def side(url: str, name: str) -> AsyncGenerator[Side, None]:
     hub = EventHub(CLOCK, IDS, lambda run_id, at: None)
     writer = PostgresWriter(database, hub.lost, CLOCK.now)
     journal = PostgresJournal(database, writer, hub, CLOCK)
-    listening = PostgresLine(database, writer.name)
+    listening = PostgresNotifications(database, writer.name)
     others = ClusterSync(hub, journal, listening)
     await others.start()
     try:
@@ -253,7 +253,7 @@ def test_news_of_what_is_not_there_are_no_harm(url: str) -> None:
 def test_a_line_that_is_cut_while_it_is_spoken_on_is_mended_each_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(line, "FIRST_BACKOFF_SECONDS", 0.01)
     cut = CUT + "(query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_notify%')"
 
     async def story() -> None:
@@ -284,7 +284,7 @@ async def _sequences(at: Side, run_id: RunId) -> list[int]:
 
 
 def test_a_line_that_was_cut_is_mended_and_nothing_is_missing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(line, "FIRST_BACKOFF_SECONDS", 0.01)
 
     async def story() -> None:
         async with two(url) as (here, there):

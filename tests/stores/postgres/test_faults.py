@@ -21,7 +21,7 @@ from treadle.domain.ids import AgentId, EventId, RunId, SessionId
 from treadle.ports.journal import Advance, Claim, Release
 from treadle.stores.postgres import connection, database
 from treadle.stores.postgres import writer as batching
-from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.driver import open_connection
 from treadle.stores.postgres.writer import PostgresWriter
 from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, step
 from treadle.testing.time import CountingIds, FakeClock
@@ -42,16 +42,16 @@ def impatient() -> Generator[None, None, None]:
     """Somebody who asks is told after a moment. Only while no answer can come: a busy machine needs more time."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (batching, database):
-            patch.setattr(module, "PATIENCE", 0.05)
+            patch.setattr(module, "PATIENCE_SECONDS", 0.05)
         yield
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried again after a moment."""
-    monkeypatch.setattr(batching, "WATCH_SECONDS", 0.05)
-    monkeypatch.setattr(batching, "LONGEST_PAUSE", 0.1)
-    monkeypatch.setattr(database, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(batching, "TIMEOUT_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(batching, "MAX_BACKOFF_SECONDS", 0.1)
+    monkeypatch.setattr(database, "MAX_BACKOFF_SECONDS", 0.1)
 
 
 class Wired(StoreProcess):
@@ -115,7 +115,7 @@ def trigger(statement: str) -> str:
 
 
 async def events_of(url: str) -> Any:
-    asking = await connected(url, 10, {"search_path": "treadle"})
+    asking = await open_connection(url, 10, {"search_path": "treadle"})
     try:
         return await asking.fetchval("SELECT count(*) FROM events")
     finally:
@@ -187,7 +187,7 @@ def test_a_batch_that_comes_late_is_not_done_again(url: str) -> None:
 
             process.writer._connection = Overheard()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] -- likewise
             await process.advance(claim, 2, [step(1)])
-            other = await connected(url, 10, {"search_path": "treadle"})
+            other = await open_connection(url, 10, {"search_path": "treadle"})
             query, args = sent[0]
             assert await other.fetchval(query, *args) == "[true]", "answered as it was"
             await process.advance(claim, 3, [step(2)])
@@ -348,7 +348,7 @@ def test_a_lock_of_another_program_is_waited_for(
     async def story() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
-            other = await connected(url, 10, {"search_path": "treadle"})
+            other = await open_connection(url, 10, {"search_path": "treadle"})
             await other.execute("BEGIN")
             await other.execute("SELECT 1 FROM runs FOR UPDATE")
             advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
@@ -462,7 +462,7 @@ def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url
 
 
 def test_a_writer_that_was_long_silent_is_known_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "FORGOTTEN_SECONDS", 0.0)
+    monkeypatch.setattr(batching, "WRITER_EXPIRY_SECONDS", 0.0)
 
     async def story() -> None:
         async with process_on(url) as process:

@@ -27,9 +27,9 @@ from treadle.ports.access import TokenRecord
 from treadle.ports.deletion import DatabaseFacts
 from treadle.ports.memory_index import MemoryView
 from treadle.stores.postgres.database import open_database
-from treadle.stores.postgres.database_facts import compares_with, facts_of, guards_fired
-from treadle.stores.postgres.driver import connected
-from treadle.stores.postgres.memory_rows import written_memory
+from treadle.stores.postgres.database_facts import count_guard_events, name_vector_engine, read_facts
+from treadle.stores.postgres.driver import open_connection
+from treadle.stores.postgres.memory_rows import encode_memory
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.schema import load_migrations, migrate
 from treadle.testing.conformance import memories
@@ -58,7 +58,7 @@ def run(story: Any) -> None:
 async def comparing(url: str) -> str:
     database = await open_database(url)
     try:
-        return await compares_with(database)
+        return await name_vector_engine(database)
     finally:
         await database.close()
 
@@ -96,9 +96,12 @@ def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
 
     async def story() -> None:
         async with one_desk(KeptOnServer(url)) as desk:
-            shelf, slow = MemoryStoreUnderTest(desk.memories), await connected(url, 10, {"search_path": "treadle"})
+            shelf, slow = (
+                MemoryStoreUnderTest(desk.memories),
+                await open_connection(url, 10, {"search_path": "treadle"}),
+            )
             await slow.execute("BEGIN")
-            late = msgspec.json.encode([written_memory(memory(1, "late"))]).decode()
+            late = msgspec.json.encode([encode_memory(memory(1, "late"))]).decode()
             assert await slow.fetchval("SELECT keep_memories($1)", late) == 1
             await desk.memories.add([memory(2, "early")])
             await shelf.embed(unit(1, 0))
@@ -263,7 +266,7 @@ def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> N
     async def story() -> None:
         async with one_desk(KeptOnServer(url)) as desk, one_desk(KeptOnServer(url)) as other:
             claim = await desk.claimed("ses_top")
-            holding: Any = await connected(url, 10, {"search_path": "treadle"})
+            holding: Any = await open_connection(url, 10, {"search_path": "treadle"})
             await holding.execute("SELECT pg_advisory_lock(hashtextextended('ses_top', 0))")
             deleting = asyncio.ensure_future(other.kept.deletions.delete(SessionId("ses_top"), "ada"))
             waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
@@ -292,9 +295,9 @@ def test_what_a_database_holds_is_counted(url: str) -> None:
             await journal.agent("ada", AGENT)
             await desk.end(await desk.claimed(), 2)
             await desk.submit()
-            assert await facts_of(database) == DatabaseFacts(len(load_migrations()), 1, 2, 1, 5)
+            assert await read_facts(database) == DatabaseFacts(len(load_migrations()), 1, 2, 1, 5)
             await tell(url, "UPDATE treadle.events SET type = 'loop_warning' WHERE sequence = 1")
-            assert await guards_fired(database, 100) == [("loop_warning", 2)]
-            assert await guards_fired(database, 2) == [("loop_warning", 1)]
+            assert await count_guard_events(database, 100) == [("loop_warning", 2)]
+            assert await count_guard_events(database, 2) == [("loop_warning", 1)]
 
     run(story())

@@ -26,7 +26,7 @@ from treadle.domain.messages import user
 from treadle.ports.approvals import Grant
 from treadle.ports.journal import Advance, NewRun, RunFilter, Tell
 from treadle.stores.postgres.approvals import PostgresApprovals
-from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.driver import open_connection
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.sessions import PostgresSessions
 from treadle.testing.conformance.store import END, OPENING, Recorder, StoreProcess, not_claimable, step
@@ -267,7 +267,7 @@ def test_a_reader_of_the_feed_waits_for_whoever_may_still_add_before(url: str) -
                 "RETURN NULL; END $$",
                 "CREATE TRIGGER waits AFTER INSERT ON treadle.events EXECUTE FUNCTION treadle.waits()",
             )
-            gate = await connected(url, 10, {})
+            gate = await open_connection(url, 10, {})
             await gate.execute("SELECT pg_advisory_lock(4242)")
             slow = asyncio.ensure_future(one.submit("slow"))
             waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
@@ -306,7 +306,7 @@ def test_a_reader_that_was_slow_to_begin_overtakes_nobody_either(url: str) -> No
                 "DECLARE bound BIGINT := true_bound(); BEGIN "
                 "PERFORM pg_advisory_xact_lock_shared(4243); RETURN bound; END $$",
             )
-            gate = await connected(url, 10, {})
+            gate = await open_connection(url, 10, {})
             await gate.execute("SELECT pg_advisory_lock(4242), pg_advisory_lock(4243)")
             waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             reading = asyncio.ensure_future(reader.store.after(seen.position))
@@ -357,7 +357,7 @@ def test_every_process_that_listens_is_told_of_every_commit(url: str) -> None:
 
     async def story() -> None:
         heard: list[str] = []
-        listening: Any = await connected(url, 10, {})
+        listening: Any = await open_connection(url, 10, {})
 
         def hear(_: object, __: int, ___: str, payload: str) -> None:
             heard.append(payload)

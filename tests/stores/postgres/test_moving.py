@@ -24,9 +24,9 @@ from treadle.domain.ids import ApprovalId, RunId, SegmentId, SessionId, TokenId
 from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
 from treadle.ports.accounts import Ceilings, Reserve
 from treadle.stores.migrate import migration as moving
-from treadle.stores.migrate.migration import LOCK, Progress, move
-from treadle.stores.migrate.tables import LEFT_BEHIND, TABLES
-from treadle.stores.postgres.driver import connected
+from treadle.stores.migrate.migration import LOCK_ID, Progress, migrate_database
+from treadle.stores.migrate.tables import NOT_MIGRATED, TABLES
+from treadle.stores.postgres.driver import open_connection
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.surfaces.cli.migrate import migrate
@@ -102,7 +102,7 @@ def home(tmp_path: Path) -> str:
 
 def held(path: str) -> dict[str, int]:
     with closing(open_reader(path)) as db:
-        return {table.name: db.execute(table.count).fetchall()[0][0] for table in TABLES}
+        return {table.name: db.execute(table.select_count).fetchall()[0][0] for table in TABLES}
 
 
 def run(story: Any) -> Any:
@@ -114,7 +114,7 @@ def run(story: Any) -> Any:
 
 
 async def schemas(url: str) -> set[str]:
-    connection = await connected(url, 10, {})
+    connection = await open_connection(url, 10, {})
     try:
         found = await connection.fetch("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'treadle%'")
         return {row[0] for row in found}
@@ -163,7 +163,7 @@ def test_every_table_is_moved(home: str) -> None:
     ours = {
         name for name in found if not name.startswith("sqlite_") and name.split("_", 2)[:2] != ["memory", "words"]
     }
-    assert ours | LEFT_BEHIND == {table.name for table in TABLES} | LEFT_BEHIND
+    assert ours | NOT_MIGRATED == {table.name for table in TABLES} | NOT_MIGRATED
     for table in TABLES:
         moved = {*table.columns, *table.source.values(), *MADE_ANEW.get(table.name, ())}
         assert columns[table.name] <= moved, table.name
@@ -173,7 +173,7 @@ def test_every_table_is_moved(home: str) -> None:
 def test_a_home_moves_with_its_whole_history(home: str, bare: str) -> None:
     told: list[tuple[str, int, int]] = []
     before = held(home)
-    moved = run(move(home, bare, lambda table, done, total: told.append((table, done, total))))
+    moved = run(migrate_database(home, bare, lambda table, done, total: told.append((table, done, total))))
     assert dict(moved.tables) == before == held(home)
     assert moved.rows == sum(before.values())
     assert {table: done for table, done, total in told if done == total} == before
@@ -185,7 +185,7 @@ def test_a_move_that_is_broken_off_anywhere_goes_on_where_it_was(
     home: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Into a database that somebody has opened once, and put nothing in."""
-    monkeypatch.setattr(moving, "MOST_ROWS", 3)
+    monkeypatch.setattr(moving, "MAX_BATCH_ROWS", 3)
     parts: list[tuple[str, int]] = []
 
     def one_more(known: int) -> Progress:
@@ -202,7 +202,7 @@ def test_a_move_that_is_broken_off_anywhere_goes_on_where_it_was(
     times = 0
     while True:
         try:
-            moved = run(move(home, url, one_more(len(parts))))
+            moved = run(migrate_database(home, url, one_more(len(parts))))
         except Stopped:
             times += 1
             assert run(schemas(url)) == {"treadle", "treadle_moving"}
@@ -216,14 +216,14 @@ def test_a_move_that_is_broken_off_anywhere_goes_on_where_it_was(
 
 KILLED = """
 import asyncio, os, signal, sys
-from treadle.stores.migrate import move as moving
+from treadle.stores.migrate import migration as moving
 
 def die(table, done, total):
     if table == "events" and done >= 6:
         os.kill(os.getpid(), signal.SIGKILL)
 
-moving.MOST_ROWS = 3
-asyncio.run(moving.move(sys.argv[1], sys.argv[2], die))
+moving.MAX_BATCH_ROWS = 3
+asyncio.run(moving.migrate_database(sys.argv[1], sys.argv[2], die))
 """
 
 
@@ -235,7 +235,7 @@ def test_a_move_that_is_killed_goes_on_where_it_was(home: str, bare: str) -> Non
     def first_told(table: str, done: int, _: int) -> None:
         told.setdefault(table, done)
 
-    moved = run(move(home, bare, first_told))
+    moved = run(migrate_database(home, bare, first_told))
     assert (told["runs"], told["events"], told["said"]) == (held(home)["runs"], 6, 0), "from where it was"
     assert dict(moved.tables) == held(home)
 
@@ -243,7 +243,7 @@ def test_a_move_that_is_killed_goes_on_where_it_was(home: str, bare: str) -> Non
 def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:
     asyncio.run(tell(url, "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')"))
     with pytest.raises(UsageError, match=r"is not empty: there is something in treadle\.agents"):
-        run(move(home, url))
+        run(migrate_database(home, url))
     assert run(schemas(url)) == {"treadle"}
 
 
@@ -257,10 +257,10 @@ def test_a_target_that_somebody_uses_meanwhile_is_left_alone(home: str, bare: st
             raise Stopped
 
     with pytest.raises(Stopped):
-        run(move(home, bare, use))
+        run(migrate_database(home, bare, use))
     run(story())
     with pytest.raises(UsageError, match="is not empty"):
-        run(move(home, bare))
+        run(migrate_database(home, bare))
 
 
 def test_another_move_or_a_home_that_was_used_since_is_not_gone_on_with(home: str, bare: str) -> None:
@@ -269,13 +269,13 @@ def test_another_move_or_a_home_that_was_used_since_is_not_gone_on_with(home: st
             raise Stopped
 
     with pytest.raises(Stopped):
-        run(move(home, bare, stop))
+        run(migrate_database(home, bare, stop))
     with closing(open_database(home)) as db:
         db.execute("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
     with pytest.raises(UsageError, match=r"was used since.*DROP SCHEMA treadle_moving CASCADE"):
-        run(move(home, bare))
+        run(migrate_database(home, bare))
     asyncio.run(tell(bare, "DROP SCHEMA treadle_moving CASCADE"))
-    run(move(home, bare))
+    run(migrate_database(home, bare))
 
 
 def test_what_has_not_arrived_as_it_was_is_not_shown(home: str, bare: str) -> None:
@@ -284,7 +284,7 @@ def test_what_has_not_arrived_as_it_was_is_not_shown(home: str, bare: str) -> No
             raise Stopped
 
     with pytest.raises(Stopped):
-        run(move(home, bare, stop))
+        run(migrate_database(home, bare, stop))
     spoils = (
         "CREATE FUNCTION treadle_moving.spoils() RETURNS TRIGGER LANGUAGE plpgsql AS $$ "
         "BEGIN NEW.name := 'another'; RETURN NEW; END $$",
@@ -293,26 +293,26 @@ def test_what_has_not_arrived_as_it_was_is_not_shown(home: str, bare: str) -> No
     )
     asyncio.run(tell(bare, *spoils))
     with pytest.raises(StoreDamaged, match="What has arrived of hooks is not what"):
-        run(move(home, bare))
+        run(migrate_database(home, bare))
     assert run(schemas(bare)) == {"treadle_moving"}
 
 
 def test_a_source_that_somebody_owns_or_that_is_not_there_is_refused(home: str, bare: str) -> None:
     lock = DatabaseLock(home)
     with pytest.raises(StoreOwned, match="Nothing was moved"):
-        run(move(home, bare))
+        run(migrate_database(home, bare))
     lock.release()
     with pytest.raises(UsageError, match="There is no database at"):
-        run(move(f"{home}x", bare))
+        run(migrate_database(f"{home}x", bare))
     assert run(schemas(bare)) == set()
 
 
 def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
     async def story() -> None:
-        other = await connected(bare, 10, {})
-        await other.execute(f"SELECT pg_advisory_lock({LOCK})")
+        other = await open_connection(bare, 10, {})
+        await other.execute(f"SELECT pg_advisory_lock({LOCK_ID})")
         with pytest.raises(StoreError, match="Somebody else is moving"):
-            await move(home, bare)
+            await migrate_database(home, bare)
         await other.close()
 
     run(story())

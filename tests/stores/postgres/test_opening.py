@@ -12,14 +12,14 @@ from tests.stores.postgres.servers import of_database, of_user, tell
 from treadle.bootstrap.stores import look_at_server
 from treadle.domain.errors import StoreAway, StoreError, StoreNewer, UsageError
 from treadle.stores.postgres import connection as connecting
-from treadle.stores.postgres.connection import explain, restored, shown, storable, storable_json
+from treadle.stores.postgres.connection import escape_nul, escape_nul_json, explain, redact_url, unescape_nul
 from treadle.stores.postgres.database import open_database
-from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.driver import open_connection
 from treadle.stores.postgres.schema import load_functions, load_migrations, migrate
 
 
 async def ask(url: str, statement: str) -> Any:
-    connection = await connected(url, 10, {"search_path": "treadle"})
+    connection = await open_connection(url, 10, {"search_path": "treadle"})
     try:
         return await connection.fetchval(statement)
     finally:
@@ -147,7 +147,7 @@ def test_a_user_without_rights_is_told_what_it_needs(bare: str) -> None:
 
 
 def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connecting, "OLDEST", 99)
+    monkeypatch.setattr(connecting, "MIN_SERVER_VERSION", 99)
     with pytest.raises(StoreError, match="needs 99 or newer"):
         asyncio.run(opened(url))
 
@@ -185,17 +185,17 @@ def test_a_commit_is_waited_for_whatever_the_server_is_set_to(url: str) -> None:
 
 def test_a_password_is_never_shown() -> None:
     assert (
-        shown("postgresql://ada:p%40ss@host:5432/x?sslmode=require")
+        redact_url("postgresql://ada:p%40ss@host:5432/x?sslmode=require")
         == "postgresql://ada@host:5432/x?sslmode=require"
     )
-    assert shown("postgresql:///x?host=/tmp") == "postgresql:///x?host=/tmp"
-    assert shown("postgresql://host/x?password=p%40ss&a=b") == "postgresql://host/x?password=***&a=b"
-    assert shown("postgresql://host/x?sslpassword=p%40ss") == "postgresql://host/x?sslpassword=***"
+    assert redact_url("postgresql:///x?host=/tmp") == "postgresql:///x?host=/tmp"
+    assert redact_url("postgresql://host/x?password=p%40ss&a=b") == "postgresql://host/x?password=***&a=b"
+    assert redact_url("postgresql://host/x?sslpassword=p%40ss") == "postgresql://host/x?sslpassword=***"
     assert "p%40ss" not in str(explain(OSError("no route"), "postgresql://ada:p%40ss@host/x"))
 
 
 @pytest.mark.parametrize("text", ["", "a\x00b", "\x1a", "\x1a0", "\x1a\x1a0\x00", "\\u0000", "\\\x00", "é"])
 def test_all_text_can_be_kept(text: str) -> None:
-    assert "\x00" not in storable(text)
-    assert restored(storable(text)) == text
-    assert msgspec.json.decode(storable_json(msgspec.json.encode([text]))) == [storable(text)]
+    assert "\x00" not in escape_nul(text)
+    assert unescape_nul(escape_nul(text)) == text
+    assert msgspec.json.decode(escape_nul_json(msgspec.json.encode([text]))) == [escape_nul(text)]

@@ -130,7 +130,7 @@ def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (database, writer, notifications):
-        monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
+        monkeypatch.setattr(module, "MAX_BACKOFF_SECONDS", 0.1)
 
     async def story(folder: Path) -> None:
         async with wire(url, folder) as (address, between), offered(tmp_path, database=address) as server:
@@ -139,7 +139,7 @@ def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
             between.cut()
             with monkeypatch.context() as impatient:  # only while it is away: a busy machine needs more time
                 for module in (database, writer):
-                    impatient.setattr(module, "PATIENCE", 0.3)
+                    impatient.setattr(module, "PATIENCE_SECONDS", 0.3)
                 for method, path, body in (
                     ("GET", "/readyz", None),
                     ("GET", "/v1/runs", None),

@@ -11,7 +11,7 @@ from tests.stores.postgres.harness import OnServer, opened
 from tests.stores.postgres.servers import tell
 from treadle.ports.journal import Release
 from treadle.stores.postgres.database import open_database
-from treadle.stores.postgres.driver import connected
+from treadle.stores.postgres.driver import open_connection
 from treadle.testing.conformance.store import Recorder, StoreProcess, one_process, two_processes
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -25,7 +25,7 @@ def run(story: Awaitable[object]) -> None:
 
 
 async def asked(url: str, question: str) -> list[Any]:
-    connection = await connected(url, 10, {"search_path": "treadle"})
+    connection = await open_connection(url, 10, {"search_path": "treadle"})
     try:
         return [tuple(row) for row in await connection.fetch(question)]
     finally:

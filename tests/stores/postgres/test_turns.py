@@ -36,7 +36,7 @@ async def taking(url: str, name: str, at_work: list[str], begun: asyncio.Event) 
 
 
 def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_lock, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(leader_lock, "POLL_INTERVAL_SECONDS", 0.02)
 
     async def story() -> None:
         at_work, begun = list[str](), asyncio.Event()

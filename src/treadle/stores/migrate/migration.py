@@ -16,32 +16,32 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.errors import StoreDamaged, StoreError, StoreOwned, UsageError
-from treadle.stores.migrate.tables import TABLES, MigratedTable, Row, Sum
-from treadle.stores.postgres.connection import FAILURES, SCHEMA, connect, explain, shown, storable_json
+from treadle.stores.migrate.tables import TABLES, MigratedTable, Row, TableChecksum
+from treadle.stores.postgres.connection import DRIVER_ERRORS, SCHEMA, connect, escape_nul_json, explain, redact_url
 from treadle.stores.postgres.driver import PostgresConnection
-from treadle.stores.postgres.memory_rows import written
+from treadle.stores.postgres.memory_rows import build_memory_record
 from treadle.stores.postgres.schema import migrate
 from treadle.stores.sqlite.connection import SqliteDatabase, open_database
 from treadle.stores.sqlite.connection import explain as explain_sqlite
 from treadle.stores.sqlite.lock import DatabaseLock
 
-PLACE = "treadle_moving"
+STAGING_SCHEMA = "treadle_moving"
 """The schema that a move writes to."""
-LOCK = 0x4D4F5645
+LOCK_ID = 0x4D4F5645
 """Of whoever moves something there."""
-TRIES = 10
+MAX_LOCK_ATTEMPTS = 10
 """To get it: the server may take a moment to see that the one who had it was killed."""
-MOST_ROWS, MOST_BYTES = 1000, 4 * 2**20
+MAX_BATCH_ROWS, MAX_BATCH_BYTES = 1000, 4 * 2**20
 """In one part. A single row may be larger."""
-PROGRESS = f"""
-CREATE TABLE IF NOT EXISTS {PLACE}.moving (
+CREATE_PROGRESS_TABLE = f"""
+CREATE TABLE IF NOT EXISTS {STAGING_SCHEMA}.moving (
     name TEXT PRIMARY KEY,
     last TEXT NOT NULL,
     rows BIGINT NOT NULL
 )
 """
 """For each table the key of the last row that is there, and how many are. An empty name: what is moved."""
-KEEP_MEMORIES = """
+INSERT_MEMORIES = """
 INSERT INTO memories (id, memory_id, agent_id, kind, text, words, lexemes, digest, created_at, source, used_at,
                       uses, pinned, session_id, run_id, owner)
 OVERRIDING SYSTEM VALUE
@@ -67,23 +67,23 @@ class RowCounts(Struct, frozen=True):
         return sum(rows for _, rows in self.tables)
 
 
-async def move(path: str, url: str, progress: Progress = lambda table, done, total: None) -> RowCounts:
+async def migrate_database(path: str, url: str, progress: Progress = lambda table, done, total: None) -> RowCounts:
     """Move all that is in a SQLite file to an empty PostgreSQL database, or go on with a move that was broken off.
     The file stays as it is. Raises StoreOwned while another process owns it, UsageError for a target that is not
     empty, StoreDamaged where what has arrived is not what was there."""
-    lock = _owned(path)
+    lock = _lock_source(path)
     try:
         with closing(open_database(path)) as source:
-            return await _Move(source, path, url, progress).done()
+            return await _Migration(source, path, url, progress).run()
     except apsw.Error as error:
         raise explain_sqlite(error, path) from error
-    except FAILURES as error:
+    except DRIVER_ERRORS as error:
         raise StoreError(f"{explain(error, url)} The same command goes on where it has stopped.") from error
     finally:
         lock.release()
 
 
-def _owned(path: str) -> DatabaseLock:
+def _lock_source(path: str) -> DatabaseLock:
     if not Path(path).is_file():
         raise UsageError(f"There is no database at {path}. Nothing was moved.")
     try:
@@ -92,19 +92,19 @@ def _owned(path: str) -> DatabaseLock:
         raise StoreOwned(f"Nothing was moved. {error}", error.socket) from None
 
 
-class _Move:
+class _Migration:
     def __init__(self, source: SqliteDatabase, path: str, url: str, progress: Progress) -> None:
         self._source = source
         self._path = path
         self._url = url
         self._progress = progress
 
-    async def done(self) -> RowCounts:
-        async with _alone(self._url) as target:
+    async def run(self) -> RowCounts:
+        async with _exclusive_connection(self._url) as target:
             await self._begin(target)
             for table in TABLES:
                 await self._copy(target, table)
-            counts = [(table.name, await self._checked(target, table)) for table in TABLES]
+            counts = [(table.name, await self._verify(target, table)) for table in TABLES]
             await self._finish(target)
             return RowCounts(tuple(counts))
 
@@ -112,23 +112,23 @@ class _Move:
 
     async def _begin(self, target: PostgresConnection) -> None:
         await _refuse_occupied(target, self._url)
-        what = self._what()
+        what = self._identify_source()
         found = None
-        if await target.fetchval("SELECT to_regclass($1)", f"{PLACE}.moving") is not None:
-            found = await target.fetchval(f"SELECT last FROM {PLACE}.moving WHERE name = ''")  # noqa: S608 -- our own name
+        if await target.fetchval("SELECT to_regclass($1)", f"{STAGING_SCHEMA}.moving") is not None:
+            found = await target.fetchval(f"SELECT last FROM {STAGING_SCHEMA}.moving WHERE name = ''")  # noqa: S608 -- our own name
         if found is None:
-            await target.execute(f"DROP SCHEMA IF EXISTS {PLACE} CASCADE")
-            await migrate(self._url, PLACE)
-            await target.execute(PROGRESS)
-            await target.execute(f"INSERT INTO {PLACE}.moving VALUES ('', $1, 0)", what)  # noqa: S608 -- our own name
+            await target.execute(f"DROP SCHEMA IF EXISTS {STAGING_SCHEMA} CASCADE")
+            await migrate(self._url, STAGING_SCHEMA)
+            await target.execute(CREATE_PROGRESS_TABLE)
+            await target.execute(f"INSERT INTO {STAGING_SCHEMA}.moving VALUES ('', $1, 0)", what)  # noqa: S608 -- our own name
         elif found != what:
             raise UsageError(
-                f"{shown(self._url)} has a move in it that was broken off, of {msgspec.json.decode(found)[0]}; and "
+                f"{redact_url(self._url)} has a move in it that was broken off, of {msgspec.json.decode(found)[0]}; and "
                 "that is another database than this one, or was used since. Nothing was moved. Begin anew after: "
-                f"DROP SCHEMA {PLACE} CASCADE"
+                f"DROP SCHEMA {STAGING_SCHEMA} CASCADE"
             )
 
-    def _what(self) -> str:
+    def _identify_source(self) -> str:
         """What is moved: which file, and what it has come to."""
         latest = (
             "SELECT max(position), (SELECT count(*) FROM runs), "
@@ -140,18 +140,22 @@ class _Move:
     # ── Copying ──
 
     async def _copy(self, target: PostgresConnection, table: MigratedTable) -> None:
-        [(total,)] = self._source.execute(table.count).fetchall()
-        found = await target.fetch(f"SELECT last, rows FROM {PLACE}.moving WHERE name = $1", table.name)  # noqa: S608 -- our own name
+        [(total,)] = self._source.execute(table.select_count).fetchall()
+        found = await target.fetch(f"SELECT last, rows FROM {STAGING_SCHEMA}.moving WHERE name = $1", table.name)  # noqa: S608 -- our own name
         last, done = (msgspec.json.decode(found[0][0]), found[0][1]) if found else (None, 0)
-        rows = self._source.execute(table.rows()) if last is None else self._source.execute(table.rows_above, last)
+        rows = (
+            self._source.execute(table.select_rows())
+            if last is None
+            else self._source.execute(table.select_rows_after_key, last)
+        )
         self._progress(table.name, done, total)
-        for part in _parts(rows):
+        for part in _split_batches(rows):
             done += len(part)
             last = msgspec.json.encode(part[-1][: len(table.key)]).decode()
             async with target.transaction():
                 await _insert(target, table, part)
                 await target.execute(
-                    f"INSERT INTO {PLACE}.moving VALUES ($1, $2, $3) "  # noqa: S608 -- our own name
+                    f"INSERT INTO {STAGING_SCHEMA}.moving VALUES ($1, $2, $3) "  # noqa: S608 -- our own name
                     "ON CONFLICT (name) DO UPDATE SET last = excluded.last, rows = excluded.rows",
                     table.name,
                     last,
@@ -161,19 +165,19 @@ class _Move:
 
     # ── Checking ──
 
-    async def _checked(self, target: PostgresConnection, table: MigratedTable) -> int:
+    async def _verify(self, target: PostgresConnection, table: MigratedTable) -> int:
         """How many rows both have, which are the same."""
-        there, here = Sum(), Sum()
-        for row in self._source.execute(table.rows()):
-            here.add(table.converted(row))
+        there, here = TableChecksum(), TableChecksum()
+        for row in self._source.execute(table.select_rows()):
+            here.add(table.convert(row))
         async with target.transaction(isolation="repeatable_read", readonly=True):
-            async for row in target.cursor(table.read_back, prefetch=MOST_ROWS):
+            async for row in target.cursor(table.select_all, prefetch=MAX_BATCH_ROWS):
                 there.add(tuple(row))
         if here != there:
             raise StoreDamaged(
                 f"What has arrived of {table.name} is not what {self._path} has: {there.rows} rows of {here.rows}, "
-                f"or others. None of it can be seen in {shown(self._url)}. Begin anew after: "
-                f"DROP SCHEMA {PLACE} CASCADE"
+                f"or others. None of it can be seen in {redact_url(self._url)}. Begin anew after: "
+                f"DROP SCHEMA {STAGING_SCHEMA} CASCADE"
             )
         return here.rows
 
@@ -183,22 +187,22 @@ class _Move:
         """Let it be seen, all at once."""
         async with target.transaction():
             for table in TABLES:
-                if table.counted is not None:
-                    last = self._last(table)
+                if table.identity is not None:
+                    last = self._find_last_number(table)
                     await target.execute(
                         "SELECT setval(pg_get_serial_sequence($1, $2), greatest($3::BIGINT, 1), $3::BIGINT > 0)",
-                        f"{PLACE}.{table.name}", table.counted, last,
+                        f"{STAGING_SCHEMA}.{table.name}", table.identity, last,
                     )  # fmt: skip
-            await target.execute(f"DROP TABLE {PLACE}.moving")
+            await target.execute(f"DROP TABLE {STAGING_SCHEMA}.moving")
             await _refuse_occupied(target, self._url)
             await target.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-            await target.execute(f"ALTER SCHEMA {PLACE} RENAME TO {SCHEMA}")
+            await target.execute(f"ALTER SCHEMA {STAGING_SCHEMA} RENAME TO {SCHEMA}")
         for table in TABLES:
             await target.execute(f"ANALYZE {SCHEMA}.{table.name}")
 
-    def _last(self, table: MigratedTable) -> int:
+    def _find_last_number(self, table: MigratedTable) -> int:
         """The highest number that was ever given."""
-        numbers = [f"SELECT max({table.counted}) FROM {table.name}"]  # noqa: S608 -- our own names
+        numbers = [f"SELECT max({table.identity}) FROM {table.name}"]  # noqa: S608 -- our own names
         if table.name == "events":
             numbers.append("SELECT max(position) FROM deleted_sessions")
         if table.name == "memories":
@@ -208,16 +212,16 @@ class _Move:
 
 
 @asynccontextmanager
-async def _alone(url: str) -> AsyncGenerator[PostgresConnection, None]:
+async def _exclusive_connection(url: str) -> AsyncGenerator[PostgresConnection, None]:
     """A connection of the only one that moves something there."""
-    connection = await connect(url, PLACE)
+    connection = await connect(url, STAGING_SCHEMA)
     try:
-        for _ in range(TRIES):
-            if await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK):
+        for _ in range(MAX_LOCK_ATTEMPTS):
+            if await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK_ID):
                 break
             await asyncio.sleep(0.1)
         else:
-            raise StoreError(f"Somebody else is moving a database to {shown(url)} now. Nothing was moved.")
+            raise StoreError(f"Somebody else is moving a database to {redact_url(url)} now. Nothing was moved.")
         yield connection
     finally:
         await connection.close(timeout=5)
@@ -230,17 +234,17 @@ async def _refuse_occupied(target: PostgresConnection, url: str) -> None:
             continue
         if await target.fetchval(f"SELECT EXISTS (SELECT 1 FROM {SCHEMA}.{name})"):  # noqa: S608 -- our own names
             raise UsageError(
-                f"{shown(url)} is not empty: there is something in {SCHEMA}.{name}. Nothing was changed. Name "
+                f"{redact_url(url)} is not empty: there is something in {SCHEMA}.{name}. Nothing was changed. Name "
                 "another database, or close what uses this one and make it empty."
             )
 
 
-def _parts(rows: Any) -> Iterator[list[Row]]:
+def _split_batches(rows: Any) -> Iterator[list[Row]]:
     part, size = list[Row](), 0
     for row in rows:
         part.append(row)
         size += sum([len(value) for value in row if isinstance(value, str | bytes)])
-        if len(part) >= MOST_ROWS or size >= MOST_BYTES:
+        if len(part) >= MAX_BATCH_ROWS or size >= MAX_BATCH_BYTES:
             yield part
             part, size = [], 0
     if part:
@@ -249,12 +253,14 @@ def _parts(rows: Any) -> Iterator[list[Row]]:
 
 async def _insert(target: PostgresConnection, table: MigratedTable, rows: Sequence[Row]) -> None:
     if table.name == "memories":  # whose words are kept in another way
-        kept = [_memory(dict(zip(table.columns, row[len(table.key) :], strict=True))) for row in rows]
-        await target.execute(KEEP_MEMORIES, storable_json(msgspec.json.encode(kept)).decode())
+        kept = [_memory_record(dict(zip(table.columns, row[len(table.key) :], strict=True))) for row in rows]
+        await target.execute(INSERT_MEMORIES, escape_nul_json(msgspec.json.encode(kept)).decode())
         return
-    records = [table.converted(row) for row in rows]
-    await target.copy_records_to_table(table.name, records=records, columns=table.columns, schema_name=PLACE)
+    records = [table.convert(row) for row in rows]
+    await target.copy_records_to_table(
+        table.name, records=records, columns=table.columns, schema_name=STAGING_SCHEMA
+    )
 
 
-def _memory(row: dict[str, Any]) -> dict[str, Any]:
-    return {**written(row["text"]), **row, "digest": row["digest"].hex(), "pinned": bool(row["pinned"])}
+def _memory_record(row: dict[str, Any]) -> dict[str, Any]:
+    return {**build_memory_record(row["text"]), **row, "digest": row["digest"].hex(), "pinned": bool(row["pinned"])}

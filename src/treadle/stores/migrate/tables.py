@@ -9,18 +9,18 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from treadle.stores.postgres.connection import storable
-from treadle.stores.postgres.driver import bits
+from treadle.stores.postgres.connection import escape_nul
+from treadle.stores.postgres.driver import to_bit_string
 
 Row = tuple[Any, ...]
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def _as_it_is(value: Any) -> Any:
-    return storable(value) if isinstance(value, str) else value
+def _escape_text(value: Any) -> Any:
+    return escape_nul(value) if isinstance(value, str) else value
 
 
-def _numbers(in_bytes: bytes) -> list[float]:
+def _normalize_vector(in_bytes: bytes) -> list[float]:
     """A vector with a length of 1, of one with a byte for each number."""
     numbers = array("b", in_bytes)
     length = math.hypot(*numbers) or 1.0
@@ -34,34 +34,34 @@ class MigratedTable(Struct, frozen=True):
     columns: tuple[str, ...]
     key: tuple[str, ...]
     """By which SQLite hands out the rows, and by which it goes on."""
-    counted: str | None = None
+    identity: str | None = None
     """The column that PostgreSQL numbers by itself, and goes on with."""
     source: Mapping[str, str] = {}
     """What a column is on SQLite, where it is called otherwise or not kept."""
-    made: Mapping[str, Callable[[Any], Any]] = {}
+    converters: Mapping[str, Callable[[Any], Any]] = {}
     """What becomes of the values of a column."""
 
-    def converted(self, row: Sequence[Any]) -> Row:
+    def convert(self, row: Sequence[Any]) -> Row:
         """A row of SQLite, with its key first, as PostgreSQL keeps it."""
         values = zip(self.columns, row[len(self.key) :], strict=True)
-        return tuple([self.made.get(column, _as_it_is)(value) for column, value in values])
+        return tuple([self.converters.get(column, _escape_text)(value) for column, value in values])
 
-    def rows(self, where: str = "") -> str:
+    def select_rows(self, where: str = "") -> str:
         """The rows of SQLite in order, each after its key."""
         columns = [*self.key, *(self.source.get(column, column) for column in self.columns)]
         return f"SELECT {', '.join(columns)} FROM {self.name} {where} ORDER BY {', '.join(self.key)}"  # noqa: S608 -- our own names
 
     @property
-    def rows_above(self) -> str:
+    def select_rows_after_key(self) -> str:
         """Those above a key."""
-        return self.rows(f"WHERE ({', '.join(self.key)}) > ({', '.join('?' * len(self.key))})")
+        return self.select_rows(f"WHERE ({', '.join(self.key)}) > ({', '.join('?' * len(self.key))})")
 
     @property
-    def count(self) -> str:
+    def select_count(self) -> str:
         return f"SELECT count(*) FROM {self.name}"  # noqa: S608 -- our own names
 
     @property
-    def read_back(self) -> str:
+    def select_all(self) -> str:
         """All rows as PostgreSQL has them, in whatever order."""
         return f"SELECT {', '.join(self.columns)} FROM {self.name}"  # noqa: S608 -- our own names
 
@@ -70,7 +70,7 @@ def _table(name: str, columns: str, key: str, **more: Any) -> MigratedTable:
     return MigratedTable(name, tuple(columns.split()), tuple(key.split()), **more)
 
 
-LAST = "(SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)"
+LAST_SEQUENCE = "(SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)"
 TABLES = (
     _table("agents", "agent_id name state", "agent_id"),
     _table(
@@ -78,37 +78,37 @@ TABLES = (
         "id run_id session_id agent_id parent_run_id submission_key created_at status outcome waiting_for sequence "
         "epoch worker lease_until wake_at counted places owner lost_worker title",
         "id",
-        counted="id",
-        source={"sequence": LAST},
+        identity="id",
+        source={"sequence": LAST_SEQUENCE},
     ),
-    _table("events", "position run sequence event_id timestamp type version data", "position", counted="position"),
+    _table("events", "position run sequence event_id timestamp type version data", "position", identity="position"),
     _table("deliveries", "run key sequence", "run key"),
     _table("deaths", "worker runs at", "worker"),
-    _table("said", "session_id run messages whole", "session_id run", made={"whole": bool}),
+    _table("said", "session_id run messages whole", "session_id run", converters={"whole": bool}),
     _table(
         "approvals",
         "approval_id run call_id tool arguments reason pattern requested_at expires_at decision",
         "approval_id",
     ),
     _table("grants", "session_id tool pattern", "session_id tool pattern"),
-    _table("results", "id session_id run call_id content", "id", counted="id"),
-    _table("segments", "id segment_id session_id parent run reason messages opened_at", "id", counted="id"),
+    _table("results", "id session_id run call_id content", "id", identity="id"),
+    _table("segments", "id segment_id session_id parent run reason messages opened_at", "id", identity="id"),
     _table("session_notes", "session_id workspace notes", "session_id"),
     _table(
         "memories",
         "id memory_id agent_id kind text digest created_at source used_at uses pinned session_id run_id owner",
         "id",
-        counted="id",
-        made={"pinned": bool},
+        identity="id",
+        converters={"pinned": bool},
     ),
-    _table("memory_spaces", "id agent_id owner embedder dimensions done_to", "id", counted="id"),
-    _table("memory_codes", "space memory code", "space memory", made={"code": bits}),
+    _table("memory_spaces", "id agent_id owner embedder dimensions done_to", "id", identity="id"),
+    _table("memory_codes", "space memory code", "space memory", converters={"code": to_bit_string}),
     _table(
         "memory_vectors",
         "space memory numbers",
         "space memory",
         source={"numbers": "bytes"},
-        made={"numbers": _numbers},
+        converters={"numbers": _normalize_vector},
     ),
     _table(
         "tokens",
@@ -137,7 +137,7 @@ TABLES = (
         "schedule_id agent message every zone anchor next_at session_id is_heartbeat paused firing_at firing_since "
         "fired_at run_id problem owner",
         "rowid",
-        made={"is_heartbeat": bool, "paused": bool},
+        converters={"is_heartbeat": bool, "paused": bool},
     ),
     _table("hooks", "hook_id name agent message session created_at owner", "rowid"),
     _table(
@@ -145,21 +145,21 @@ TABLES = (
         "webhook_id url events agents created_at position most_attempts attempts first_failed_at retry_at "
         "delivered_at problem disabled",
         "rowid",
-        made={"disabled": bool},
+        converters={"disabled": bool},
     ),
     _table(
         "dead_letters",
         "webhook_id event_id run_id sequence type attempts reason died_at queued",
         "webhook_id event_id",
-        made={"queued": bool},
+        converters={"queued": bool},
     ),
 )
 """In an order in which each finds what it refers to."""
-LEFT_BEHIND = frozenset(("memory_words",))
+NOT_MIGRATED = frozenset(("memory_words",))
 """What PostgreSQL has in another way."""
 
 
-class Sum:
+class TableChecksum:
     """By what two tables are compared: how many rows they have, and a sum over all of them in whatever order."""
 
     def __init__(self) -> None:
@@ -168,18 +168,18 @@ class Sum:
 
     def add(self, row: Sequence[Any]) -> None:
         """Count a row, as PostgreSQL keeps it."""
-        written = _encode([value if isinstance(value, _PLAIN) else _plain(value) for value in row])
+        written = _encode([value if isinstance(value, _PLAIN_TYPES) else _to_bytes(value) for value in row])
         self.rows += 1
         self._digests += int.from_bytes(blake2b(written, digest_size=16).digest(), "big")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sum) and (self.rows, self._digests) == (other.rows, other._digests)
+        return isinstance(other, TableChecksum) and (self.rows, self._digests) == (other.rows, other._digests)
 
     __hash__ = None  # pyright: ignore[reportAssignmentType] -- it grows
 
 
-_PLAIN = str | int | float | bytes | bool | None
+_PLAIN_TYPES = str | int | float | bytes | bool | None
 
 
-def _plain(value: Any) -> bytes:
+def _to_bytes(value: Any) -> bytes:
     return array("f", cast("list[float]", value)).tobytes() if isinstance(value, list) else value.bytes

@@ -7,7 +7,7 @@ import msgspec
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
 from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
-from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
 
@@ -76,7 +76,7 @@ def _record(row: PostgresRow) -> TokenRecord:
     token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility = row
     return TokenRecord(
         token_id,
-        restored(name),
+        unescape_nul(name),
         tuple(msgspec.json.decode(scopes)),
         None if agents is None else tuple(msgspec.json.decode(agents)),
         created_at,

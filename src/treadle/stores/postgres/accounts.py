@@ -16,8 +16,8 @@ from treadle.ports.accounts import (
     UsageFilter,
     Used,
 )
-from treadle.stores.postgres.batch import Standing
-from treadle.stores.postgres.connection import restored, storable_json
+from treadle.stores.postgres.batch import AccountStanding
+from treadle.stores.postgres.connection import escape_nul_json, unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 
 
@@ -30,12 +30,14 @@ class PostgresAccounts:
 
     async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
         wanted = Reserve(tuple(accounts), tokens=1)  # it is only asked where that would count
-        header = storable_json(msgspec.json.encode(wanted)).decode()
+        header = escape_nul_json(msgspec.json.encode(wanted)).decode()
         for row in await self._database.rows("standing", header, self._now()):
             account, kind, ceiling, used, reserved, wants, buckets = row
             if used >= ceiling:
                 pairs = None if buckets is None else msgspec.json.decode(buckets, type=tuple[tuple[int, int], ...])
-                return Standing(restored(account), kind, ceiling, used, reserved, wants, pairs).short()
+                return AccountStanding(
+                    unescape_nul(account), kind, ceiling, used, reserved, wants, pairs
+                ).to_short()
         return None
 
     async def balance(self, account: str) -> Balance:
@@ -47,7 +49,7 @@ class PostgresAccounts:
     async def usage(self, wanted: UsageFilter = ALL_USAGE) -> Sequence[Used]:
         agents = None if wanted.agents is None else list(wanted.agents)
         found = await self._database.rows("usage", agents, wanted.since, wanted.until)
-        return [_used(*row) for row in found]
+        return [_to_used(*row) for row in found]
 
     async def state(self, agent: str) -> AgentState:
         """Read each time: any process may change it."""
@@ -58,5 +60,7 @@ class PostgresAccounts:
         return await self._database.row("set_agent_state", agent, state) is not None
 
 
-def _used(agent: str, token: str, model: str, day: int, *sums: Any) -> Used:
-    return Used(restored(agent), TokenId(restored(token)) if token else None, restored(model), day, *sums)
+def _to_used(agent: str, token: str, model: str, day: int, *sums: Any) -> Used:
+    return Used(
+        unescape_nul(agent), TokenId(unescape_nul(token)) if token else None, unescape_nul(model), day, *sums
+    )

@@ -6,7 +6,7 @@ from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownApproval
 from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.ports.approvals import ApprovalRecord, Grant
-from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
 
@@ -29,7 +29,7 @@ class PostgresApprovals:
         return [_record(row) for row in await self._database.rows("pending_approvals", run_id)]
 
     async def grants(self, session_id: SessionId) -> Sequence[Grant]:
-        return [Grant(*map(restored, row)) for row in await self._database.rows("grants", session_id)]
+        return [Grant(*map(unescape_nul, row)) for row in await self._database.rows("grants", session_id)]
 
 
 def _record(row: PostgresRow) -> ApprovalRecord:
@@ -38,14 +38,14 @@ def _record(row: PostgresRow) -> ApprovalRecord:
     return ApprovalRecord(
         approval_id,
         Origin(run_id, session_id, agent_id, parent),
-        restored(call_id),
-        restored(tool),
-        restored(arguments),
-        restored(reason),
-        None if pattern is None else restored(pattern),
+        unescape_nul(call_id),
+        unescape_nul(tool),
+        unescape_nul(arguments),
+        unescape_nul(reason),
+        None if pattern is None else unescape_nul(pattern),
         requested_at,
         expires_at,
         decision,
-        restored(agent),
+        unescape_nul(agent),
         owner,
     )

@@ -10,7 +10,7 @@ from treadle.domain.ids import EventId, Instant
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
 from treadle.ports.automation import Fired
-from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
 
@@ -41,7 +41,7 @@ class PostgresSchedules:
         )
 
     async def list(self) -> Sequence[Schedule]:
-        return [_schedule(row) for row in await self._database.rows("schedules")]
+        return [_to_schedule(row) for row in await self._database.rows("schedules")]
 
     async def remove(self, schedule_id: ScheduleId) -> bool:
         return await self._database.row("remove_schedule", schedule_id) is not None
@@ -70,10 +70,10 @@ class PostgresHooks:
 
     async def find(self, hook_id: HookId) -> InboundWebhook | None:
         found = await self._database.row("hooks", hook_id)
-        return None if found is None else _hook(found)
+        return None if found is None else _to_inbound_webhook(found)
 
     async def list(self) -> Sequence[InboundWebhook]:
-        return [_hook(row) for row in await self._database.rows("hooks", None)]
+        return [_to_inbound_webhook(row) for row in await self._database.rows("hooks", None)]
 
     async def remove(self, hook_id: HookId) -> bool:
         return await self._database.row("remove_hook", hook_id) is not None
@@ -98,7 +98,7 @@ class PostgresWebhooks:
         )
 
     async def list(self) -> Sequence[Webhook]:
-        return [_webhook(row) for row in await self._database.rows("webhooks")]
+        return [_to_webhook(row) for row in await self._database.rows("webhooks")]
 
     async def remove(self, webhook_id: WebhookId) -> bool:
         return await self._database.row("remove_webhook", webhook_id) is not None
@@ -123,7 +123,7 @@ class PostgresWebhooks:
     # ── Dead letters ──
 
     async def of(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
-        return [_letter(row) for row in await self._database.rows("dead_letters", webhook_id)]
+        return [_to_dead_letter(row) for row in await self._database.rows("dead_letters", webhook_id)]
 
     async def queue(self, webhook_id: WebhookId, event_id: EventId | None) -> int:
         return len(await self._database.rows("queue_dead_letters", webhook_id, event_id))
@@ -140,13 +140,13 @@ def _text(value: object) -> str:
     return _encode(value).decode()
 
 
-def _schedule(row: PostgresRow) -> Schedule:
+def _to_schedule(row: PostgresRow) -> Schedule:
     schedule_id, agent, message, every, zone, anchor, *rest = row
     next_at, session_id, is_heartbeat, paused, firing_at, firing_since, fired_at, run_id, problem, owner = rest
     return Schedule(
         schedule_id,
-        restored(agent),
-        restored(message),
+        unescape_nul(agent),
+        unescape_nul(message),
         Timing(msgspec.json.decode(every), zone, anchor),
         next_at,
         session_id,
@@ -156,25 +156,27 @@ def _schedule(row: PostgresRow) -> Schedule:
         firing_since,
         fired_at,
         run_id,
-        restored(problem),
+        unescape_nul(problem),
         owner,
     )
 
 
-def _hook(row: PostgresRow) -> InboundWebhook:
+def _to_inbound_webhook(row: PostgresRow) -> InboundWebhook:
     hook_id, name, agent, message, session, created_at, owner = row
-    place = None if session is None else restored(session)
-    return InboundWebhook(hook_id, restored(name), restored(agent), restored(message), place, created_at, owner)
+    place = None if session is None else unescape_nul(session)
+    return InboundWebhook(
+        hook_id, unescape_nul(name), unescape_nul(agent), unescape_nul(message), place, created_at, owner
+    )
 
 
-def _webhook(row: PostgresRow) -> Webhook:
+def _to_webhook(row: PostgresRow) -> Webhook:
     webhook_id, url, events, agents, created_at, position, *rest = row
     most_attempts, attempts, first_failed_at, retry_at, delivered_at, problem, disabled = rest
     return Webhook(
         webhook_id,
-        restored(url),
-        _names(events),
-        None if agents is None else _names(agents),
+        unescape_nul(url),
+        _to_names(events),
+        None if agents is None else _to_names(agents),
         created_at,
         position,
         most_attempts,
@@ -182,15 +184,17 @@ def _webhook(row: PostgresRow) -> Webhook:
         first_failed_at,
         retry_at,
         delivered_at,
-        restored(problem),
+        unescape_nul(problem),
         disabled,
     )
 
 
-def _names(listed: str) -> tuple[Any, ...]:
+def _to_names(listed: str) -> tuple[Any, ...]:
     return tuple(msgspec.json.decode(listed))
 
 
-def _letter(row: PostgresRow) -> DeadLetter:
+def _to_dead_letter(row: PostgresRow) -> DeadLetter:
     webhook_id, event_id, run_id, sequence, type_, attempts, reason, died_at, queued = row
-    return DeadLetter(webhook_id, event_id, run_id, sequence, type_, attempts, restored(reason), died_at, queued)
+    return DeadLetter(
+        webhook_id, event_id, run_id, sequence, type_, attempts, unescape_nul(reason), died_at, queued
+    )

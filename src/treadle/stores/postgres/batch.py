@@ -14,14 +14,14 @@ from treadle.domain.ids import Instant, RunId
 from treadle.domain.quotas import QuotaKind
 from treadle.domain.time_format import minute
 from treadle.ports.accounts import Short
-from treadle.stores.postgres.connection import storable_json
-from treadle.stores.reservations import frees_at
+from treadle.stores.postgres.connection import escape_nul_json
+from treadle.stores.reservations import find_reset_time
 
-Op = dict[str, Any]
+Header = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 
 
-class Plain(Struct, frozen=True, gc=False):
+class PlainAdvance(Struct, frozen=True, gc=False):
     """An advance that adds events and asks for nothing else: most are. All of a batch are done at once."""
 
     run_id: str
@@ -36,7 +36,7 @@ class Plain(Struct, frozen=True, gc=False):
     def events(self) -> int:
         return self.facts + self.intents
 
-    def header(self) -> Op:
+    def header(self) -> Header:
         """The same as one of the others, for what asks for more, or is not the only one of its run in a batch."""
         names = ("epoch", "seen", "facts", "intents", "events")
         return {"do": "advance", "run": self.run_id, **{name: getattr(self, name) for name in names}}
@@ -48,7 +48,7 @@ class Operation:
 
     header: bytes
     drafts: Sequence[Draft]
-    plain: Plain | None = None
+    plain: PlainAdvance | None = None
     said: bytes | None = None
     """What a run that ends adds to its session."""
     runs: Sequence[str] = ()
@@ -69,15 +69,15 @@ class Operation:
     """Runs that may have something reserved, which is settled."""
 
 
-def encoded(header: Op) -> bytes:
+def encode_header(header: Header) -> bytes:
     """The header as it is sent. Raises UnicodeEncodeError for text that cannot be stored."""
-    return storable_json(_encode(header))
+    return escape_nul_json(_encode(header))
 
 
-_LOCKED = ("runs", "turns", "ends", "places", "sessions", "agents", "keys", "accounts", "settling")
+_LOCK_KINDS = ("runs", "turns", "ends", "places", "sessions", "agents", "keys", "accounts", "settling")
 
 
-def in_order(operations: Sequence[Operation]) -> tuple[list[int], int]:
+def order_operations(operations: Sequence[Operation]) -> tuple[list[int], int]:
     """The places of the operations as they are sent, and how many of them, at the beginning, are plain. Those are
     in the order in which runs are locked. What touches the same run as another is done in its turn."""
     runs = Counter([run for operation in operations for run in operation.runs])
@@ -86,9 +86,9 @@ def in_order(operations: Sequence[Operation]) -> tuple[list[int], int]:
     return [*first, *sorted(set(range(len(operations))).difference(first))], len(first)
 
 
-def arguments(operations: Sequence[Operation], plain: int, now: Instant | None) -> tuple[Any, ...]:
+def build_arguments(operations: Sequence[Operation], plain: int, now: Instant | None) -> tuple[Any, ...]:
     """What `write_all` is called with, from the third on; so many of them at the beginning are plain."""
-    drafts = [made for operation in operations for made in operation.drafts]
+    drafts = [draft for operation in operations for draft in operation.drafts]
     said = [operation.said for operation in operations if operation.said is not None]
     plains = [operation.plain for operation in operations[:plain] if operation.plain is not None]
     return (
@@ -98,12 +98,12 @@ def arguments(operations: Sequence[Operation], plain: int, now: Instant | None) 
         [each.seen for each in plains],
         [each.facts for each in plains],
         [each.intents for each in plains],
-        _joined(operations[plain:]),
-        _locks(operations[plain:], plain),
-        [made.event_id for made in drafts],
-        [made.timestamp for made in drafts],
-        [made.type for made in drafts],
-        [made.raw for made in drafts],
+        _join_headers(operations[plain:]),
+        _encode_locks(operations[plain:], plain),
+        [draft.event_id for draft in drafts],
+        [draft.timestamp for draft in drafts],
+        [draft.type for draft in drafts],
+        [draft.raw for draft in drafts],
         [each.number for each in plains for _ in range(each.events)],
         [each.seen + number for each in plains for number in range(1, each.events + 1)],
         said,
@@ -112,11 +112,11 @@ def arguments(operations: Sequence[Operation], plain: int, now: Instant | None) 
     )
 
 
-def _joined(operations: Sequence[Operation]) -> str:
+def _join_headers(operations: Sequence[Operation]) -> str:
     parts, said = list[bytes](), 0
     for operation in operations:
         if operation.plain is not None:
-            parts.append(encoded(operation.plain.header()))
+            parts.append(encode_header(operation.plain.header()))
         elif operation.said is None:
             parts.append(operation.header)
         else:  # which of all that is said is this one's
@@ -125,26 +125,26 @@ def _joined(operations: Sequence[Operation]) -> str:
     return f"[{b','.join(parts).decode()}]"
 
 
-def _locks(operations: Sequence[Operation], plain: int) -> str:
+def _encode_locks(operations: Sequence[Operation], plain: int) -> str:
     if not operations:
         return "{}"  # what is plain is locked as it is done
-    if not plain and len(operations) == 1 and not any(getattr(operations[0], name) for name in _LOCKED[1:]):
+    if not plain and len(operations) == 1 and not any(getattr(operations[0], name) for name in _LOCK_KINDS[1:]):
         return "{}"  # it locks its run by itself
     wanted: dict[str, list[str]] = {}
-    for name in _LOCKED:
+    for name in _LOCK_KINDS:
         if found := {each for operation in operations for each in getattr(operation, name)}:
             wanted[name] = sorted(found)
     if not wanted.keys().isdisjoint(("turns", "places", "sessions", "keys")):
         wanted.setdefault("runs", [])
     if "settling" in wanted:
         wanted.setdefault("accounts", [])
-    return storable_json(_encode(wanted)).decode()
+    return escape_nul_json(_encode(wanted)).decode()
 
 
 # ── Answers ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Standing(Struct, frozen=True):
+class AccountStanding(Struct, frozen=True):
     """A `Short`, as the database sees it."""
 
     account: str
@@ -156,26 +156,26 @@ class Standing(Struct, frozen=True):
     buckets: tuple[tuple[int, int], ...] | None = None
     """What was used within the window, bucket by bucket; None: there is no window."""
 
-    def short(self) -> Short:
+    def to_short(self) -> Short:
         resets_at = None
         if self.buckets is not None:
             excess = self.used + self.reserved + self.wants - self.ceiling
-            resets_at = frees_at(self.kind, self.buckets, excess)
+            resets_at = find_reset_time(self.kind, self.buckets, excess)
         values = self.account, self.kind, self.ceiling, self.used, self.reserved, self.wants
         return Short(*values, resets_at)
 
 
-Whose = tuple[str, str, str, str | None]
-Grave = tuple[str | None, float | None, str | None]
+OriginRow = tuple[str, str, str, str | None]
+DeletionRow = tuple[str | None, float | None, str | None]
 """A session, when it was deleted and by whom."""
 
 
 class BatchResult(Struct, frozen=True):
     """What became of one operation. Which fields are set depends on the verb."""
 
-    gone: Grave | None = None
+    gone: DeletionRow | None = None
     """There is no such run."""
-    buried: Grave | None = None
+    buried: DeletionRow | None = None
     """The session was deleted."""
     taken: str | None = None
     """The session of another owner that a run was to begin in."""
@@ -192,8 +192,8 @@ class BatchResult(Struct, frozen=True):
     sequence: int | None = None
     before: int = 0
     """The sequence of the run before an advance."""
-    refused: Standing | None = None
-    near: tuple[Standing, ...] = ()
+    refused: AccountStanding | None = None
+    near: tuple[AccountStanding, ...] = ()
     woken: tuple[str, float | None] | None = None
     """Which run to look at next, and when; None: now."""
     following: tuple[str, ...] = ()
@@ -201,7 +201,7 @@ class BatchResult(Struct, frozen=True):
     told: "tuple[BatchResult, ...]" = ()
     new: bool = False
     """The delivery was not there before."""
-    origin: Whose | None = None
+    origin: OriginRow | None = None
     epoch: int = 0
     lost: str | None = None
     """The worker that died while it owned the run."""
@@ -216,25 +216,25 @@ class BatchResult(Struct, frozen=True):
 _decode = msgspec.json.Decoder(tuple[BatchResult | bool, ...]).decode
 
 
-def answers_to(operations: Sequence[Operation], written: str) -> list[BatchResult]:
+def decode_results(operations: Sequence[Operation], written: str) -> list[BatchResult]:
     """What `write_all` has answered. To what is plain and was done it says only that."""
     decoded = _decode(written)
     return [
-        answer if isinstance(answer, BatchResult) else _moved(operation.plain)
+        answer if isinstance(answer, BatchResult) else _accept_plain(operation.plain)
         for operation, answer in zip(operations, decoded, strict=True)
     ]
 
 
-def _moved(plain: Plain | None) -> BatchResult:
+def _accept_plain(plain: PlainAdvance | None) -> BatchResult:
     assert plain is not None
     return BatchResult(accepted=True, sequence=plain.seen + plain.events, before=plain.seen)
 
 
-def origin_of(whose: Whose) -> Origin:
+def to_origin(whose: OriginRow) -> Origin:
     return Origin(*whose)  # pyright: ignore[reportArgumentType] -- ids are text in the database
 
 
-def gone(run_id: RunId, grave: Grave) -> UnknownRun:
+def explain_missing_run(run_id: RunId, grave: DeletionRow) -> UnknownRun:
     """Why there is no such run: nobody knows of it, or it was deleted."""
     session_id, at, by = grave
     if session_id is None or at is None:
@@ -244,7 +244,7 @@ def gone(run_id: RunId, grave: Grave) -> UnknownRun:
     )
 
 
-def session_deleted(grave: Grave) -> SessionDeleted:
+def explain_deleted_session(grave: DeletionRow) -> SessionDeleted:
     """For a session that was deleted: it is not begun again."""
     session_id, at, by = grave
     when = "" if at is None else f" on {minute(at)} by {by}"

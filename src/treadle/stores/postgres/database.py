@@ -9,28 +9,28 @@ from treadle.domain.errors import StoreError
 from treadle.domain.ids import Instant
 from treadle.stores.postgres.connection import (
     CONNECT_SECONDS,
-    FAILURES,
+    DRIVER_ERRORS,
     SETTINGS,
     SQL,
     STATEMENT_SECONDS,
     connect,
+    escape_nul,
     explain,
-    is_passing,
-    shown,
-    storable,
+    is_transient,
+    redact_url,
 )
-from treadle.stores.postgres.driver import Pool, PostgresConnection, PostgresRow, pooled
+from treadle.stores.postgres.driver import Pool, PostgresConnection, PostgresRow, open_pool
 from treadle.stores.postgres.schema import migrate
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-READERS = 4
+MAX_READERS = 4
 """Connections that a process reads on, at most."""
-PATIENCE = 5.0
+PATIENCE_SECONDS = 5.0
 """Seconds that somebody who asks waits for a server that is away, or for a lock, before they are told."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.05, 1.0
 
 
 class PostgresDatabase:
@@ -45,30 +45,30 @@ class PostgresDatabase:
     async def rows(self, statement: str, *values: object, patient: bool = False) -> Sequence[PostgresRow]:
         """What the statement of that name finds. Patient work waits for a server that is away; other work is told
         so, with StoreAway or its like, after a while."""
-        text, prepared = SQL[statement], [storable(v) if isinstance(v, str) else v for v in values]
-        return await self.on_one(
+        text, prepared = SQL[statement], [escape_nul(v) if isinstance(v, str) else v for v in values]
+        return await self.run_on_connection(
             lambda connection: connection.fetch(text, *prepared, timeout=STATEMENT_SECONDS), patient
         )
 
-    async def on_one(
+    async def run_on_connection(
         self, work: Callable[[PostgresConnection], Awaitable[Result]], patient: bool = False
     ) -> Result:
         """The same for several statements, on one connection that nobody else uses meanwhile."""
-        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
-        until = loop.time() + PATIENCE
+        loop, pause = asyncio.get_running_loop(), FIRST_BACKOFF_SECONDS
+        until = loop.time() + PATIENCE_SECONDS
         while True:
             if self._closed:
-                raise StoreError(f"The database {shown(self.url)} has been closed.")
+                raise StoreError(f"The database {redact_url(self.url)} has been closed.")
             try:
                 async with self._pool.acquire(timeout=CONNECT_SECONDS) as connection:
                     return await work(connection)
-            except FAILURES as error:
-                if not is_passing(error) or not (patient or loop.time() + pause < until):
+            except DRIVER_ERRORS as error:
+                if not is_transient(error) or not (patient or loop.time() + pause < until):
                     raise explain(error, self.url) from error
-                if pause == FIRST_PAUSE:
+                if pause == FIRST_BACKOFF_SECONDS:
                     logger.warning("%s It is tried again.", explain(error, self.url))
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_BACKOFF_SECONDS)
 
     async def row(self, statement: str, *values: object, patient: bool = False) -> PostgresRow | None:
         """The first of what it finds; None: nothing."""
@@ -97,17 +97,17 @@ class PostgresDatabase:
 async def open_database(url: str) -> PostgresDatabase:
     """The database that the URL names, brought up to date; or a StoreError that says why not and what to do."""
     await migrate(url)
-    return await database_as_it_is(url)
+    return await open_without_migrating(url)
 
 
-async def database_as_it_is(url: str) -> PostgresDatabase:
+async def open_without_migrating(url: str) -> PostgresDatabase:
     """The same, for whoever looks at a database of any version."""
     try:
-        pool = await pooled(url, READERS, CONNECT_SECONDS, SETTINGS, _leave_as_it_is)
-    except FAILURES as error:
+        pool = await open_pool(url, MAX_READERS, CONNECT_SECONDS, SETTINGS, _skip_reset)
+    except DRIVER_ERRORS as error:
         raise explain(error, url) from error
     return PostgresDatabase(url, pool)
 
 
-async def _leave_as_it_is(_: PostgresConnection) -> None:
+async def _skip_reset(_: PostgresConnection) -> None:
     """No statement of ours leaves anything behind on a connection: the server need not clean up."""

@@ -7,12 +7,12 @@ from treadle.domain.errors import InvalidState, UnknownSession
 from treadle.domain.ids import Instant, SessionId
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import IdleSession, Tombstone
-from treadle.stores.postgres.batch import session_deleted
-from treadle.stores.postgres.connection import FAILURES, explain, restored, storable
+from treadle.stores.postgres.batch import explain_deleted_session
+from treadle.stores.postgres.connection import DRIVER_ERRORS, escape_nul, explain, unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
 
-TOUCHED = (
+AFFECTED_TABLES = (
     "runs, events, deliveries, said, approvals, grants, results, segments, session_notes, memories, memory_codes, "
     "memory_vectors, requests, accounts, windows, reservations, warnings, dead_letters"
 )
@@ -42,10 +42,10 @@ class PostgresDeletions:
         return await self._buried(deletion)
 
     async def idle(self, before: Instant, agent: str | None = None) -> Sequence[IdleSession]:
-        return [_idle(row) for row in await self._database.rows("idle_sessions", before, agent)]
+        return [_to_idle_session(row) for row in await self._database.rows("idle_sessions", before, agent)]
 
     async def prune(self, session_ids: Sequence[SessionId], before: Instant, by: str) -> Sequence[Tombstone]:
-        deletion, wanted = uuid.uuid4().hex, list(map(storable, session_ids))
+        deletion, wanted = uuid.uuid4().hex, list(map(escape_nul, session_ids))
         await self._database.rows("prune_sessions", wanted, before, self._clock.now(), by, deletion)
         return await self._buried(deletion)
 
@@ -61,28 +61,30 @@ class PostgresDeletions:
             connection = await self._database.connect()
             try:
                 await connection.execute("SET statement_timeout = 0")
-                await connection.execute(f"VACUUM {TOUCHED}")
+                await connection.execute(f"VACUUM {AFFECTED_TABLES}")
             finally:
                 await connection.close(timeout=1)
-        except FAILURES as error:
+        except DRIVER_ERRORS as error:
             raise explain(error, self._database.url) from error
         return count
 
     async def _unknown(self, session_id: SessionId) -> UnknownSession:
         if grave := await self._database.row("grave", session_id):
-            return session_deleted((grave[0], grave[1], restored(grave[2])))
+            return explain_deleted_session((grave[0], grave[1], unescape_nul(grave[2])))
         return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
 
     async def _buried(self, deletion: str) -> list[Tombstone]:
-        return [_tombstone(row) for row in await self._database.rows("tombstones", deletion)]
+        return [_to_tombstone(row) for row in await self._database.rows("tombstones", deletion)]
 
 
-def _idle(row: PostgresRow) -> IdleSession:
+def _to_idle_session(row: PostgresRow) -> IdleSession:
     session_id, agent, *rest = row
-    return IdleSession(session_id, restored(agent), *rest)
+    return IdleSession(session_id, unescape_nul(agent), *rest)
 
 
-def _tombstone(row: PostgresRow) -> Tombstone:
+def _to_tombstone(row: PostgresRow) -> Tombstone:
     session_id, agent, *counts, at, by = row
     runs, events, memories, first_at, latest_at = counts
-    return Tombstone(session_id, restored(agent), runs, events, memories, first_at, latest_at, at, restored(by))
+    return Tombstone(
+        session_id, unescape_nul(agent), runs, events, memories, first_at, latest_at, at, unescape_nul(by)
+    )

@@ -20,7 +20,7 @@ class BitString(Protocol):
     def bytes(self) -> bytes: ...
 
 
-def bits(of: bytes) -> BitString:
+def to_bit_string(of: bytes) -> BitString:
     return cast("BitString", asyncpg.BitString.frombytes(of))
 
 
@@ -43,7 +43,7 @@ class PostgresConnection(Protocol):
         self, table_name: str, *, records: Sequence[Sequence[object]], columns: Sequence[str], schema_name: str
     ) -> str: ...
     def get_server_version(self) -> Any: ...
-    async def add_listener(self, channel: str, callback: "Heard") -> None: ...
+    async def add_listener(self, channel: str, callback: "Listener") -> None: ...
     def add_termination_listener(self, callback: "Callable[[PostgresConnection], None]") -> None: ...
     def is_closed(self) -> bool: ...
     def terminate(self) -> None: ...
@@ -58,17 +58,17 @@ class Pool(Protocol):
     async def close(self) -> None: ...
 
 
-Heard = Callable[[PostgresConnection, int, str, str], None]
+Listener = Callable[[PostgresConnection, int, str, str], None]
 """Called with the connection, the process that notifies, the channel and what it says."""
 Reset = Callable[[PostgresConnection], Coroutine[Any, Any, None]]
 
 
-async def connected(url: str, timeout: float, settings: dict[str, str]) -> PostgresConnection:
+async def open_connection(url: str, timeout: float, settings: dict[str, str]) -> PostgresConnection:
     connect = cast("Callable[..., Coroutine[Any, Any, PostgresConnection]]", asyncpg.connect)
     return await connect(url, timeout=timeout, server_settings=settings)
 
 
-async def pooled(url: str, most: int, timeout: float, settings: dict[str, str], reset: Reset) -> Pool:
+async def open_pool(url: str, most: int, timeout: float, settings: dict[str, str], reset: Reset) -> Pool:
     """Connections that are opened as they are needed."""
     create = cast("Callable[..., Coroutine[Any, Any, Pool]]", asyncpg.create_pool)
     return await create(url, min_size=0, max_size=most, reset=reset, timeout=timeout, server_settings=settings)

@@ -25,28 +25,28 @@ from treadle.ports.journal import (
     SessionFacts,
     Tell,
 )
-from treadle.stores.concurrency import no_place, places_of
-from treadle.stores.owners import owner_of, session_taken
+from treadle.stores.concurrency import describe_full_agent, read_concurrency_limit
+from treadle.stores.owners import explain_taken_session, read_owner_of_run
 from treadle.stores.postgres.batch import (
     BatchResult,
-    Op,
+    Header,
     Operation,
-    Plain,
-    encoded,
-    gone,
-    origin_of,
-    session_deleted,
+    PlainAdvance,
+    encode_header,
+    explain_deleted_session,
+    explain_missing_run,
+    to_origin,
 )
-from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
-from treadle.stores.postgres.owned_runs import Held, is_counted
-from treadle.stores.postgres.projections import beside
-from treadle.stores.postgres.runs import PostgresRuns, event_of
+from treadle.stores.postgres.owned_runs import HeldRun, has_counted_events
+from treadle.stores.postgres.projections import project_events
+from treadle.stores.postgres.runs import PostgresRuns, to_event
 from treadle.stores.postgres.writer import PostgresWriter
-from treadle.stores.usage_counts import payer_of
+from treadle.stores.usage_counts import rebuild_payer
 
-ALL = 2**31 - 1
+NO_LIMIT = 2**31 - 1
 """For a limit: none."""
 _encode = msgspec.json.Encoder().encode
 _decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
@@ -62,26 +62,26 @@ class PostgresJournal(PostgresRuns):
         self._writer = writer
         self._publisher = publisher
         self._clock = clock
-        self._held: dict[RunId, Held] = {}
+        self._held: dict[RunId, HeldRun] = {}
 
     # ── Submitting ──
 
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
         new = NewRun(origin, tuple(events))
         operation = Operation(
-            encoded(_begins(new, key)),
+            encode_header(_submission_header(new, key)),
             new.events,
             sessions=(origin.session_id,),
-            agents=_crowded(new),
+            agents=_limited_agents(new),
             keys=() if key is None else (key,),
         )
         return await self._writer.write(operation, partial(self._submitted, new), patient=False)
 
     def _submitted(self, new: NewRun, answer: BatchResult) -> RunId:
         if answer.buried is not None:
-            raise session_deleted(answer.buried)
+            raise explain_deleted_session(answer.buried)
         if answer.taken is not None:
-            raise session_taken(SessionId(answer.taken))
+            raise explain_taken_session(SessionId(answer.taken))
         if answer.existing is not None:
             return RunId(answer.existing)
         self._publish_begun(new)
@@ -95,25 +95,25 @@ class PostgresJournal(PostgresRuns):
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
         header = {"do": "claim", "run": run_id, "worker": worker, "lease": LEASE_SECONDS}
-        operation = Operation(encoded(header), (), runs=(run_id,), turns=(run_id,), settling=(run_id,))
-        answer = await self._writer.write(operation, partial(_claimed, run_id), patient=True)
+        operation = Operation(encode_header(header), (), runs=(run_id,), turns=(run_id,), settling=(run_id,))
+        answer = await self._writer.write(operation, partial(_check_claim, run_id), patient=True)
         assert answer.origin is not None
-        origin = origin_of(answer.origin)
+        origin = to_origin(answer.origin)
         if answer.opening is not None:
             events = [(*record, bytes.fromhex(raw)) for *record, raw in answer.opening]
         else:
-            found = await self._database.rows("events_of_run", run_id, 0, ALL, patient=True)
+            found = await self._database.rows("events_of_run", run_id, 0, NO_LIMIT, patient=True)
             events = [tuple(row)[6:] for row in found]
-        self._held[run_id] = Held(origin, answer.id, payer_of(events, answer.counted))
+        self._held[run_id] = HeldRun(origin, answer.id, rebuild_payer(events, answer.counted))
         facts = None
         if answer.last is not None:
             facts = await self._database.row("session_facts", origin.session_id, answer.last, patient=True)
         return Claim(
             origin,
             answer.epoch,
-            tuple([event_of(origin, record) for record in events]),
+            tuple([to_event(origin, record) for record in events]),
             None if answer.lost is None else await self._record_death(answer.lost),
-            _session(facts),
+            _to_session_facts(facts),
         )
 
     async def _record_death(self, worker: str) -> Death:
@@ -122,23 +122,25 @@ class PostgresJournal(PostgresRuns):
         assert row is not None
         return Death(alone=row[0] == 1, lately=row[1])
 
-    async def _hold(self, run_id: RunId) -> Held:
+    async def _hold(self, run_id: RunId) -> HeldRun:
         """A run that is owned here and was not heard of, or was forgotten when something of it was refused."""
-        found = await self._database.rows("events_of_run", run_id, 0, ALL, patient=True)
+        found = await self._database.rows("events_of_run", run_id, 0, NO_LIMIT, patient=True)
         if not found:
             raise await self._unknown(run_id)
         rows = [tuple(row) for row in found]
         events = [row[6:] for row in rows if row[6] is not None]
-        held = self._held[run_id] = Held(Origin(*rows[0][:4]), rows[0][5], payer_of(events, rows[0][4]))
+        held = self._held[run_id] = HeldRun(Origin(*rows[0][:4]), rows[0][5], rebuild_payer(events, rows[0][4]))
         return held
 
     # ── Advancing ──
 
     async def advance(self, advance: Advance) -> Advanced:
         held = self._held.get(advance.run_id)
-        if held is None and (advance.release or is_counted(advance.facts) or is_counted(advance.intents)):
+        if held is None and (
+            advance.release or has_counted_events(advance.facts) or has_counted_events(advance.intents)
+        ):
             held = await self._hold(advance.run_id)
-        operation = _advances(advance, held)
+        operation = _build_advance(advance, held)
         try:
             answer = await self._writer.write(operation, partial(self._advanced, advance, held), True)
         except StoreError:
@@ -148,21 +150,21 @@ class PostgresJournal(PostgresRuns):
         if answer.before > advance.seen:
             limit = answer.before - advance.seen
             found = await self._database.rows("events_of_run", advance.run_id, advance.seen, limit, patient=True)
-            delivered = tuple([event_of(Origin(*tuple(row)[:4]), tuple(row)[6:]) for row in found])
+            delivered = tuple([to_event(Origin(*tuple(row)[:4]), tuple(row)[6:]) for row in found])
         return Advanced(
             answer.accepted,
             delivered,
             answer.sequence or 0,
-            None if answer.refused is None else answer.refused.short(),
-            tuple([near.short() for near in answer.near]),
+            None if answer.refused is None else answer.refused.to_short(),
+            tuple([near.to_short() for near in answer.near]),
         )
 
-    def _advanced(self, advance: Advance, held: Held | None, answer: BatchResult) -> BatchResult:
+    def _advanced(self, advance: Advance, held: HeldRun | None, answer: BatchResult) -> BatchResult:
         """Tell of what was committed; keep what is known of the run only where all of it was taken."""
         if not answer.accepted or advance.release is not None:
             self._held.pop(advance.run_id, None)
         if answer.gone is not None:
-            raise gone(advance.run_id, answer.gone)
+            raise explain_missing_run(advance.run_id, answer.gone)
         if answer.fenced is not None:
             raise Fenced(
                 f"{advance.run_id} is in other hands: epoch {answer.fenced}, not {advance.epoch}."
@@ -170,11 +172,11 @@ class PostgresJournal(PostgresRuns):
                 else f"{advance.run_id} was let go of in epoch {advance.epoch}."
             )
         if answer.buried is not None:
-            raise session_deleted(answer.buried)
+            raise explain_deleted_session(answer.buried)
         if answer.taken is not None:
-            raise session_taken(SessionId(answer.taken))
+            raise explain_taken_session(SessionId(answer.taken))
         assert answer.sequence is not None
-        origin = held.origin if held is not None else origin_of(answer.origin or ("", "", "", None))
+        origin = held.origin if held is not None else to_origin(answer.origin or ("", "", "", None))
         drafts = advance.facts + advance.intents if answer.accepted else advance.facts
         self._publisher.committed(origin, answer.sequence - len(drafts) + 1, drafts)
         if answer.woken is not None:
@@ -192,12 +194,12 @@ class PostgresJournal(PostgresRuns):
     # ── Delivering ──
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        operation = Operation(encoded(_delivers(Tell(run_id, event, key))), (event,), runs=(run_id,))
+        operation = Operation(encode_header(_delivery_header(Tell(run_id, event, key))), (event,), runs=(run_id,))
         return await self._writer.write(operation, partial(self._delivered, run_id, event), patient=False)
 
     def _delivered(self, run_id: RunId, event: Draft, answer: BatchResult) -> int | None:
         if answer.gone is not None:
-            raise gone(run_id, answer.gone)
+            raise explain_missing_run(run_id, answer.gone)
         if answer.closed:
             assert isinstance(event.data, ApprovalDecided)
             raise InvalidState(f"{event.data.approval_id} is no longer open.")
@@ -206,7 +208,7 @@ class PostgresJournal(PostgresRuns):
 
     def _publish_delivered(self, run_id: RunId, event: Draft, answer: BatchResult) -> None:
         if answer.new and answer.sequence is not None and answer.origin is not None:
-            self._publisher.committed(origin_of(answer.origin), answer.sequence, (event,))
+            self._publisher.committed(to_origin(answer.origin), answer.sequence, (event,))
             self._publisher.delivered(run_id)
             self._publisher.wake(run_id, self._clock.now())
 
@@ -219,11 +221,13 @@ class PostgresJournal(PostgresRuns):
         return tuple([message for row in found if row[0] is not None for message in _decode_said(row[0])])
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
-        found = [tuple(row) for row in await self._database.rows("events_of_run", run_id, min(after, ALL), limit)]
+        found = [
+            tuple(row) for row in await self._database.rows("events_of_run", run_id, min(after, NO_LIMIT), limit)
+        ]
         if not found:
             raise await self._unknown(run_id)
         origin = Origin(*found[0][:4])
-        return [event_of(origin, row[6:]) for row in found if row[6] is not None]
+        return [to_event(origin, row[6:]) for row in found if row[6] is not None]
 
     # ── Wakes ──
 
@@ -240,19 +244,19 @@ class PostgresJournal(PostgresRuns):
         await self._database.close()
 
 
-def _claimed(run_id: RunId, answer: BatchResult) -> BatchResult:
+def _check_claim(run_id: RunId, answer: BatchResult) -> BatchResult:
     if answer.gone is not None:
-        raise gone(run_id, answer.gone)
+        raise explain_missing_run(run_id, answer.gone)
     if answer.not_claimable is not None:
         raise NotClaimable(f"{run_id} {answer.not_claimable}.")
     if answer.no_place is not None:
-        raise NotClaimable(no_place(run_id, answer.no_place))
+        raise NotClaimable(describe_full_agent(run_id, answer.no_place))
     return answer
 
 
-def _begins(new: NewRun, key: str | None = None) -> Op:
+def _submission_header(new: NewRun, key: str | None = None) -> Header:
     origin = new.origin
-    header: Op = {
+    header: Header = {
         "do": "submit",
         "run": origin.run_id,
         "session": origin.session_id,
@@ -261,36 +265,36 @@ def _begins(new: NewRun, key: str | None = None) -> Op:
         "key": key,
         "events": len(new.events),
     }
-    if (owner := owner_of(new.events)) != LOCAL_USER:
+    if (owner := read_owner_of_run(new.events)) != LOCAL_USER:
         header["owner"] = owner
-    if (places := places_of(new.events)) is not None:
+    if (places := read_concurrency_limit(new.events)) is not None:
         header["places"] = places
-    if projected := beside(new.events):
+    if projected := project_events(new.events):
         header["beside"] = projected
     return header
 
 
-def _crowded(*begun: NewRun) -> list[str]:
+def _limited_agents(*begun: NewRun) -> list[str]:
     """The agents of these that have so many places and no more."""
-    return [new.origin.agent_id for new in begun if places_of(new.events) is not None]
+    return [new.origin.agent_id for new in begun if read_concurrency_limit(new.events) is not None]
 
 
-def _delivers(tell: Tell) -> Op:
-    header: Op = {"do": "deliver", "run": tell.run_id, "key": tell.key, "events": 1}
+def _delivery_header(tell: Tell) -> Header:
+    header: Header = {"do": "deliver", "run": tell.run_id, "key": tell.key, "events": 1}
     if isinstance(tell.event.data, ApprovalDecided):
         header["approval"] = tell.event.data.approval_id
-    if projected := beside((tell.event,)):
+    if projected := project_events((tell.event,)):
         header["beside"] = projected
     return header
 
 
-def _advances(advance: Advance, held: Held | None) -> Operation:
+def _build_advance(advance: Advance, held: HeldRun | None) -> Operation:
     run_id, release, reserve = advance.run_id, advance.release, advance.reserve
-    header: Op = {}
+    header: Header = {}
     operation = Operation(b"", advance.facts + advance.intents, runs=(run_id,))
     if held is None:
         header["whose"] = True
-        of_facts, of_intents = beside(advance.facts), beside(advance.intents)
+        of_facts, of_intents = project_events(advance.facts), project_events(advance.intents)
     else:
         of_facts, of_intents = held.count(advance.facts), held.count(advance.intents)
         if (operation.drafts and held.payer.is_due(operation.drafts[-1].timestamp)) or release is not None:
@@ -305,28 +309,28 @@ def _advances(advance: Advance, held: Held | None) -> Operation:
         header["reserve"] = reserve
         operation.accounts = [ceilings.account for ceilings in reserve.accounts]
     if release is not None:
-        header["release"] = _lets_go(operation, run_id, release)
+        header["release"] = _release_header(operation, run_id, release)
     if advance.begin or advance.tell:
         header["begin"], header["tell"] = (
-            [_begins(new) for new in advance.begin],
-            list(map(_delivers, advance.tell)),
+            [_submission_header(new) for new in advance.begin],
+            list(map(_delivery_header, advance.tell)),
         )
         operation.sessions = [new.origin.session_id for new in advance.begin]
-        operation.agents = _crowded(*advance.begin)
+        operation.agents = _limited_agents(*advance.begin)
         operation.runs = (run_id, *(tell.run_id for tell in advance.tell))
         more = [new.events for new in advance.begin] + [(tell.event,) for tell in advance.tell]
-        operation.drafts = [*operation.drafts, *(made for events in more for made in events)]
-    plain = Plain(
+        operation.drafts = [*operation.drafts, *(draft for events in more for draft in events)]
+    plain = PlainAdvance(
         run_id, held.number if held else 0, advance.epoch, advance.seen, len(advance.facts), len(advance.intents)
     )
-    if header or not operation.drafts or advance.seen > ALL - plain.events:
-        operation.header = encoded({**plain.header(), **header})
+    if header or not operation.drafts or advance.seen > NO_LIMIT - plain.events:
+        operation.header = encode_header({**plain.header(), **header})
     else:
         operation.plain = plain
     return operation
 
 
-def _lets_go(operation: Operation, run_id: RunId, release: Release) -> Op:
+def _release_header(operation: Operation, run_id: RunId, release: Release) -> Header:
     last = operation.drafts[-1].data if operation.drafts else None
     if not isinstance(last, RunEnd):
         operation.places = (run_id,)
@@ -336,10 +340,10 @@ def _lets_go(operation: Operation, run_id: RunId, release: Release) -> Op:
     return {"status": last.status, "outcome": last.outcome, "whole": release.whole}
 
 
-def _session(facts: PostgresRow | None) -> SessionFacts:
+def _to_session_facts(facts: PostgresRow | None) -> SessionFacts:
     if facts is None:
         return SessionFacts()
     workspace, notes, last, segment_id, parent, reason, messages, opened_at = facts
     opened = None if segment_id is None else SegmentOpened(segment_id, parent, reason, messages)
-    kept = None if workspace is None else (restored(workspace), restored(notes))
+    kept = None if workspace is None else (unescape_nul(workspace), unescape_nul(notes))
     return SessionFacts(opened, opened_at or 0.0, kept, last)

@@ -12,7 +12,7 @@ from treadle.stores.postgres.driver import PostgresConnection
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS, ANSWER_SECONDS = 5.0, 5.0
+POLL_INTERVAL_SECONDS, REPLY_TIMEOUT_SECONDS = 5.0, 5.0
 """How often one who waits for a turn asks for it, and one who has it makes sure; how long an answer may take."""
 
 
@@ -32,18 +32,18 @@ class LeaderLock:
                     connection.terminate()
             except Exception as error:  # whatever it is: who gives up here takes no turn any more
                 logger.warning("%s: somebody else may take the turn: %s: %s", name, type(error).__name__, error)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
     async def _wait(self, connection: PostgresConnection, name: str) -> None:
         lock = f"treadle/{name}"
-        while not await connection.fetchval(SQL["take_turn"], lock, timeout=ANSWER_SECONDS):  # noqa: ASYNC110 -- nobody tells when it is free
-            await asyncio.sleep(LOOK_SECONDS)
+        while not await connection.fetchval(SQL["take_turn"], lock, timeout=REPLY_TIMEOUT_SECONDS):  # noqa: ASYNC110 -- nobody tells when it is free
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
     async def _while_held(self, connection: PostgresConnection, work: Callable[[], Awaitable[None]]) -> None:
         working = asyncio.ensure_future(work())
         try:
-            while not (await asyncio.wait({working}, timeout=LOOK_SECONDS))[0]:
-                await connection.fetchval(SQL["still_there"], timeout=ANSWER_SECONDS)
+            while not (await asyncio.wait({working}, timeout=POLL_INTERVAL_SECONDS))[0]:
+                await connection.fetchval(SQL["still_there"], timeout=REPLY_TIMEOUT_SECONDS)
             working.result()
         finally:
             working.cancel()

@@ -16,11 +16,19 @@ from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.memory import EVERYTHING, Assigned, Assignment, Vector, Without
 from treadle.ports.memory_index import Glance, MemoryHit, MemoryView, Pending, Term
-from treadle.stores.memories import CHOSEN_BY_CODE, EVERYONE, MOST_OF_A_TERM, NOTES, best_by_words, digest, packed
-from treadle.stores.postgres.connection import SQL, STATEMENT_SECONDS, restored, storable, storable_json
+from treadle.stores.memories import (
+    ALL_OWNERS,
+    LATEST_NOTES,
+    MAX_CODE_CANDIDATES,
+    MAX_MATCHES_PER_TERM,
+    compute_digest,
+    pack_vector,
+    rank_by_words,
+)
+from treadle.stores.postgres.connection import SQL, STATEMENT_SECONDS, escape_nul, escape_nul_json, unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
-from treadle.stores.postgres.driver import BitString, PostgresConnection, PostgresRow, bits
-from treadle.stores.postgres.memory_rows import cut, written_memory
+from treadle.stores.postgres.driver import BitString, PostgresConnection, PostgresRow, to_bit_string
+from treadle.stores.postgres.memory_rows import encode_memory, truncate_word
 
 Result = TypeVar("Result")
 
@@ -40,16 +48,16 @@ class PostgresMemories:
         limit: int = 50,
         owner: UserId | None = None,
     ) -> Sequence[Memory]:
-        return [_memory(row) for row in await self._database.rows("memories", agent_id, kind, limit, owner)]
+        return [_to_memory(row) for row in await self._database.rows("memories", agent_id, kind, limit, owner)]
 
     async def find(self, memory_id: MemoryId) -> Memory | None:
         found = await self._database.row("memory", memory_id)
-        return None if found is None else _memory(found)
+        return None if found is None else _to_memory(found)
 
     async def add(self, memories: Sequence[Memory]) -> int:
         """Where the connection is lost meanwhile, those that it has kept before are not counted."""
-        header = msgspec.json.encode([written_memory(memory) for memory in memories])
-        found = await self._database.row("add_memories", storable_json(header).decode())
+        header = msgspec.json.encode([encode_memory(memory) for memory in memories])
+        found = await self._database.row("add_memories", escape_nul_json(header).decode())
         return int(found[0]) if found else 0
 
     async def pin(self, memory_id: MemoryId, pinned: bool) -> bool:
@@ -57,17 +65,17 @@ class PostgresMemories:
 
     async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
         """Where the connection is lost meanwhile, those that it has deleted before are not counted."""
-        return len(await self._database.rows("forget_memories", list(map(storable, memory_ids))))
+        return len(await self._database.rows("forget_memories", list(map(escape_nul, memory_ids))))
 
     async def assign(self, wanted: Assignment) -> Assigned:
         """Where the connection is lost meanwhile, those that were given away before are not counted."""
-        ids = None if wanted.memory_ids is None else list(map(storable, wanted.memory_ids))
+        ids = None if wanted.memory_ids is None else list(map(escape_nul, wanted.memory_ids))
         found = await self._database.row("assign_memories", wanted.owner, ids, wanted.agent_id, wanted.before)
         return Assigned(*found) if found else Assigned()
 
     async def agents(self) -> Mapping[str, AgentId]:
         """All agents there are, by name."""
-        return {restored(name): agent_id for name, agent_id in await self._database.rows("owners_of_memories")}
+        return {unescape_nul(name): agent_id for name, agent_id in await self._database.rows("owners_of_memories")}
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
         """The id of an agent, which is the proposed one where it has none."""
@@ -82,9 +90,9 @@ class PostgresMemories:
 
         async def looked(connection: PostgresConnection) -> Result:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
-                return await _in_thread(look, _View(connection))
+                return await _run_in_thread(look, _View(connection))
 
-        return await self._database.on_one(looked)
+        return await self._database.run_on_connection(looked)
 
     # ── Vectors come in ──
 
@@ -94,12 +102,12 @@ class PostgresMemories:
         if not vectors:
             return
         dimensions = next((len(vector) for _, vector in vectors if vector is not None), None)
-        numbers, codes, flat = await asyncio.to_thread(_arrays, vectors)
-        whose = (scope.agent_id, EVERYONE if scope.owner is None else scope.owner)
+        numbers, codes, flat = await asyncio.to_thread(_to_arrays, vectors)
+        whose = (scope.agent_id, ALL_OWNERS if scope.owner is None else scope.owner)
         await self._database.rows("keep_vectors", *whose, embedder, dimensions, numbers, codes, flat)
 
 
-async def _in_thread(look: Callable[[MemoryView], Result], view: "_View") -> Result:
+async def _run_in_thread(look: Callable[[MemoryView], Result], view: "_View") -> Result:
     """Whoever is cancelled meanwhile waits until the thread has let go of the connection."""
     looking = asyncio.ensure_future(asyncio.to_thread(look, view))
     try:
@@ -110,26 +118,26 @@ async def _in_thread(look: Callable[[MemoryView], Result], view: "_View") -> Res
         raise
 
 
-def _arrays(
+def _to_arrays(
     vectors: Sequence[tuple[Pending, Vector | None]],
 ) -> tuple[list[int], list[BitString | None], list[float]]:
     """The numbers of the memories, the codes of their vectors, and the vectors themselves, one after the other."""
-    codes = [None if vector is None else _code(vector) for _, vector in vectors]
-    flat = itertools.chain.from_iterable(_unit(vector) for _, vector in vectors if vector is not None)
+    codes = [None if vector is None else _to_code(vector) for _, vector in vectors]
+    flat = itertools.chain.from_iterable(_normalize(vector) for _, vector in vectors if vector is not None)
     return [pending.number for pending, _ in vectors], codes, list(flat)
 
 
-def _code(vector: Vector) -> BitString:
-    return bits(packed(vector)[0])
+def _to_code(vector: Vector) -> BitString:
+    return to_bit_string(pack_vector(vector)[0])
 
 
-def _unit(vector: Vector) -> list[float]:
+def _normalize(vector: Vector) -> list[float]:
     """The vector with a length of 1, so that only its angle counts."""
     length = math.hypot(*vector) or 1.0
     return [number / length for number in vector]
 
 
-class _Gone(Exception):
+class _ReadCancelled(Exception):
     """Nobody waits for the answer any more."""
 
 
@@ -143,8 +151,8 @@ class _View:
 
     def _rows(self, statement: str, *values: object) -> list[PostgresRow]:
         if self.is_over:
-            raise _Gone
-        prepared = [storable(value) if isinstance(value, str) else value for value in values]
+            raise _ReadCancelled
+        prepared = [escape_nul(value) if isinstance(value, str) else value for value in values]
         asked: Coroutine[Any, Any, list[PostgresRow]] = self._connection.fetch(
             SQL[statement], *prepared, timeout=STATEMENT_SECONDS
         )
@@ -160,9 +168,9 @@ class _View:
         is_there, space, dimensions, is_behind = self._scoped("memory_space", scope, embedder)[0]
         if not is_there:
             return Glance()
-        ids = list(map(storable, without.ids))
-        rows = self._scoped("latest_notes", scope, without.session, without.since, ids, NOTES)
-        notes = tuple([_memory(row) for row in rows][::-1])
+        ids = list(map(escape_nul, without.ids))
+        rows = self._scoped("latest_notes", scope, without.session, without.since, ids, LATEST_NOTES)
+        notes = tuple([_to_memory(row) for row in rows][::-1])
         if embedder is None:
             return Glance(False, notes)
         return Glance(False, notes, dimensions or None if space is not None else None, is_behind)
@@ -173,9 +181,11 @@ class _View:
         _, space, dimensions, _ = self._scoped("memory_space", scope, embedder)[0]
         if space is None or dimensions != len(vector):
             return ()
-        chosen = self._rows("nearest_by_code", space, _code(vector), self._left_out(without), CHOSEN_BY_CODE)
+        chosen = self._rows(
+            "nearest_by_code", space, _to_code(vector), self._left_out(without), MAX_CODE_CANDIDATES
+        )
         way = "nearest_with_pgvector" if self._rows("has_pgvector")[0][0] else "nearest_by_sql"
-        found = self._rows(way, space, [row[0] for row in chosen], _unit(vector), limit)
+        found = self._rows(way, space, [row[0] for row in chosen], _normalize(vector), limit)
         hits = self._hits(scope, [row[0] for row in found])
         return [
             msgspec.structs.replace(hits[number], likeness=float(likeness))
@@ -188,11 +198,11 @@ class _View:
     ) -> Sequence[MemoryHit]:
         if not terms:
             return ()
-        queries = list(dict.fromkeys(map(_query, terms)))
-        owners = [LOCAL_USER, EVERYONE] if scope.owner is None else [scope.owner]
-        rows = self._rows("memories_with_words", scope.agent_id, queries, MOST_OF_A_TERM, owners)
+        queries = list(dict.fromkeys(map(_build_query, terms)))
+        owners = [LOCAL_USER, ALL_OWNERS] if scope.owner is None else [scope.owner]
+        rows = self._rows("memories_with_words", scope.agent_id, queries, MAX_MATCHES_PER_TERM, owners)
         found = [[number for at, number in rows if at == place] for place, _ in enumerate(queries, 1)]
-        best = best_by_words(found, self._left_out(without), limit)
+        best = rank_by_words(found, self._left_out(without), limit)
         hits = self._hits(scope, best)
         return [hits[number] for number in best if number in hits]
 
@@ -200,33 +210,34 @@ class _View:
         _, space, known, _ = self._scoped("memory_space", scope, embedder)[0]
         is_of_use = space is not None and (dimensions is None or known in (0, dimensions))
         rows = self._scoped("unseen_memories", scope, space if is_of_use else None, limit)
-        return [Pending(row[0], _memory(tuple(row)[2:]), f" {row[1]} ") for row in rows]
+        return [Pending(row[0], _to_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows]
 
     def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        found = self._rows("same_memory", agent_id, owner, digest(text))
+        found = self._rows("same_memory", agent_id, owner, compute_digest(text))
         return str(found[0][0]) if found else None
 
     def _left_out(self, without: Without) -> list[int]:
         """The numbers of those that are not wanted."""
         if without.session is None and not without.ids:
             return []
-        ids = list(map(storable, without.ids))
+        ids = list(map(escape_nul, without.ids))
         return [row[0] for row in self._rows("memories_left_out", without.session, without.since, ids)]
 
     def _hits(self, scope: MemoryScope, numbers: Sequence[int]) -> dict[int, MemoryHit]:
         rows = self._scoped("memories_by_number", scope, list(numbers))
-        return {row[0]: MemoryHit(_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows}
+        return {row[0]: MemoryHit(_to_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows}
 
 
-def _query(term: Term) -> str:
+def _build_query(term: Term) -> str:
     """In the language of tsquery, with `@` for the mark of the agent. Folded words have no character that means
     anything in it."""
-    *others, last = [f"'@{cut(word)}'" for word in term.words]
+    *others, last = [f"'@{truncate_word(word)}'" for word in term.words]
     return " & ".join([*others, f"{last}:*" if term.begins else last])
 
 
-def _memory(row: Any) -> Memory:
+def _to_memory(row: Any) -> Memory:
     memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, *rest = row
     return Memory(
-        restored(memory_id), agent_id, kind, restored(text), created_at, source, used_at, uses, pinned, *rest
+        unescape_nul(memory_id), agent_id, kind, unescape_nul(text),
+        created_at, source, used_at, uses, pinned, *rest,
     )  # fmt: skip

@@ -8,26 +8,31 @@ from treadle.domain.envelope import Draft
 from treadle.domain.events import JournalWritten, MemoryRecalled, MemorySaved
 from treadle.domain.memories import Memory
 from treadle.domain.text import folded
-from treadle.stores.memories import digest, storable_text
+from treadle.stores.memories import compute_digest, replace_surrogates
 
-LONGEST_WORD = 500
+MAX_WORD_CHARS = 500
 """Characters of a word by which it is found: PostgreSQL takes 2 KB."""
-MOST_IN_INDEX = 450_000
+MAX_INDEXED_BYTES = 450_000
 """Bytes of all different words of a memory by which it is found, each with its mark: PostgreSQL takes 1 MB, and a
 word may be there under two marks."""
 
 
-def written(text: str, **more: Any) -> dict[str, Any]:
+def build_memory_record(text: str, **more: Any) -> dict[str, Any]:
     """A memory as `keep_memory` in `functions/memory.sql` takes it."""
-    text = storable_text(text)
+    text = replace_surrogates(text)
     words = folded(text)
-    kept = {"text": text, "words": " ".join(words), "lexemes": _indexed(words), "digest": digest(text).hex()}
+    kept = {
+        "text": text,
+        "words": " ".join(words),
+        "lexemes": _select_indexed_words(words),
+        "digest": compute_digest(text).hex(),
+    }
     return {**kept, "used_at": None, "uses": 0, "pinned": False, **more}
 
 
-def written_memory(memory: Memory) -> dict[str, Any]:
+def encode_memory(memory: Memory) -> dict[str, Any]:
     """The same for one that people add."""
-    return written(
+    return build_memory_record(
         memory.text,
         memory_id=memory.memory_id,
         agent_id=memory.agent_id,
@@ -43,16 +48,16 @@ def written_memory(memory: Memory) -> dict[str, Any]:
     )
 
 
-def cut(word: str) -> str:
+def truncate_word(word: str) -> str:
     """A word as it is in the index."""
-    return word[:LONGEST_WORD]
+    return word[:MAX_WORD_CHARS]
 
 
-def _indexed(words: Sequence[str]) -> list[str]:
+def _select_indexed_words(words: Sequence[str]) -> list[str]:
     found, size = dict[str, None](), 0
-    for word in dict.fromkeys(map(cut, words)):
+    for word in dict.fromkeys(map(truncate_word, words)):
         size += len(word.encode()) + 8
-        if size > MOST_IN_INDEX:
+        if size > MAX_INDEXED_BYTES:
             break
         found[word] = None
     return list(found)
@@ -61,39 +66,41 @@ def _indexed(words: Sequence[str]) -> list[str]:
 # ── Beside events ──
 
 
-def _saved(made: Draft) -> Sequence[dict[str, Any]]:
-    data = made.data
+def _project_saved(draft: Draft) -> Sequence[dict[str, Any]]:
+    data = draft.data
     assert isinstance(data, MemorySaved)
-    return _of_run(
+    return _project_memory(
         data.text,
         memory_id=data.memory_id,
         kind="long_term",
-        created_at=made.timestamp,
+        created_at=draft.timestamp,
         source=data.source,
         pinned=data.pinned,
         repeats=data.repeats,
     )
 
 
-def _journal_written(made: Draft) -> Sequence[dict[str, Any]]:
-    data = made.data
+def _project_journal(draft: Draft) -> Sequence[dict[str, Any]]:
+    data = draft.data
     assert isinstance(data, JournalWritten)
-    return _of_run(data.text, memory_id=data.memory_id, kind="journal", created_at=made.timestamp, source="tool")
+    return _project_memory(
+        data.text, memory_id=data.memory_id, kind="journal", created_at=draft.timestamp, source="tool"
+    )
 
 
-def _of_run(text: str, **more: Any) -> Sequence[dict[str, Any]]:
-    return ({"as": "memory", **written(text, **more)},) if text.strip() else ()
+def _project_memory(text: str, **more: Any) -> Sequence[dict[str, Any]]:
+    return ({"as": "memory", **build_memory_record(text, **more)},) if text.strip() else ()
 
 
-def _recalled(made: Draft) -> Sequence[dict[str, Any]]:
-    assert isinstance(made.data, MemoryRecalled)
-    used = sorted({reminder.memory_id for reminder in made.data.reminders})
-    return ({"as": "recalled", "memories": used, "at": made.timestamp},) if used else ()
+def _project_recalled(draft: Draft) -> Sequence[dict[str, Any]]:
+    assert isinstance(draft.data, MemoryRecalled)
+    used = sorted({reminder.memory_id for reminder in draft.data.reminders})
+    return ({"as": "recalled", "memories": used, "at": draft.timestamp},) if used else ()
 
 
-REMEMBERING: dict[str, Callable[[Draft], Sequence[dict[str, Any]]]] = {
-    "memory_saved": _saved,
-    "journal_written": _journal_written,
-    "memory_recalled": _recalled,
+MEMORY_PROJECTIONS: dict[str, Callable[[Draft], Sequence[dict[str, Any]]]] = {
+    "memory_saved": _project_saved,
+    "journal_written": _project_journal,
+    "memory_recalled": _project_recalled,
 }
 """By type of event, as in `projections`."""

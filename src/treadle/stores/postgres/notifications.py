@@ -19,25 +19,25 @@ from treadle.stores.postgres.driver import PostgresConnection, PostgresRow
 
 logger = logging.getLogger(__name__)
 
-NEWS, TALK = "treadle", "treadle_talk"
-MOST_BYTES = 7800
+COMMITS_CHANNEL, MESSAGES_CHANNEL = "treadle", "treadle_talk"
+MAX_PART_BYTES = 7800
 """Of a message in one notification, beside its head."""
-MOST_HALVES = 100
+MAX_INCOMPLETE_MESSAGES = 100
 """Of messages that have not come to their end. Where there are more, those who have sent them are dead."""
-LOOK_SECONDS, ANSWER_SECONDS = 5.0, 5.0
+POLL_INTERVAL_SECONDS, REPLY_TIMEOUT_SECONDS = 5.0, 5.0
 """How often the connection is tried where nothing else is asked on it, and how long an answer may take."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 3.0
 
 
-class _News(Struct, frozen=True):
+class _CommitNotice(Struct, frozen=True):
     by: str
     runs: tuple[tuple[RunId, int, bool], ...]
 
 
-_decode_news = msgspec.json.Decoder(_News).decode
+_decode_notice = msgspec.json.Decoder(_CommitNotice).decode
 
 
-class PostgresLine:
+class PostgresNotifications:
     """Implements `ports.notifications.NotificationChannel`. `name` is that of the writer of this process.
 
     Notifications of that writer are ignored: the process knows them."""
@@ -60,7 +60,7 @@ class PostgresLine:
 
     async def send(self, messages: Sequence[bytes]) -> None:
         sent = [part for message in messages for part in self._parts(message)]
-        await self._ask("tell", TALK, sent)
+        await self._ask("tell", MESSAGES_CHANNEL, sent)
 
     async def positions(self, run_ids: Sequence[RunId]) -> Sequence[Changed]:
         found = await self._database.rows("places", list(run_ids))  # not on the line: it may be down
@@ -78,22 +78,22 @@ class PostgresLine:
         """See to it that there is a connection, for as long as this is open."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._down.wait(), LOOK_SECONDS)
+                await asyncio.wait_for(self._down.wait(), POLL_INTERVAL_SECONDS)
             if not self._down.is_set():
                 await self._ask("still_there")
             if self._down.is_set():
                 await self._connect_again()
 
     async def _connect_again(self) -> None:
-        pause = FIRST_PAUSE
+        pause = FIRST_BACKOFF_SECONDS
         while True:
             try:
                 return await self._connect()
             except Exception as error:  # whatever it is: who gives up here hears nothing for ever
-                if pause == FIRST_PAUSE:
+                if pause == FIRST_BACKOFF_SECONDS:
                     logger.warning("other processes are not heard until the database is back: %s", error)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_BACKOFF_SECONDS)
 
     async def _connect(self) -> None:
         connection = await self._database.connect()
@@ -102,8 +102,8 @@ class PostgresLine:
         connection.add_termination_listener(self._lost)
         try:
             async with self._asking:
-                await connection.add_listener(NEWS, self._heard_news)
-                await connection.add_listener(TALK, self._heard_talk)
+                await connection.add_listener(COMMITS_CHANNEL, self._heard_news)
+                await connection.add_listener(MESSAGES_CHANNEL, self._heard_talk)
         except BaseException:
             self._lost(connection)
             raise
@@ -117,7 +117,7 @@ class PostgresLine:
             if connection is None:
                 return ()
             try:
-                return await connection.fetch(SQL[statement], *values, timeout=ANSWER_SECONDS)
+                return await connection.fetch(SQL[statement], *values, timeout=REPLY_TIMEOUT_SECONDS)
             except Exception as error:  # the driver has words of its own for a connection that is closed meanwhile
                 logger.debug("the line is down: %s", error)
                 self._lost(connection)
@@ -138,7 +138,7 @@ class PostgresLine:
     def _heard_news(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
         del connection, process, channel
         try:
-            news = _decode_news(payload)
+            news = _decode_notice(payload)
         except msgspec.MsgspecError:
             return  # of a later version, or of somebody who has nothing to do with us
         if news.by != self._name and self._listener is not None:
@@ -159,7 +159,7 @@ class PostgresLine:
         self._said += 1
         texts, begin = list[str](), 0
         while begin < len(message):
-            end = begin + MOST_BYTES
+            end = begin + MAX_PART_BYTES
             while end < len(message) and message[end] & 0xC0 == 0x80:  # not within a character
                 end -= 1
             texts.append(message[begin:end].decode())
@@ -172,7 +172,7 @@ class PostgresLine:
         if (place, count) == ("0", "1"):
             return part
         if place == "0":
-            if len(self._halves) >= MOST_HALVES:
+            if len(self._halves) >= MAX_INCOMPLETE_MESSAGES:
                 self._halves.clear()
             self._halves[whose] = []
         parts = self._halves.get(whose)

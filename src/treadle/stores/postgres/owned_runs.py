@@ -10,13 +10,13 @@ from typing import Any
 from treadle.domain.envelope import Draft, Origin
 from treadle.domain.events import CompactionFailed, ContextCompacted, LlmError, LlmResponse
 from treadle.stores.postgres.projections import PROJECTIONS
-from treadle.stores.usage_counts import ANSWERING, COUNTED, Payer
+from treadle.stores.usage_counts import CALL_ENDS, COUNTERS, Payer
 
-Beside = list[dict[str, Any]]
+Projections = list[dict[str, Any]]
 
 
 @dataclass(slots=True)
-class Held:
+class HeldRun:
     """A run that is owned here."""
 
     origin: Origin
@@ -24,16 +24,16 @@ class Held:
     """Of the run, in the database."""
     payer: Payer
 
-    def count(self, drafts: Sequence[Draft]) -> Beside:
+    def count(self, drafts: Sequence[Draft]) -> Projections:
         """Count what these events say, and return what is to be written beside them."""
-        beside = Beside()
-        for made in drafts:
-            if made.type in PROJECTIONS:
-                beside += PROJECTIONS[made.type](made)
-            if made.type in COUNTED:
-                COUNTED[made.type](self.payer, made.data, made.timestamp)
-                if self.payer.is_bounded and made.type in ANSWERING:
-                    beside.append(_settled(made, self.payer.rate))
+        beside = Projections()
+        for draft in drafts:
+            if draft.type in PROJECTIONS:
+                beside += PROJECTIONS[draft.type](draft)
+            if draft.type in COUNTERS:
+                COUNTERS[draft.type](self.payer, draft.data, draft.timestamp)
+                if self.payer.is_bounded and draft.type in CALL_ENDS:
+                    beside.append(_build_settlement(draft, self.payer.rate))
         return beside
 
     def used(self) -> list[list[Any]]:
@@ -41,13 +41,13 @@ class Held:
         return [[*key, *sums] for key, sums in self.payer.take().items()]
 
 
-def is_counted(drafts: Sequence[Draft]) -> bool:
-    return any(made.type in COUNTED for made in drafts)
+def has_counted_events(drafts: Sequence[Draft]) -> bool:
+    return any(draft.type in COUNTERS for draft in drafts)
 
 
-def _settled(made: Draft, rate: float) -> dict[str, Any]:
+def _build_settlement(draft: Draft, rate: float) -> dict[str, Any]:
     """A model call of the run has ended: what it has used takes the place of what was reserved."""
-    data = made.data
+    data = draft.data
     assert isinstance(data, LlmResponse | LlmError | ContextCompacted | CompactionFailed)
     cost, tokens = data.cost or 0.0, data.usage.input_tokens + data.usage.output_tokens
     return {"as": "settled", "tokens": tokens, "cost": cost, "credits": cost * rate}

@@ -14,13 +14,13 @@ from treadle.domain.events import (
     RunStart,
     SegmentOpened,
 )
-from treadle.stores.postgres.memory_rows import REMEMBERING
+from treadle.stores.postgres.memory_rows import MEMORY_PROJECTIONS
 
 Projection = dict[str, Any]
 
 
-def _requested(made: Draft) -> Sequence[Projection]:
-    data = made.data
+def _project_request(draft: Draft) -> Sequence[Projection]:
+    data = draft.data
     assert isinstance(data, ApprovalRequested)
     return (
         {
@@ -31,26 +31,26 @@ def _requested(made: Draft) -> Sequence[Projection]:
             "arguments": data.arguments,
             "reason": data.reason,
             "pattern": data.pattern,
-            "at": made.timestamp,
+            "at": draft.timestamp,
             "expires_at": data.expires_at,
         },
     )
 
 
-def _decided(made: Draft) -> Sequence[Projection]:
-    data = made.data
+def _project_decision(draft: Draft) -> Sequence[Projection]:
+    data = draft.data
     assert isinstance(data, ApprovalDecided)
     remember = data.decision == "approve" and data.remember == "session"
     return ({"as": "decided", "approval_id": data.approval_id, "decision": data.decision, "remember": remember},)
 
 
-def _expired(made: Draft) -> Sequence[Projection]:
-    assert isinstance(made.data, ApprovalExpired)
-    return ({"as": "decided", "approval_id": made.data.approval_id, "decision": "expired", "remember": False},)
+def _project_expiry(draft: Draft) -> Sequence[Projection]:
+    assert isinstance(draft.data, ApprovalExpired)
+    return ({"as": "decided", "approval_id": draft.data.approval_id, "decision": "expired", "remember": False},)
 
 
-def _segment_opened(made: Draft) -> Sequence[Projection]:
-    data = made.data
+def _project_segment(draft: Draft) -> Sequence[Projection]:
+    data = draft.data
     assert isinstance(data, SegmentOpened)
     return (
         {
@@ -59,34 +59,34 @@ def _segment_opened(made: Draft) -> Sequence[Projection]:
             "parent": data.parent,
             "reason": data.reason,
             "messages": data.messages,
-            "at": made.timestamp,
+            "at": draft.timestamp,
         },
     )
 
 
-def _started(made: Draft) -> Sequence[Projection]:
-    data = made.data
+def _project_start(draft: Draft) -> Sequence[Projection]:
+    data = draft.data
     assert isinstance(data, RunStart)
     return ({"as": "notes", "workspace": data.workspace, "notes": data.notes},) if data.notes else ()
 
 
-def _forked(made: Draft) -> Sequence[Projection]:
-    assert isinstance(made.data, RunForked)
-    return ({"as": "forked", "run": made.data.run_id},)
+def _project_fork(draft: Draft) -> Sequence[Projection]:
+    assert isinstance(draft.data, RunForked)
+    return ({"as": "forked", "run": draft.data.run_id},)
 
 
 PROJECTIONS: dict[str, Callable[[Draft], Sequence[Projection]]] = {
-    "approval_requested": _requested,
-    "approval_decided": _decided,
-    "approval_expired": _expired,
-    **REMEMBERING,
-    "run_forked": _forked,
-    "run_start": _started,
-    "segment_opened": _segment_opened,
+    "approval_requested": _project_request,
+    "approval_decided": _project_decision,
+    "approval_expired": _project_expiry,
+    **MEMORY_PROJECTIONS,
+    "run_forked": _project_fork,
+    "run_start": _project_start,
+    "segment_opened": _project_segment,
 }
 """By type of event."""
 
 
-def beside(drafts: Sequence[Draft]) -> list[Projection]:
+def project_events(drafts: Sequence[Draft]) -> list[Projection]:
     """What is to be written beside these events."""
-    return [each for made in drafts if made.type in PROJECTIONS for each in PROJECTIONS[made.type](made)]
+    return [each for draft in drafts if draft.type in PROJECTIONS for each in PROJECTIONS[draft.type](draft)]

@@ -13,12 +13,12 @@ async def has_queue(connection: PostgresConnection) -> bool:
     return found == edition()
 
 
-async def make_queue(connection: PostgresConnection) -> None:
+async def create_queue(connection: PostgresConnection) -> None:
     """Make it anew, in the transaction under way."""
     from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment  # only here: it takes its time
     from pgqueuer.domain.settings import DBSettings
 
-    made = QueryBuilderEnvironment(DBSettings.model_validate(NAMES))
-    await connection.execute(made.build_uninstall_query())
-    await connection.execute(made.build_install_query(create_schema=False))
+    environment = QueryBuilderEnvironment(DBSettings.model_validate(NAMES))
+    await connection.execute(environment.build_uninstall_query())
+    await connection.execute(environment.build_install_query(create_schema=False))
     await connection.execute(f"COMMENT ON TABLE {TABLE} IS '{edition()}'")

@@ -2,8 +2,8 @@
 
 from treadle.domain.envelope import Origin
 from treadle.domain.ids import SessionId
-from treadle.stores.postgres.batch import gone
-from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.batch import explain_missing_run
+from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 
 
@@ -16,8 +16,8 @@ class PostgresResults:
     async def keep(self, origin: Origin, call_id: str, content: str) -> None:
         values = (origin.session_id, origin.run_id, call_id, content)
         if await self._database.row("keep_result", *values, patient=True) is None:
-            raise gone(origin.run_id, (None, None, None))
+            raise explain_missing_run(origin.run_id, (None, None, None))
 
     async def read(self, session_id: SessionId, call_id: str) -> str | None:
         found = await self._database.row("result", session_id, call_id)
-        return None if found is None else restored(found[0])
+        return None if found is None else unescape_nul(found[0])

@@ -8,8 +8,8 @@ from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
-from treadle.stores.postgres.batch import gone
-from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.batch import explain_missing_run
+from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
 
@@ -24,11 +24,11 @@ class PostgresRuns:
         found = await self._database.row("record", run_id)
         if found is None:
             raise await self._unknown(run_id)
-        return run_record(found)
+        return to_run_record(found)
 
     async def _unknown(self, run_id: RunId) -> UnknownRun:
         grave = await self._database.row("grave_of_run", run_id)
-        return gone(run_id, (None, None, None) if grave is None else (grave[0], grave[1], grave[2]))
+        return explain_missing_run(run_id, (None, None, None) if grave is None else (grave[0], grave[1], grave[2]))
 
     async def find(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
         found = await self._database.rows(
@@ -43,10 +43,10 @@ class PostgresRuns:
             limit,
             wanted.owner,
         )
-        return [run_record(row) for row in found]
+        return [to_run_record(row) for row in found]
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
-        return [run_record(row) for row in await self._database.rows("unfinished", session_id)]
+        return [to_run_record(row) for row in await self._database.rows("unfinished", session_id)]
 
     async def position(self) -> int:
         found = await self._database.row("feed_position")
@@ -61,7 +61,7 @@ class PostgresRuns:
     ) -> Sequence[Placed]:
         names = None if agents is None else list(agents)
         rows = map(tuple, await self._database.rows("feed", position, names, limit, owner))
-        return [Placed(row[0], event_of(Origin(*row[1:5]), row[5:])) for row in rows]
+        return [Placed(row[0], to_event(Origin(*row[1:5]), row[5:])) for row in rows]
 
     async def submitted(self, key: str) -> RunId | None:
         found = await self._database.row("submitted", key)
@@ -73,13 +73,15 @@ class PostgresRuns:
         return AgentId(found[0])
 
 
-def event_of(origin: Origin, record: tuple[Any, ...]) -> Event:
+def to_event(origin: Origin, record: tuple[Any, ...]) -> Event:
     sequence, event_id, timestamp, type_, version, raw = record
     return Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
 
 
-def run_record(row: PostgresRow) -> RunRecord:
+def to_run_record(row: PostgresRow) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
     sequence, agent, owner = rest
     origin = Origin(run_id, session_id, agent_id, parent)
-    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, restored(agent), owner)
+    return RunRecord(
+        origin, status, outcome, created_at, sequence, wake_at, waiting_for, unescape_nul(agent), owner
+    )

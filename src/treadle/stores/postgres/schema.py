@@ -3,27 +3,27 @@
 from hashlib import blake2b
 from importlib import resources
 
-from treadle.stores.postgres.connection import FAILURES, SCHEMA, connect, explain, newer
+from treadle.stores.postgres.connection import DRIVER_ERRORS, SCHEMA, connect, explain, explain_newer_schema
 from treadle.stores.postgres.driver import PostgresConnection
-from treadle.stores.postgres.queue import has_queue, make_queue
+from treadle.stores.postgres.queue import create_queue, has_queue
 
-LOCK = 0x5452444C
+MIGRATION_LOCK_ID = 0x5452444C
 """Of whoever migrates, or sees whether that is needed."""
-PATIENCE = "60s"
+LOCK_TIMEOUT = "60s"
 """How long one waits for another that migrates."""
 
 
 def load_migrations() -> list[str]:
     """The migrations in order; the version of a database is how many of them it has had."""
-    return _texts("migrations")
+    return _read_folder("migrations")
 
 
 def load_functions() -> str:
     """The functions, in one text."""
-    return "\n".join(_texts("functions"))
+    return "\n".join(_read_folder("functions"))
 
 
-def _texts(folder: str) -> list[str]:
+def _read_folder(folder: str) -> list[str]:
     found = resources.files("treadle.stores.postgres").joinpath(folder).iterdir()
     return [entry.read_text() for entry in sorted(found, key=lambda entry: entry.name)]
 
@@ -35,7 +35,7 @@ async def migrate(url: str, schema: str = SCHEMA) -> None:
         if not await _is_current(connection, url, schema):
             async with connection.transaction():
                 await _migrate(connection, url, schema)
-    except FAILURES as error:
+    except DRIVER_ERRORS as error:
         raise explain(error, url) from error
     finally:
         await connection.close()
@@ -49,13 +49,13 @@ async def _is_current(connection: PostgresConnection, url: str, schema: str) -> 
     known = len(load_migrations())
     version, functions = found[0] if found else (0, "")
     if version > known:
-        raise newer(url, version, known)
+        raise explain_newer_schema(url, version, known)
     return (version, functions) == (known, _digest(load_functions())) and await _has_queue(connection, schema)
 
 
 async def _migrate(connection: PostgresConnection, url: str, schema: str) -> None:
-    await connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'; SET LOCAL statement_timeout = 0")
-    await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+    await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SET LOCAL statement_timeout = 0")
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK_ID)
     if (
         await connection.fetchval("SELECT to_regnamespace($1)", schema) is None
     ):  # to make it takes a right of its own
@@ -71,7 +71,7 @@ async def _migrate(connection: PostgresConnection, url: str, schema: str) -> Non
     for migration in migrations[done:]:
         await connection.execute(migration)
     if not await _has_queue(connection, schema):
-        await make_queue(connection)
+        await create_queue(connection)
     await connection.execute(f"SET LOCAL check_function_bodies = off;\n{functions}")
     await connection.execute(
         "INSERT INTO schema_versions (version, functions) VALUES ($1, $2) "

@@ -8,11 +8,11 @@ from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord, default_title
-from treadle.stores.postgres.batch import session_deleted
-from treadle.stores.postgres.connection import restored
+from treadle.stores.postgres.batch import explain_deleted_session
+from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
-from treadle.stores.postgres.runs import run_record
+from treadle.stores.postgres.runs import to_run_record
 
 
 class PostgresSessions:
@@ -40,14 +40,14 @@ class PostgresSessions:
         if found is not None:
             return _record(found)
         if grave := await self._database.row("grave", session_id):
-            raise session_deleted((grave[0], grave[1], grave[2]))
+            raise explain_deleted_session((grave[0], grave[1], grave[2]))
         return None
 
     async def rename(self, session_id: SessionId, title: str) -> None:
         await self._database.rows("rename_session", session_id, title)
 
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
-        return [run_record(row) for row in await self._database.rows("runs_of_session", session_id)]
+        return [to_run_record(row) for row in await self._database.rows("runs_of_session", session_id)]
 
     async def ends(self, session_id: SessionId) -> Sequence[RunEnd]:
         found = await self._database.rows("ends_of_session", session_id)
@@ -60,5 +60,5 @@ class PostgresSessions:
 
 def _record(row: PostgresRow) -> SessionRecord:
     session_id, agent, *facts, title, beginning = row
-    shown = default_title(beginning) if title is None else restored(title)
-    return SessionRecord(session_id, restored(agent), *facts, title=shown)
+    shown = default_title(beginning) if title is None else unescape_nul(title)
+    return SessionRecord(session_id, unescape_nul(agent), *facts, title=shown)

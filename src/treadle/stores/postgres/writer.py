@@ -19,37 +19,42 @@ from typing import Any, TypeVar
 
 from treadle.domain.errors import StoreError, StoreFull, StoreLost, TreadleError
 from treadle.domain.ids import Instant
-from treadle.stores.postgres.batch import BatchResult, Operation, answers_to, arguments, in_order
+from treadle.stores.postgres.batch import BatchResult, Operation, build_arguments, decode_results, order_operations
 from treadle.stores.postgres.connection import (
-    AGAIN_STATES,
-    BY_KEY,
-    FAILURES,
+    CONFLICT_STATES,
+    DRIVER_ERRORS,
     STATEMENT_SECONDS,
+    WRITER_SETTINGS,
     explain,
-    is_gone,
-    is_passing,
-    shown,
-    state_of,
+    get_sqlstate,
+    is_connection_lost,
+    is_transient,
+    redact_url,
 )
 from treadle.stores.postgres.connection import SQL as STATEMENTS
-from treadle.stores.postgres.database import FIRST_PAUSE, LONGEST_PAUSE, PATIENCE, PostgresDatabase
+from treadle.stores.postgres.database import (
+    FIRST_BACKOFF_SECONDS,
+    MAX_BACKOFF_SECONDS,
+    PATIENCE_SECONDS,
+    PostgresDatabase,
+)
 from treadle.stores.postgres.driver import PostgresConnection
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-MOST_OPERATIONS, MOST_BYTES = 128, 4 * 2**20
+MAX_BATCH_OPERATIONS, MAX_BATCH_BYTES = 128, 4 * 2**20
 """In one batch. More wait for the next one; a single one may be larger."""
-MOST_ROUNDS = 3
+MAX_YIELDS = 3
 """How often others have their turn between two batches. What they have ready then goes with the next one: a batch
 costs as much as several operations."""
-NO_SUCH_WRITER, BEHIND = "TR001", "TR002"
+UNKNOWN_WRITER_STATE, STALE_BATCH_STATE = "TR001", "TR002"
 """What `write_all` raises."""
-FORGOTTEN_SECONDS = 6 * 86400.0
+WRITER_EXPIRY_SECONDS = 6 * 86400.0
 """Who was silent for a week may be forgotten. Who was answered later than this, and is not known, speaks to another
 database than before: a backup of the time when it was not there yet."""
-WATCH_SECONDS = 0.25
+TIMEOUT_CHECK_SECONDS = 0.25
 
 
 @dataclass(slots=True)
@@ -116,9 +121,11 @@ class PostgresWriter:
         if self._lost is not None:
             future.set_exception(self._lost)
         elif self._closing:
-            future.set_exception(StoreError(f"The database {shown(self._database.url)} has been closed."))
+            future.set_exception(StoreError(f"The database {redact_url(self._database.url)} has been closed."))
         else:
-            self._queue.append(PendingOperation(operation, then, patient, future, self._loop.time() + PATIENCE))
+            self._queue.append(
+                PendingOperation(operation, then, patient, future, self._loop.time() + PATIENCE_SECONDS)
+            )
             if self._serving is None:
                 self._serving = self._loop.create_task(self._serve())
         return future
@@ -127,16 +134,16 @@ class PostgresWriter:
         """Commit what is on its way, unless the server is away, and leave."""
         self._closing = True
         if self._serving is not None:
-            _, silent = await asyncio.wait({self._serving}, timeout=PATIENCE)
+            _, silent = await asyncio.wait({self._serving}, timeout=PATIENCE_SECONDS)
             if silent:
                 self._drop()
                 await asyncio.wait(silent)
         if self._watching is not None:
             self._watching.cancel()
         if self._connection is not None:
-            with contextlib.suppress(*FAILURES):
+            with contextlib.suppress(*DRIVER_ERRORS):
                 await self._connection.execute(STATEMENTS["forget_writer"], self.name, timeout=1)
-            with contextlib.suppress(*FAILURES):
+            with contextlib.suppress(*DRIVER_ERRORS):
                 await self._connection.close(timeout=1)
             self._drop()
 
@@ -145,7 +152,7 @@ class PostgresWriter:
             while self._queue:
                 self._under_way = self._take()
                 await self._commit(self._under_way)
-                rounds = min(len(self._under_way), MOST_ROUNDS)
+                rounds = min(len(self._under_way), MAX_YIELDS)
                 self._under_way = ()
                 for _ in range(rounds):
                     await asyncio.sleep(0)
@@ -158,10 +165,10 @@ class PostgresWriter:
 
     def _take(self) -> list[PendingOperation]:
         items, size = list[PendingOperation](), 0
-        while self._queue and len(items) < MOST_OPERATIONS:
+        while self._queue and len(items) < MAX_BATCH_OPERATIONS:
             operation = self._queue[0].operation
-            size += len(operation.said or b"") + sum([len(made.raw) for made in operation.drafts])
-            if items and size > MOST_BYTES:
+            size += len(operation.said or b"") + sum([len(draft.raw) for draft in operation.drafts])
+            if items and size > MAX_BATCH_BYTES:
                 break
             item = self._queue.popleft()
             if not (item.future.done() and not item.patient):  # whom it took too long
@@ -170,50 +177,50 @@ class PostgresWriter:
 
     async def _commit(self, items: Sequence[PendingOperation]) -> None:
         """Do all of it in one transaction, whatever it takes. Work that cannot be stored fails alone."""
-        in_doubt, pause = False, FIRST_PAUSE
+        in_doubt, pause = False, FIRST_BACKOFF_SECONDS
         while items:
             try:
                 answers = await self._look_back() if in_doubt else None
                 in_doubt = False
                 if answers is None:  # whoever was told that it takes too long shall not be surprised later
                     items = [item for item in items if item.patient or not item.future.done()]
-                    order, plain = in_order([item.operation for item in items])
+                    order, plain = order_operations([item.operation for item in items])
                     items = [items[at] for at in order]
                     answers = await self._send(items, plain) if items else "[]"
             except StoreError as error:  # there is no connection to be had
                 self._worry(error)
-            except FAILURES as error:
-                if is_gone(error):
+            except DRIVER_ERRORS as error:
+                if is_connection_lost(error):
                     in_doubt = True
                     self._drop()
-                elif not is_passing(error):
+                elif not is_transient(error):
                     return await self._fail_alone(items, error)
-                if state_of(error) not in AGAIN_STATES:
+                if get_sqlstate(error) not in CONFLICT_STATES:
                     self._worry(error)
             else:
                 return self._settle(items, answers)
             if self._closing:
                 return self._fail(items, self._trouble or StoreError("The database was closed meanwhile."))
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_BACKOFF_SECONDS)
             self._refuse_late()
         return None
 
     def _settle(self, items: Sequence[PendingOperation], answers: str) -> None:
         self._trouble = None
-        for item, answer in zip(items, answers_to([item.operation for item in items], answers), strict=True):
+        for item, answer in zip(items, decode_results([item.operation for item in items], answers), strict=True):
             item.settle(answer)
 
     async def _connected(self) -> PostgresConnection:
         connection = self._connection
         if connection is None or connection.is_closed():
-            connection = self._connection = await self._database.connect(BY_KEY)
+            connection = self._connection = await self._database.connect(WRITER_SETTINGS)
         return connection
 
     async def _send(self, items: Sequence[PendingOperation], plain: int) -> str:
         """The answers to a batch, so many of which, at its beginning, are plain."""
         connection = await self._connected()
-        prepared = arguments([item.operation for item in items], plain, self.now())
+        prepared = build_arguments([item.operation for item in items], plain, self.now())
         self._sent_at = self._loop.time()
         self._watch()
         if not self._registered:
@@ -238,10 +245,13 @@ class PostgresWriter:
 
     async def _fail_alone(self, items: Sequence[PendingOperation], error: BaseException) -> None:
         """A batch was given up for something in it. Do the rest, one by one."""
-        if state_of(error) == NO_SUCH_WRITER and self._loop.time() - self._answered_at > FORGOTTEN_SECONDS:
+        if (
+            get_sqlstate(error) == UNKNOWN_WRITER_STATE
+            and self._loop.time() - self._answered_at > WRITER_EXPIRY_SECONDS
+        ):
             self._registered = False
             return await self._commit(items)
-        if state_of(error) in (NO_SUCH_WRITER, BEHIND):
+        if get_sqlstate(error) in (UNKNOWN_WRITER_STATE, STALE_BATCH_STATE):
             raise error
         if len(items) > 1:
             for item in items:
@@ -265,7 +275,7 @@ class PostgresWriter:
 
     def _watch(self) -> None:
         if self._watching is None:
-            self._watching = self._loop.call_later(WATCH_SECONDS, self._look)
+            self._watching = self._loop.call_later(TIMEOUT_CHECK_SECONDS, self._look)
 
     def _look(self) -> None:
         self._watching = None
@@ -276,12 +286,12 @@ class PostgresWriter:
     def _refuse_late(self) -> None:
         """Tell those who are not patient that it takes too long; those in a batch that is being answered, only when
         that takes too long as well."""
-        now, where = self._loop.time(), shown(self._database.url)
-        late = StoreError(f"{where} has been busy for {PATIENCE:.0f} s. Try again later.")
+        now, where = self._loop.time(), redact_url(self._database.url)
+        late = StoreError(f"{where} has been busy for {PATIENCE_SECONDS:.0f} s. Try again later.")
         self._refuse([item for item in self._queue if item.until <= now], self._trouble or late)
-        if now - self._sent_at > PATIENCE:
+        if now - self._sent_at > PATIENCE_SECONDS:
             late = StoreError(
-                f"{where} has not answered for {PATIENCE:.0f} s, and may or may not have done what it was asked. "
+                f"{where} has not answered for {PATIENCE_SECONDS:.0f} s, and may or may not have done what it was asked. "
                 "Try again later, with the same key where there is one."
             )
         elif self._sent_at < math.inf:
@@ -296,7 +306,7 @@ class PostgresWriter:
     def _lose(self, error: BaseException) -> None:
         """What was committed is not known any more, or is not what was acknowledged: nothing may go on."""
         lost = self._lost = StoreLost(
-            f"A write to {shown(self._database.url)} could not be made durable ({error}). The engine has stopped; "
+            f"A write to {redact_url(self._database.url)} could not be made durable ({error}). The engine has stopped; "
             "start it again and it goes on from what is in the database."
         )
         self._fail((*self._under_way, *self._queue), lost)

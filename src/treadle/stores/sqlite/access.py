@@ -9,7 +9,7 @@ from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
 from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
-from treadle.stores.sqlite.transaction import Group
+from treadle.stores.sqlite.transaction import Transaction
 from treadle.stores.sqlite.writer import SqliteWriter
 
 _encode = msgspec.json.Encoder().encode
@@ -35,10 +35,10 @@ class SqliteTokens:
             record.visibility,
         )
 
-        def work(group: Group) -> None:
-            group.db.execute(SQL["insert_token"], values)
+        def work(transaction: Transaction) -> None:
+            transaction.db.execute(SQL["insert_token"], values)
 
-        await self._writer.write(work, _nothing, patient=False)
+        await self._writer.write(work, _do_nothing, patient=False)
 
     async def find(self, digest: bytes) -> TokenRecord | None:
         found = await self._writer.read(lambda db: db.execute(SQL["token_by_digest"], (digest,)).fetchone())
@@ -48,10 +48,10 @@ class SqliteTokens:
         return await self._writer.read(lambda db: [_record(row) for row in db.execute(SQL["tokens"])])
 
     async def revoke(self, token_id: TokenId, at: Instant) -> bool:
-        def work(group: Group) -> bool:
-            return group.db.execute(SQL["revoke_token"], (at, token_id)).fetchone() is not None
+        def work(transaction: Transaction) -> bool:
+            return transaction.db.execute(SQL["revoke_token"], (at, token_id)).fetchone() is not None
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
 
 class SqliteRequests:
@@ -61,28 +61,28 @@ class SqliteRequests:
         self._writer = writer
 
     async def begin(self, asked: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
-        def work(group: Group) -> StoredResponse:
-            if (found := _answered(group.db, asked)) is not None:
+        def work(transaction: Transaction) -> StoredResponse:
+            if (found := _find_response(transaction.db, asked)) is not None:
                 return found
-            group.db.execute(SQL["insert_request"], (*_key(asked), digest, at))
+            transaction.db.execute(SQL["insert_request"], (*_key(asked), digest, at))
             return StoredResponse(digest)
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def answer(self, asked: IdempotentRequest, answered: StoredResponse) -> None:
-        def work(group: Group) -> None:
-            group.db.execute(SQL["answer_request"], (answered.status, answered.body, *_key(asked)))
+        def work(transaction: Transaction) -> None:
+            transaction.db.execute(SQL["answer_request"], (answered.status, answered.body, *_key(asked)))
 
-        await self._writer.write(work, _nothing, patient=False)
+        await self._writer.write(work, _do_nothing, patient=False)
 
     async def forget(self, before: Instant) -> None:
-        def work(group: Group) -> None:
-            group.db.execute(SQL["delete_old_requests"], (before,)).fetchall()
+        def work(transaction: Transaction) -> None:
+            transaction.db.execute(SQL["delete_old_requests"], (before,)).fetchall()
 
-        await self._writer.write(work, _nothing, patient=False)
+        await self._writer.write(work, _do_nothing, patient=False)
 
 
-def _answered(db: SqliteDatabase, asked: IdempotentRequest) -> StoredResponse | None:
+def _find_response(db: SqliteDatabase, asked: IdempotentRequest) -> StoredResponse | None:
     found = db.execute(SQL["request"], _key(asked)).fetchone()
     return None if found is None else StoredResponse(found[0], found[1], found[2] or b"")
 
@@ -111,5 +111,5 @@ def _record(row: Any) -> TokenRecord:
     )
 
 
-def _nothing(_: object) -> None:
+def _do_nothing(_: object) -> None:
     """Nobody need be told."""

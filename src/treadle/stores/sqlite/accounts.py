@@ -18,13 +18,13 @@ from treadle.ports.accounts import (
     Used,
 )
 from treadle.ports.clock import Clock
-from treadle.stores.reservations import TOKEN_BUCKET, oldest
+from treadle.stores.reservations import TOKEN_BUCKET_SECONDS, find_oldest_bucket
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
-from treadle.stores.sqlite.reservations import standing
-from treadle.stores.sqlite.transaction import Group
+from treadle.stores.sqlite.reservations import list_standings
+from treadle.stores.sqlite.transaction import Transaction
 from treadle.stores.sqlite.writer import SqliteWriter
 
-ANY_CALL = Reserve((), tokens=1)
+ONE_TOKEN = Reserve((), tokens=1)
 """Of which it is only asked where it would count."""
 
 
@@ -40,7 +40,7 @@ class SqliteAccounts:
     async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
         def work(db: SqliteDatabase) -> Short | None:
             for ceilings in accounts:
-                for short in standing(db, ceilings, ANY_CALL, self._clock.now()):
+                for short in list_standings(db, ceilings, ONE_TOKEN, self._clock.now()):
                     if short.used >= short.ceiling:
                         return short
             return None
@@ -52,7 +52,7 @@ class SqliteAccounts:
             cost, credits, tokens, reserved_cost, reserved_credits = db.execute(
                 SQL["account"], (account,)
             ).fetchall()[0]
-            since = oldest(self._clock.now(), TOKEN_BUCKET, HOUR)
+            since = find_oldest_bucket(self._clock.now(), TOKEN_BUCKET_SECONDS, HOUR)
             used = sum(amount for _, amount in db.execute(SQL["window"], (account, "tokens", since)))
             return Balance(account, cost, credits, used, reserved_cost, reserved_credits, tokens)
 
@@ -61,7 +61,7 @@ class SqliteAccounts:
     async def usage(self, wanted: UsageFilter = ALL_USAGE) -> Sequence[Used]:
         agents = None if wanted.agents is None else msgspec.json.encode(wanted.agents).decode()
         values = (agents, wanted.since, wanted.until)
-        return await self._writer.read(lambda db: [_used(*row) for row in db.execute(SQL["usage"], values)])
+        return await self._writer.read(lambda db: [_to_used(*row) for row in db.execute(SQL["usage"], values)])
 
     async def state(self, agent: str) -> AgentState:
         known = self._states.get(agent)
@@ -71,8 +71,8 @@ class SqliteAccounts:
         return known
 
     async def set_state(self, agent: str, state: AgentState) -> bool:
-        def work(group: Group) -> bool:
-            return group.db.execute(SQL["set_agent_state"], (state, agent)).fetchone() is not None
+        def work(transaction: Transaction) -> bool:
+            return transaction.db.execute(SQL["set_agent_state"], (state, agent)).fetchone() is not None
 
         def then(is_known: bool) -> None:
             if is_known:
@@ -81,5 +81,5 @@ class SqliteAccounts:
         return await self._writer.write(work, then, patient=False)
 
 
-def _used(agent: str, token: str, model: str, day: int, *sums: Any) -> Used:
+def _to_used(agent: str, token: str, model: str, day: int, *sums: Any) -> Used:
     return Used(agent, TokenId(token) if token else None, model, day, *sums)

@@ -11,7 +11,7 @@ from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
 from treadle.ports.automation import Fired
 from treadle.stores.sqlite.connection import SQL, Value
-from treadle.stores.sqlite.transaction import Group
+from treadle.stores.sqlite.transaction import Transaction
 from treadle.stores.sqlite.writer import SqliteWriter
 
 _encode = msgspec.json.Encoder().encode
@@ -41,7 +41,7 @@ class SqliteSchedules:
         await _execute(self._writer, "keep_schedule", values)
 
     async def list(self) -> Sequence[Schedule]:
-        return await self._writer.read(lambda db: [_schedule(row) for row in db.execute(SQL["schedules"])])
+        return await self._writer.read(lambda db: [_to_schedule(row) for row in db.execute(SQL["schedules"])])
 
     async def remove(self, schedule_id: ScheduleId) -> bool:
         return await _execute(self._writer, "remove_schedule", (schedule_id,))
@@ -96,14 +96,14 @@ class SqliteWebhooks:
         await _execute(self._writer, "insert_webhook", values)
 
     async def list(self) -> Sequence[Webhook]:
-        return await self._writer.read(lambda db: [_webhook(row) for row in db.execute(SQL["webhooks"])])
+        return await self._writer.read(lambda db: [_to_webhook(row) for row in db.execute(SQL["webhooks"])])
 
     async def remove(self, webhook_id: WebhookId) -> bool:
-        def work(group: Group) -> bool:
-            group.db.execute(SQL["remove_dead_letters"], (webhook_id,))
-            return group.db.execute(SQL["remove_webhook"], (webhook_id,)).fetchone() is not None
+        def work(transaction: Transaction) -> bool:
+            transaction.db.execute(SQL["remove_dead_letters"], (webhook_id,))
+            return transaction.db.execute(SQL["remove_webhook"], (webhook_id,)).fetchone() is not None
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def move(self, webhook: Webhook, letter: DeadLetter | None = None) -> None:
         values = (
@@ -117,26 +117,26 @@ class SqliteWebhooks:
             webhook.webhook_id,
         )
 
-        def work(group: Group) -> None:
-            is_there = group.db.execute(SQL["move_webhook"], values).fetchone() is not None
+        def work(transaction: Transaction) -> None:
+            is_there = transaction.db.execute(SQL["move_webhook"], values).fetchone() is not None
             if letter is not None and is_there:
-                group.db.execute(SQL["insert_dead_letter"], msgspec.structs.astuple(letter)[:8])
+                transaction.db.execute(SQL["insert_dead_letter"], msgspec.structs.astuple(letter)[:8])
 
-        await self._writer.write(work, _nothing, patient=True)
+        await self._writer.write(work, _do_nothing, patient=True)
 
     # ── Dead letters ──
 
     async def of(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
         return await self._writer.read(
-            lambda db: [_letter(row) for row in db.execute(SQL["dead_letters"], (webhook_id,))]
+            lambda db: [_to_dead_letter(row) for row in db.execute(SQL["dead_letters"], (webhook_id,))]
         )
 
     async def queue(self, webhook_id: WebhookId, event_id: EventId | None) -> int:
-        def work(group: Group) -> int:
-            group.db.execute(SQL["enable_webhook"], (webhook_id,))
-            return len(group.db.execute(SQL["queue_dead_letters"], (webhook_id, event_id)).fetchall())
+        def work(transaction: Transaction) -> int:
+            transaction.db.execute(SQL["enable_webhook"], (webhook_id,))
+            return len(transaction.db.execute(SQL["queue_dead_letters"], (webhook_id, event_id)).fetchall())
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def settle(self, letter: DeadLetter, reason: str | None) -> None:
         if reason is None:
@@ -148,17 +148,17 @@ class SqliteWebhooks:
 async def _execute(writer: SqliteWriter, name: str, values: Sequence[Value]) -> bool:
     """One statement as one transaction; whether it has answered with a row."""
 
-    def work(group: Group) -> bool:
-        return group.db.execute(SQL[name], values).fetchone() is not None
+    def work(transaction: Transaction) -> bool:
+        return transaction.db.execute(SQL[name], values).fetchone() is not None
 
-    return await writer.write(work, _nothing, patient=False)
+    return await writer.write(work, _do_nothing, patient=False)
 
 
 def _text(value: object) -> str:
     return _encode(value).decode()
 
 
-def _schedule(row: Any) -> Schedule:
+def _to_schedule(row: Any) -> Schedule:
     schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused, *rest = row
     return Schedule(
         ScheduleId(schedule_id),
@@ -173,7 +173,7 @@ def _schedule(row: Any) -> Schedule:
     )
 
 
-def _webhook(row: Any) -> Webhook:
+def _to_webhook(row: Any) -> Webhook:
     webhook_id, url, events, agents, *rest = row
     created_at, position, most_attempts, attempts, first_failed_at, retry_at, delivered_at, problem, disabled = rest
     return Webhook(
@@ -193,10 +193,10 @@ def _webhook(row: Any) -> Webhook:
     )
 
 
-def _letter(row: Any) -> DeadLetter:
+def _to_dead_letter(row: Any) -> DeadLetter:
     *values, queued = row
     return replace(DeadLetter(*values), queued=bool(queued))
 
 
-def _nothing(_: object) -> None:
+def _do_nothing(_: object) -> None:
     """Nobody need be told."""

@@ -36,7 +36,7 @@ def copy_database(source: str, target: str) -> None:
         raise explain(error, source) from error
 
 
-def check_sound(path: str) -> tuple[int, int]:
+def check_integrity(path: str) -> tuple[int, int]:
     """Look at every page and index of a copy; whose it is (its application id) and its version. Raises
     StoreDamaged where it is not a sound database."""
 
@@ -47,13 +47,13 @@ def check_sound(path: str) -> tuple[int, int]:
         [(application, version)] = db.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchall()
         return int(application), int(version)
 
-    return _looked(path, look)
+    return _read(path, look)
 
 
 def check_database(path: str) -> DatabaseFacts:
     """The same for a copy of our own database: one that this version can open, with our tables and nothing else in
     it. What it holds."""
-    application, version = check_sound(path)
+    application, version = check_integrity(path)
     migrations = load_migrations()
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is no database of Treadle.")
@@ -64,25 +64,25 @@ def check_database(path: str) -> DatabaseFacts:
         )
 
     def look(db: SqliteDatabase) -> DatabaseFacts:
-        if _objects(db) != _made_by(migrations[:version]):
+        if _list_objects(db) != _list_objects_after(migrations[:version]):
             raise StoreDamaged(f"{path} has other tables than a database of Treadle of its version has.")
         [facts] = db.execute(SQL["database_facts"]).fetchall()
         return DatabaseFacts(*facts)
 
-    return _looked(path, look)
+    return _read(path, look)
 
 
-def facts_of(path: str) -> DatabaseFacts:
+def read_facts(path: str) -> DatabaseFacts:
     """What a database holds now, which another process may own."""
-    return _looked(path, lambda db: DatabaseFacts(*db.execute(SQL["database_facts"]).fetchall()[0]))
+    return _read(path, lambda db: DatabaseFacts(*db.execute(SQL["database_facts"]).fetchall()[0]))
 
 
-def guards_fired(path: str, among: int) -> list[tuple[str, int]]:
+def count_guard_events(path: str, among: int) -> list[tuple[str, int]]:
     """How often guards have done something, by type of event, among so many of the latest events."""
-    return _looked(path, lambda db: [(row[0], row[1]) for row in db.execute(SQL["guards_fired"], (among,))])
+    return _read(path, lambda db: [(row[0], row[1]) for row in db.execute(SQL["guards_fired"], (among,))])
 
 
-def _looked(path: str, look: Callable[[SqliteDatabase], Result]) -> Result:
+def _read(path: str, look: Callable[[SqliteDatabase], Result]) -> Result:
     try:
         with closing(open_reader(path)) as reader:
             return look(reader)
@@ -90,13 +90,13 @@ def _looked(path: str, look: Callable[[SqliteDatabase], Result]) -> Result:
         raise explain(error, path) from error
 
 
-def _objects(db: SqliteDatabase) -> list[tuple[Any, ...]]:
+def _list_objects(db: SqliteDatabase) -> list[tuple[Any, ...]]:
     return db.execute(SQL["database_objects"]).fetchall()
 
 
-def _made_by(migrations: list[str]) -> list[tuple[Any, ...]]:
+def _list_objects_after(migrations: list[str]) -> list[tuple[Any, ...]]:
     """The tables, indexes and whatever else a database has after these."""
     with closing(connect(":memory:")) as fresh:
         for migration in migrations:
             fresh.execute(migration)
-        return _objects(fresh)
+        return _list_objects(fresh)

@@ -8,13 +8,13 @@ Wakes = tuple[tuple[RunId, Instant], ...]
 """Which runs should be looked at, and when."""
 
 
-def places_taken(db: SqliteDatabase, row: RunRow) -> int:
+def count_other_owned_runs(db: SqliteDatabase, row: RunRow) -> int:
     """How many other runs of its agent are owned."""
     [(taken,)] = db.execute(SQL["places_taken"], (row.origin.agent_id, row.id)).fetchall()
     return int(taken)
 
 
-def next_of_agent(db: SqliteDatabase, row: RunRow, now: Instant) -> Wakes:
+def find_unblocked_runs(db: SqliteDatabase, row: RunRow, now: Instant) -> Wakes:
     """The runs of its agent for which there is a place, now that it was let go of. One without a limit asks for
     nobody: where its agent has one since, the sweep finds who waits."""
     if row.places is None:

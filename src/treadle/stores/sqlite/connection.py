@@ -36,7 +36,7 @@ class SqliteDatabase(Protocol):
 
 
 APPLICATION_ID = 0x5452444C
-BUSY_MS = 5000
+BUSY_TIMEOUT_MS = 5000
 PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",
@@ -44,7 +44,7 @@ PRAGMAS = (
     "temp_store = MEMORY",
     "secure_delete = ON",  # what is forgotten is overwritten; the journal, which only grows, pays nothing for it
 )
-CHECKED_WHOLE_BELOW = 64 * 2**20
+MAX_CHECKED_BYTES = 64 * 2**20
 """A larger file is checked only after a process has died on it: the check reads all of it."""
 
 
@@ -88,12 +88,12 @@ def open_database(path: str) -> SqliteDatabase:
         raise explain(error, path) from error
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what is refused is left as it is
-        connection.set_busy_timeout(BUSY_MS)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         _refuse_foreign(connection, path)
         _refuse_newer(connection, path)
         if path != ":memory:":
             _check(connection, path, died_on_it)
-        prepare(connection)
+        apply_pragmas(connection)
         _migrate(connection)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except apsw.Error as error:
@@ -105,7 +105,7 @@ def open_database(path: str) -> SqliteDatabase:
     return connection
 
 
-def open_to_look(path: str) -> SqliteDatabase:
+def open_read_only(path: str) -> SqliteDatabase:
     """A connection that only reads, beside whoever owns the database. Where there is none yet, an empty one."""
     if path == ":memory:" or not Path(path).exists():
         return open_database(":memory:")
@@ -125,11 +125,11 @@ def open_to_look(path: str) -> SqliteDatabase:
 
 def open_reader(path: str) -> SqliteDatabase:
     connection = connect(path, apsw.SQLITE_OPEN_READONLY)
-    connection.set_busy_timeout(BUSY_MS)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     return connection
 
 
-def prepare(connection: SqliteDatabase) -> None:
+def apply_pragmas(connection: SqliteDatabase) -> None:
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
@@ -139,11 +139,11 @@ def explain(error: apsw.Error, path: str) -> StoreError:
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return StoreLocked(
-                f"The database {path} is locked by another program (for more than {BUSY_MS // 1000} s). "
+                f"The database {path} is locked by another program (for more than {BUSY_TIMEOUT_MS // 1000} s). "
                 "Close that program and try again."
             )
         case apsw.CorruptError() | apsw.NotADBError():
-            return _damaged(path, str(error))
+            return _explain_damage(path, str(error))
         case apsw.FullError():
             return StoreFull(f"No room to write to {path}. Free some space; what was acknowledged is safe.")
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
@@ -182,14 +182,14 @@ def _version(connection: SqliteDatabase) -> int:
 
 
 def _check(connection: SqliteDatabase, path: str, died_on_it: bool) -> None:
-    if not died_on_it and Path(path).stat().st_size > CHECKED_WHOLE_BELOW:
+    if not died_on_it and Path(path).stat().st_size > MAX_CHECKED_BYTES:
         return
     found = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found is None or found[0] != "ok":
-        raise _damaged(path, str(found[0] if found else "it cannot be checked").splitlines()[-1])
+        raise _explain_damage(path, str(found[0] if found else "it cannot be checked").splitlines()[-1])
 
 
-def _damaged(path: str, found: str) -> StoreDamaged:
+def _explain_damage(path: str, found: str) -> StoreDamaged:
     folder, name = Path(path).parent, glob.escape(Path(path).name)
     backups = sorted(folder.glob(f"{name}*.bak"), key=lambda file: file.stat().st_mtime)
     copies = (

@@ -16,12 +16,12 @@ from treadle.domain.errors import InvalidState, StoreFull, StoreLocked, UnknownS
 from treadle.domain.ids import Instant, SessionId
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import IdleSession, Tombstone
-from treadle.stores.sqlite.connection import BUSY_MS, SQL, SqliteDatabase, connect, explain
+from treadle.stores.sqlite.connection import BUSY_TIMEOUT_MS, SQL, SqliteDatabase, connect, explain
 from treadle.stores.sqlite.memory import forget_memory
-from treadle.stores.sqlite.transaction import Group, session_deleted
+from treadle.stores.sqlite.transaction import Transaction, explain_deleted_session
 from treadle.stores.sqlite.writer import SqliteWriter
 
-OF_A_SESSION = (
+DELETE_STATEMENTS = (
     "delete_answered_requests",
     "delete_events",
     "delete_deliveries",
@@ -51,30 +51,30 @@ class SqliteDeletions:
         self._clock = clock
 
     async def delete(self, session_id: SessionId, by: str) -> Sequence[Tombstone]:
-        def work(group: Group) -> list[Tombstone]:
-            _refuse_unknown(group.db, session_id)
-            family = _family(group.db, session_id)
+        def work(transaction: Transaction) -> list[Tombstone]:
+            _refuse_unknown(transaction.db, session_id)
+            family = _find_family(transaction.db, session_id)
             for member in family:
-                _refuse_unfinished(group.db, member)
-            return _delete_all(group, family, self._clock.now(), by)
+                _refuse_unfinished(transaction.db, member)
+            return _delete_all(transaction, family, self._clock.now(), by)
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def idle(self, before: Instant, agent: str | None = None) -> Sequence[IdleSession]:
         found = await self._writer.read(lambda db: db.execute(SQL["idle_sessions"], (before, agent)).fetchall())
-        return [_idle(row) for row in found]
+        return [_to_idle_session(row) for row in found]
 
     async def prune(self, session_ids: Sequence[SessionId], before: Instant, by: str) -> Sequence[Tombstone]:
-        def work(group: Group) -> list[Tombstone]:
-            idle = [session_id for session_id in session_ids if _is_idle(group.db, session_id, before)]
-            return _delete_all(group, idle, self._clock.now(), by)
+        def work(transaction: Transaction) -> list[Tombstone]:
+            idle = [session_id for session_id in session_ids if _is_idle(transaction.db, session_id, before)]
+            return _delete_all(transaction, idle, self._clock.now(), by)
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def recalled(self, session_id: SessionId) -> Sequence[SessionId]:
         def look(db: SqliteDatabase) -> list[SessionId]:
-            made = db.execute(SQL["memories_from_session"], (session_id,)).fetchall()
-            used = [memory_id for memory_id, uses in made if uses]
+            memories = db.execute(SQL["memories_from_session"], (session_id,)).fetchall()
+            used = [memory_id for memory_id, uses in memories if uses]
             if not used:
                 return []
             found = db.execute(SQL["recalled_elsewhere"], (session_id, msgspec.json.encode(used).decode()))
@@ -83,20 +83,20 @@ class SqliteDeletions:
         return await self._writer.read(look)
 
     async def clear(self, before: Instant) -> int:
-        def work(group: Group) -> int:
-            return len(group.db.execute(SQL["delete_old_requests"], (before,)).fetchall())
+        def work(transaction: Transaction) -> int:
+            return len(transaction.db.execute(SQL["delete_old_requests"], (before,)).fetchall())
 
-        count = await self._writer.write(work, _nothing, patient=False)
+        count = await self._writer.write(work, _do_nothing, patient=False)
         if self._path != ":memory:":
-            await asyncio.to_thread(_write_anew, self._path)
+            await asyncio.to_thread(_rewrite_file, self._path)
         return count
 
 
-def _nothing(_: object) -> None:
+def _do_nothing(_: object) -> None:
     """Nobody need be told."""
 
 
-def _idle(row: Any) -> IdleSession:
+def _to_idle_session(row: Any) -> IdleSession:
     return IdleSession(*row[:7])
 
 
@@ -107,7 +107,7 @@ def _refuse_unknown(db: SqliteDatabase, session_id: SessionId) -> None:
     if db.execute(SQL["deletable"], (session_id,)).fetchone() is not None:
         return
     if db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
-        raise session_deleted(db, session_id)
+        raise explain_deleted_session(db, session_id)
     raise UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
 
 
@@ -123,11 +123,11 @@ def _is_idle(db: SqliteDatabase, session_id: SessionId, before: Instant) -> bool
     found = db.execute(SQL["deletable"], (session_id,)).fetchone()
     if found is None:
         return False
-    session = _idle(found)
+    session = _to_idle_session(found)
     return session.unfinished == 0 and session.latest_at < before
 
 
-def _family(db: SqliteDatabase, session_id: SessionId) -> list[SessionId]:
+def _find_family(db: SqliteDatabase, session_id: SessionId) -> list[SessionId]:
     """The session, and those that were begun by its runs, or theirs, and by no others."""
     family = [session_id]
     for member in family:
@@ -141,43 +141,45 @@ def _family(db: SqliteDatabase, session_id: SessionId) -> list[SessionId]:
 # ── Deleting ──
 
 
-def _delete_all(group: Group, session_ids: Sequence[SessionId], now: Instant, by: str) -> list[Tombstone]:
-    group.forget()
-    [(position,)] = group.db.execute(SQL["latest_position"]).fetchall()
-    return [_delete(group.db, session_id, now, by, position) for session_id in session_ids]
+def _delete_all(
+    transaction: Transaction, session_ids: Sequence[SessionId], now: Instant, by: str
+) -> list[Tombstone]:
+    transaction.forget()
+    [(position,)] = transaction.db.execute(SQL["latest_position"]).fetchall()
+    return [_delete(transaction.db, session_id, now, by, position) for session_id in session_ids]
 
 
 def _delete(db: SqliteDatabase, session_id: SessionId, now: Instant, by: str, position: int) -> Tombstone:
     [row] = db.execute(SQL["deletable"], (session_id,)).fetchall()
-    session, agent_id = _idle(row), row[7]
-    made = [memory_id for memory_id, _ in db.execute(SQL["memories_from_session"], (session_id,))]
-    for memory_id in made:
+    session, agent_id = _to_idle_session(row), row[7]
+    memories = [memory_id for memory_id, _ in db.execute(SQL["memories_from_session"], (session_id,))]
+    for memory_id in memories:
         forget_memory(db, memory_id)
-    for name in OF_A_SESSION:
+    for name in DELETE_STATEMENTS:
         db.execute(SQL[name], (session_id,))
-    counts = (session.runs, session.events, len(made), session.first_at, session.latest_at, now, by)
+    counts = (session.runs, session.events, len(memories), session.first_at, session.latest_at, now, by)
     db.execute(SQL["bury_session"], (session_id, agent_id, *counts, position))
     return Tombstone(session_id, session.agent, *counts)
 
 
-def _write_anew(path: str) -> None:
+def _rewrite_file(path: str) -> None:
     """Write the database anew, without gaps, and cut the write-ahead log to nothing. Commits wait meanwhile."""
     try:
         with closing(connect(path, apsw.SQLITE_OPEN_READWRITE)) as connection:
-            connection.set_busy_timeout(BUSY_MS)
+            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
             connection.execute("VACUUM").fetchall()
             [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except apsw.FullError:
         raise StoreFull(
-            _still_there(path, "there is no room on the disk to write it anew. Free some space")
+            _describe_leftovers(path, "there is no room on the disk to write it anew. Free some space")
         ) from None
     except apsw.Error as error:
         raise explain(error, path) from error
     if is_busy:
-        raise StoreLocked(_still_there(path, "another program is reading it. Close that program"))
+        raise StoreLocked(_describe_leftovers(path, "another program is reading it. Close that program"))
 
 
-def _still_there(path: str, why: str) -> str:
+def _describe_leftovers(path: str, why: str) -> str:
     return (
         f"It is deleted, but copies of its pages may still be in {path} and {path}-wal, because {why}, then run: "
         "treadle prune --older-than 36500d --yes"

@@ -30,18 +30,25 @@ from treadle.ports.journal import (
     SessionFacts,
     Tell,
 )
-from treadle.stores.concurrency import no_place, places_of
-from treadle.stores.owners import owner_of
-from treadle.stores.sqlite.concurrency import Wakes, next_of_agent, places_taken
+from treadle.stores.concurrency import describe_full_agent, read_concurrency_limit
+from treadle.stores.owners import read_owner_of_run
+from treadle.stores.sqlite.concurrency import Wakes, count_other_owned_runs, find_unblocked_runs
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
-from treadle.stores.sqlite.projections import refuse_closed
+from treadle.stores.sqlite.projections import require_open_approval
 from treadle.stores.sqlite.reservations import reserve
-from treadle.stores.sqlite.transaction import Group, RunRow, read_row, refuse_unfit_session, run_record, unknown
+from treadle.stores.sqlite.transaction import (
+    RunRow,
+    Transaction,
+    explain_missing_run,
+    read_run_row,
+    require_usable_session,
+    to_run_record,
+)
 from treadle.stores.sqlite.worker_deaths import record_death
 from treadle.stores.sqlite.writer import SqliteWriter
 
 NO_LIMIT = -1
-AT_ONCE = 0.0
+IMMEDIATELY = 0.0
 """For `wake_at`: due whatever the clock says, which may be set back."""
 _encode = msgspec.json.Encoder().encode
 _decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
@@ -57,7 +64,7 @@ class DeliveredEvent(msgspec.Struct, frozen=True, gc=False):
     is_new: bool
 
 
-class Appended(msgspec.Struct, frozen=True, gc=False):
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
     """What an advance did, for those who must be told once it is committed."""
 
     origin: Origin
@@ -79,10 +86,10 @@ class SqliteJournal:
     # ── Journal ──
 
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
-        def work(group: Group) -> RunId | None:
-            if key is not None and (found := group.db.execute(SQL["run_of_submission"], (key,)).fetchone()):
+        def work(transaction: Transaction) -> RunId | None:
+            if key is not None and (found := transaction.db.execute(SQL["run_of_submission"], (key,)).fetchone()):
                 return RunId(str(found[0]))
-            self._begin(group, NewRun(origin, tuple(events)), key)
+            self._begin(transaction, NewRun(origin, tuple(events)), key)
             return None
 
         def then(existing: RunId | None) -> None:
@@ -91,9 +98,9 @@ class SqliteJournal:
 
         return await self._writer.write(work, then, patient=False) or origin.run_id
 
-    def _begin(self, group: Group, new: NewRun, key: str | None = None) -> None:
+    def _begin(self, transaction: Transaction, new: NewRun, key: str | None = None) -> None:
         origin, now = new.origin, self._clock.now()
-        inserted = group.db.execute(
+        inserted = transaction.db.execute(
             SQL["insert_run"],
             (
                 origin.run_id,
@@ -102,117 +109,119 @@ class SqliteJournal:
                 origin.parent_run_id,
                 key,
                 now,
-                AT_ONCE,
-                places_of(new.events),
-                owner_of(new.events),
+                IMMEDIATELY,
+                read_concurrency_limit(new.events),
+                read_owner_of_run(new.events),
             ),
         )
         if inserted.fetchone() is None:
-            refuse_unfit_session(group.db, new)
-        group.append(group.run(origin.run_id), new.events)
+            require_usable_session(transaction.db, new)
+        transaction.append(transaction.run(origin.run_id), new.events)
 
     def _publish_begun(self, new: NewRun) -> None:
         self._publisher.committed(new.origin, 1, new.events)
         self._publisher.wake(new.origin.run_id, self._clock.now())
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
-        def work(group: Group) -> tuple[Origin, int, Death | None, list[Any], Any]:
-            row, now, db = group.run(run_id), self._clock.now(), group.db
+        def work(transaction: Transaction) -> tuple[Origin, int, Death | None, list[Any], Any]:
+            row, now, db = transaction.run(run_id), self._clock.now(), transaction.db
             if row.outcome is not None:
                 raise NotClaimable(f"{run_id} has ended.")
             lost = row.worker
             if lost is not None and (row.lease_until or 0) > now:
                 raise NotClaimable(f"{run_id} is owned by {row.worker}.")
             earlier = db.execute(SQL["earlier_unfinished"], (row.origin.session_id, row.id)).fetchone()
-            if earlier and not (row.status == "pending" and _is_cancelled(group, row)):
+            if earlier and not (row.status == "pending" and _is_cancelled(transaction, row)):
                 raise NotClaimable(f"{run_id} waits for {earlier[0]}, which is before it in its session.")
-            taken = 0 if row.places is None else places_taken(db, row)
-            if row.places is not None and taken >= row.places and not _is_cancelled(group, row):
-                raise NotClaimable(no_place(run_id, taken))
+            taken = 0 if row.places is None else count_other_owned_runs(db, row)
+            if row.places is not None and taken >= row.places and not _is_cancelled(transaction, row):
+                raise NotClaimable(describe_full_agent(run_id, taken))
             row.epoch, row.worker, row.lease_until = row.epoch + 1, worker, now + LEASE_SECONDS
             if row.status == "pending":  # one that waits may be looked at only to find that it still does
                 row.status = "running"
             db.execute(SQL["open_epoch"], (row.epoch, worker, row.lease_until, row.status, row.id))
             death = None if lost is None else record_death(db, row.id, lost, now)
-            group.own(row)
-            group.flush()
+            transaction.own(row)
+            transaction.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
-            group.learn(row, events, now)
-            return row.origin, row.epoch, death, events, _facts(db, row)
+            transaction.learn(row, events, now)
+            return row.origin, row.epoch, death, events, _read_session_facts(db, row)
 
-        origin, epoch, death, events, facts = await self._writer.write(work, _nothing, patient=True)
+        origin, epoch, death, events, facts = await self._writer.write(work, _do_nothing, patient=True)
         return Claim(
             origin,
             epoch,
-            tuple(_event(origin, record) for record in events),
+            tuple(_to_event(origin, record) for record in events),
             death,
-            _session(facts),
+            _to_session_facts(facts),
         )
 
     async def advance(self, advance: Advance) -> Advanced:
         work = partial(self._advance, advance)
         return (await self._writer.write(work, self._publish, True)).advanced
 
-    def _advance(self, advance: Advance, group: Group) -> "Appended":
-        row = group.run(advance.run_id)
+    def _advance(self, advance: Advance, transaction: Transaction) -> "AppendResult":
+        row = transaction.run(advance.run_id)
         if row.epoch != advance.epoch or row.outcome is not None or row.worker is None:
             raise Fenced(f"{advance.run_id} is in other hands: epoch {row.epoch}, not {advance.epoch}.")
         for new in advance.begin:  # before anything is appended
-            refuse_unfit_session(group.db, new)
+            require_usable_session(transaction.db, new)
         delivered: tuple[Event, ...] = ()
         if row.sequence > advance.seen:
-            group.flush()
-            found = group.db.execute(SQL["events_after"], (row.id, advance.seen, NO_LIMIT))
-            delivered = tuple(_event(row.origin, record) for record in found)
+            transaction.flush()
+            found = transaction.db.execute(SQL["events_after"], (row.id, advance.seen, NO_LIMIT))
+            delivered = tuple(_to_event(row.origin, record) for record in found)
         accepted, refused, near = not delivered, None, ()
-        group.append(row, advance.facts)  # what they settle is free for what is reserved now
+        transaction.append(row, advance.facts)  # what they settle is free for what is reserved now
         if accepted and advance.reserve is not None:
-            refused, near = reserve(group.db, row.id, advance.reserve, self._clock.now())
+            refused, near = reserve(transaction.db, row.id, advance.reserve, self._clock.now())
             accepted = refused is None
         if accepted:
-            group.append(row, advance.intents)
+            transaction.append(row, advance.intents)
         drafts = advance.facts + advance.intents if accepted else advance.facts
         wakes: Wakes = ()
         if accepted and advance.release is not None:
-            wakes = self._let_go(group, row, drafts, advance.release)
+            wakes = self._let_go(transaction, row, drafts, advance.release)
         elif accepted and advance.intents and row.status != "running":
             row.status = "running"
-            group.db.execute(SQL["go_on"], (row.id,))
+            transaction.db.execute(SQL["go_on"], (row.id,))
         advanced = Advanced(accepted, delivered, row.sequence, refused, near)
         if not accepted or not (advance.begin or advance.tell):
-            return Appended(row.origin, drafts, advanced, wakes)
+            return AppendResult(row.origin, drafts, advanced, wakes)
         for new in advance.begin:
-            self._begin(group, new)
-        return Appended(row.origin, drafts, advanced, wakes, advance.begin, self._tell(group, advance.tell))
+            self._begin(transaction, new)
+        return AppendResult(
+            row.origin, drafts, advanced, wakes, advance.begin, self._tell(transaction, advance.tell)
+        )
 
-    def _tell(self, group: Group, told: Sequence[Tell]) -> tuple[DeliveredEvent, ...]:
+    def _tell(self, transaction: Transaction, told: Sequence[Tell]) -> tuple[DeliveredEvent, ...]:
         delivered: list[DeliveredEvent] = []
         for each in told:
             with suppress(UnknownRun):  # it was deleted
-                delivered.append(self._deliver(each.run_id, each.event, each.key, group))
+                delivered.append(self._deliver(each.run_id, each.event, each.key, transaction))
         return tuple(delivered)
 
-    def _let_go(self, group: Group, row: RunRow, drafts: tuple[Draft, ...], release: Release) -> Wakes:
+    def _let_go(self, transaction: Transaction, row: RunRow, drafts: tuple[Draft, ...], release: Release) -> Wakes:
         """Give the run up, ended or not; return which runs should be looked at next, and when."""
-        db, session = group.db, row.origin.session_id
+        db, session = transaction.db, row.origin.session_id
         row.worker = row.lease_until = None
-        group.let_go(row)
+        transaction.let_go(row)
         last = drafts[-1].data if drafts else None
         if not isinstance(last, RunEnd):
             row.status = row.status if release.waiting_for is None else "waiting"
             db.execute(SQL["let_go"], (row.status, release.waiting_for, release.wake_at, row.counted, row.id))
             own = () if release.wake_at is None else ((row.origin.run_id, release.wake_at),)
-            return *own, *next_of_agent(db, row, self._clock.now())
+            return *own, *find_unblocked_runs(db, row, self._clock.now())
         row.outcome = last.outcome
         db.execute(SQL["end_run"], (last.status, last.outcome, row.counted, row.id))
         db.execute(SQL["insert_said"], (session, row.id, _encode(release.said or ()), release.whole))
         following = db.execute(SQL["later_unfinished"], (session, row.id)).fetchone()
         if following is None:
-            return next_of_agent(db, row, self._clock.now())
-        db.execute(SQL["wake"], (AT_ONCE, following[0]))
-        return *next_of_agent(db, row, self._clock.now()), (RunId(str(following[1])), self._clock.now())
+            return find_unblocked_runs(db, row, self._clock.now())
+        db.execute(SQL["wake"], (IMMEDIATELY, following[0]))
+        return *find_unblocked_runs(db, row, self._clock.now()), (RunId(str(following[1])), self._clock.now())
 
-    def _publish(self, appended: "Appended") -> None:
+    def _publish(self, appended: "AppendResult") -> None:
         advanced, drafts = appended.advanced, appended.drafts
         self._publisher.committed(appended.origin, advanced.sequence - len(drafts) + 1, drafts)
         for run_id, at in appended.wakes:
@@ -226,17 +235,17 @@ class SqliteJournal:
         work = partial(self._deliver, run_id, event, key)
         return (await self._writer.write(work, self._publish_delivered, patient=False)).sequence
 
-    def _deliver(self, run_id: RunId, event: Draft, key: str, group: Group) -> DeliveredEvent:
-        row, db = group.run(run_id), group.db
+    def _deliver(self, run_id: RunId, event: Draft, key: str, transaction: Transaction) -> DeliveredEvent:
+        row, db = transaction.run(run_id), transaction.db
         if found := db.execute(SQL["delivery"], (row.id, key)).fetchone():
             return DeliveredEvent(row.origin, int(found[0]), event, False)
         if row.outcome is not None:
             return DeliveredEvent(row.origin, None, event, False)
         if isinstance(event.data, ApprovalDecided):
-            refuse_closed(db, event.data.approval_id, self._clock.now())
-        group.append(row, (event,))
+            require_open_approval(db, event.data.approval_id, self._clock.now())
+        transaction.append(row, (event,))
         db.execute(SQL["insert_delivery"], (row.id, key, row.sequence))
-        db.execute(SQL["wake"], (AT_ONCE, row.id))
+        db.execute(SQL["wake"], (IMMEDIATELY, row.id))
         return DeliveredEvent(row.origin, row.sequence, event, True)
 
     def _publish_delivered(self, delivered: DeliveredEvent) -> None:
@@ -248,18 +257,18 @@ class SqliteJournal:
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
         def work(db: SqliteDatabase) -> list[Any]:
-            row = read_row(db, run_id)
+            row = read_run_row(db, run_id)
             return db.execute(SQL["said_before"], (row.origin.session_id, row.id)).fetchall()
 
-        return _messages(await self._writer.read(work))
+        return _decode_messages(await self._writer.read(work))
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
         def work(db: SqliteDatabase) -> tuple[Origin, list[Any]]:
-            row = read_row(db, run_id)
+            row = read_run_row(db, run_id)
             return row.origin, db.execute(SQL["events_after"], (row.id, after, limit)).fetchall()
 
         origin, found = await self._writer.read(work)
-        return [_event(origin, record) for record in found]
+        return [_to_event(origin, record) for record in found]
 
     # ── Wakes ──
 
@@ -270,21 +279,21 @@ class SqliteJournal:
         )
 
     async def renew(self, worker: str) -> Sequence[RunId]:
-        def work(group: Group) -> list[RunId]:
+        def work(transaction: Transaction) -> list[RunId]:
             until = self._clock.now() + LEASE_SECONDS
-            group.forget()
-            return [RunId(str(row[0])) for row in group.db.execute(SQL["renew"], (until, worker))]
+            transaction.forget()
+            return [RunId(str(row[0])) for row in transaction.db.execute(SQL["renew"], (until, worker))]
 
-        return await self._writer.write(work, _nothing, patient=True)
+        return await self._writer.write(work, _do_nothing, patient=True)
 
     async def void_leases(self) -> None:
         """For a process that has just become the only owner of the database: whoever held a lease is dead."""
 
-        def work(group: Group) -> None:
-            group.forget()
-            group.db.execute(SQL["void_leases"])
+        def work(transaction: Transaction) -> None:
+            transaction.forget()
+            transaction.db.execute(SQL["void_leases"])
 
-        await self._writer.write(work, _nothing, patient=False)
+        await self._writer.write(work, _do_nothing, patient=False)
 
     # ── Runs ──
 
@@ -292,8 +301,8 @@ class SqliteJournal:
         def look(db: SqliteDatabase) -> RunRecord:
             found = db.execute(SQL["record"], (run_id,)).fetchone()
             if found is None:
-                raise unknown(db, run_id)
-            return run_record(found)
+                raise explain_missing_run(db, run_id)
+            return to_run_record(found)
 
         return await self._writer.read(look)
 
@@ -312,13 +321,13 @@ class SqliteJournal:
             statement = SQL["find_runs"]
         else:
             statement, values = SQL["find_runs_of_owner"], (*values, wanted.owner)
-        return await self._writer.read(lambda db: [run_record(row) for row in db.execute(statement, values)])
+        return await self._writer.read(lambda db: [to_run_record(row) for row in db.execute(statement, values)])
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         def work(db: SqliteDatabase) -> list[RunRecord]:
             if session_id is None:
-                return [run_record(row) for row in db.execute(SQL["unfinished"])]
-            return [run_record(row) for row in db.execute(SQL["unfinished_of_session"], (session_id,))]
+                return [to_run_record(row) for row in db.execute(SQL["unfinished"])]
+            return [to_run_record(row) for row in db.execute(SQL["unfinished_of_session"], (session_id,))]
 
         return await self._writer.read(work)
 
@@ -338,45 +347,45 @@ class SqliteJournal:
         else:
             statement, values = SQL["events_after_position_of_owner"], (position, _json(agents), limit, owner)
         found = await self._writer.read(lambda db: db.execute(statement, values).fetchall())
-        return [Placed(row[0], _event(Origin(*row[1:5]), row[5:])) for row in found]
+        return [Placed(row[0], _to_event(Origin(*row[1:5]), row[5:])) for row in found]
 
     async def submitted(self, key: str) -> RunId | None:
         found = await self._writer.read(lambda db: db.execute(SQL["submitted"], (key, key)).fetchone())
         return None if found is None else RunId(str(found[0]))
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
-        def work(group: Group) -> AgentId:
-            if found := group.db.execute(SQL["agent"], (name,)).fetchone():
+        def work(transaction: Transaction) -> AgentId:
+            if found := transaction.db.execute(SQL["agent"], (name,)).fetchone():
                 return AgentId(str(found[0]))
-            group.db.execute(SQL["insert_agent"], (proposed, name))
+            transaction.db.execute(SQL["insert_agent"], (proposed, name))
             return proposed
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def close(self) -> None:
         await self._writer.close()
 
 
-def _nothing(_: object) -> None:
+def _do_nothing(_: object) -> None:
     """Nobody need be told."""
 
 
-def _is_cancelled(group: Group, row: RunRow) -> bool:
+def _is_cancelled(transaction: Transaction, row: RunRow) -> bool:
     """Whether a run was asked to end: then it need not wait for its turn."""
-    group.flush()
-    return group.db.execute(SQL["cancel_requested"], (row.id,)).fetchone() is not None
+    transaction.flush()
+    return transaction.db.execute(SQL["cancel_requested"], (row.id,)).fetchone() is not None
 
 
-def _event(origin: Origin, record: Any) -> Event:
+def _to_event(origin: Origin, record: Any) -> Event:
     sequence, event_id, timestamp, type_, version, raw = record
     return Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
 
 
-def _messages(said: list[Any]) -> tuple[Message, ...]:
+def _decode_messages(said: list[Any]) -> tuple[Message, ...]:
     return tuple([message for record in said for message in _decode_said(record[0])])
 
 
-def _facts(db: SqliteDatabase, row: RunRow) -> Any:
+def _read_session_facts(db: SqliteDatabase, row: RunRow) -> Any:
     """What the session has settled before this run; None where it is the first to have begun in it."""
     session = row.origin.session_id
     last = db.execute(SQL["last_said"], (session, row.id)).fetchone()
@@ -385,7 +394,7 @@ def _facts(db: SqliteDatabase, row: RunRow) -> Any:
     return db.execute(SQL["session_facts"], (session, last[0])).fetchone()
 
 
-def _session(facts: Any) -> SessionFacts:
+def _to_session_facts(facts: Any) -> SessionFacts:
     if facts is None:
         return SessionFacts()
     workspace, notes, last, segment_id, parent, reason, messages, opened_at = facts

@@ -40,8 +40,8 @@ class DatabaseLock:
             owner = self._owner()
             os.close(self._file)
             socket = None if owner is None else owner.socket
-            raise StoreOwned(_describe(database, owner), socket, _who(owner)) from None
-        self._owned_by = Owner(os.getpid(), _command(), time.time())
+            raise StoreOwned(_explain_owned(database, owner), socket, _describe_owner(owner)) from None
+        self._owned_by = Owner(os.getpid(), _current_command(), time.time())
         self._write(self._owned_by)
 
     def announce(self, socket: str) -> None:
@@ -73,19 +73,19 @@ def read_owner(database: str) -> Owner | None:
         return None
 
 
-def _command() -> str:
+def _current_command() -> str:
     return " ".join([Path(sys.argv[0]).name or "python", *sys.argv[1:2]])
 
 
-def _who(owner: Owner | None) -> str:
+def _describe_owner(owner: Owner | None) -> str:
     if owner is None:
         return "another process"
     since = time.strftime("%H:%M:%S", time.localtime(owner.since))
     return f"process {owner.pid} (`{owner.command}`, since {since})"
 
 
-def _describe(database: str, owner: Owner | None) -> str:
-    who, how = _who(owner), "Wait for it to end"
+def _explain_owned(database: str, owner: Owner | None) -> str:
+    who, how = _describe_owner(owner), "Wait for it to end"
     if owner is not None:
         how = f"Wait for it to end, or stop it (kill {owner.pid}: its runs go on later)"
     return (

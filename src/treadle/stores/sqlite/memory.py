@@ -23,25 +23,25 @@ from treadle.ports.memory_index import (
     VectorsUnavailable,
 )
 from treadle.stores.memories import (
-    CHOSEN_BY_CODE,
-    EVERYONE,
-    MOST_OF_A_TERM,
-    NOTES,
-    best_by_words,
-    digest,
-    marks_kept,
-    marks_sought,
-    packed,
+    ALL_OWNERS,
+    LATEST_NOTES,
+    MAX_CODE_CANDIDATES,
+    MAX_MATCHES_PER_TERM,
+    compute_digest,
+    list_query_marks,
+    list_stored_marks,
+    pack_vector,
+    rank_by_words,
 )
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase, SqliteRows, Value
-from treadle.stores.sqlite.memory_rows import keep_memory
-from treadle.stores.sqlite.transaction import Group
+from treadle.stores.sqlite.memory_rows import insert_memory
+from treadle.stores.sqlite.transaction import Transaction
 from treadle.stores.sqlite.writer import SqliteWriter
 
 Result = TypeVar("Result")
 CACHE_KIBIBYTES = 32 * 1024
 """On a connection that compares vectors: the codes of a hundred thousand memories stay at hand."""
-MAPPED_BYTES = 1 << 30
+MMAP_BYTES = 1 << 30
 """So much of the file such a connection looks at where the system keeps it: copying pages to look at each code once
 took a third of the time. What is beyond goes through the cache."""
 
@@ -66,40 +66,40 @@ class SqliteMemories:
             statement = SQL["memories" if owner is None else "memories_of_owner"]
         else:
             statement = SQL["memories_of_agent" if owner is None else "memories_of_agent_owner"]
-        return await self._writer.read(lambda db: _memories(db.execute(statement, (*whose, kind, limit))))
+        return await self._writer.read(lambda db: _to_memories(db.execute(statement, (*whose, kind, limit))))
 
     async def find(self, memory_id: MemoryId) -> Memory | None:
         found = await self._writer.read(lambda db: db.execute(SQL["memory"], (memory_id,)).fetchone())
-        return None if found is None else _memory(found)
+        return None if found is None else _to_memory(found)
 
     async def add(self, memories: Sequence[Memory]) -> int:
-        def work(group: Group) -> int:
-            return sum(keep_memory(group.db, memory) for memory in memories)
+        def work(transaction: Transaction) -> int:
+            return sum(insert_memory(transaction.db, memory) for memory in memories)
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def pin(self, memory_id: MemoryId, pinned: bool) -> bool:
-        def work(group: Group) -> bool:
-            return group.db.execute(SQL["pin_memory"], (pinned, memory_id)).fetchone() is not None
+        def work(transaction: Transaction) -> bool:
+            return transaction.db.execute(SQL["pin_memory"], (pinned, memory_id)).fetchone() is not None
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
-        def work(group: Group) -> int:
-            return sum(forget_memory(group.db, memory_id) for memory_id in memory_ids)
+        def work(transaction: Transaction) -> int:
+            return sum(forget_memory(transaction.db, memory_id) for memory_id in memory_ids)
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def assign(self, wanted: Assignment) -> Assigned:
-        ids = None if wanted.memory_ids is None else _listed(wanted.memory_ids)
+        ids = None if wanted.memory_ids is None else _to_json_list(wanted.memory_ids)
 
-        def work(group: Group) -> Assigned:
+        def work(transaction: Transaction) -> Assigned:
             values = (wanted.owner, ids, wanted.agent_id, wanted.before)
-            found = _memories(group.db.execute(SQL["memories_to_assign"], values).fetchall())
-            moved = sum([_given_to(group.db, memory, wanted.owner) for memory in found])
+            found = _to_memories(transaction.db.execute(SQL["memories_to_assign"], values).fetchall())
+            moved = sum([_assign_memory(transaction.db, memory, wanted.owner) for memory in found])
             return Assigned(moved, len(found) - moved)
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     async def agents(self) -> Mapping[str, AgentId]:
         """All agents there are, by name."""
@@ -109,13 +109,13 @@ class SqliteMemories:
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
         """The id of an agent, which is the proposed one where it has none."""
 
-        def work(group: Group) -> AgentId:
-            if found := group.db.execute(SQL["agent"], (name,)).fetchone():
+        def work(transaction: Transaction) -> AgentId:
+            if found := transaction.db.execute(SQL["agent"], (name,)).fetchone():
                 return AgentId(str(found[0]))
-            group.db.execute(SQL["insert_agent"], (proposed, name))
+            transaction.db.execute(SQL["insert_agent"], (proposed, name))
             return proposed
 
-        return await self._writer.write(work, _nothing, patient=False)
+        return await self._writer.write(work, _do_nothing, patient=False)
 
     # ── What finding needs ──
 
@@ -139,20 +139,22 @@ class SqliteMemories:
         if not vectors:
             return
         some = [(pending.number, vector) for pending, vector in vectors if vector is not None]
-        made = await self._writer.read(lambda _: [(number, *packed(vector)) for number, vector in some])
+        packed = await self._writer.read(lambda _: [(number, *pack_vector(vector)) for number, vector in some])
         dimensions = next((len(vector) for _, vector in vectors if vector is not None), None)
         done_to = max(pending.number for pending, _ in vectors)
 
-        def work(group: Group) -> None:
-            space, is_anew = _space_for(group.db, scope, embedder, dimensions)
-            group.db.executemany(SQL["insert_memory_code"], ((space, number, code) for number, code, _ in made))
-            group.db.executemany(
-                SQL["insert_memory_vector"], ((space, number, in_bytes) for number, _, in_bytes in made)
+        def work(transaction: Transaction) -> None:
+            space, is_anew = _prepare_space(transaction.db, scope, embedder, dimensions)
+            transaction.db.executemany(
+                SQL["insert_memory_code"], ((space, number, code) for number, code, _ in packed)
+            )
+            transaction.db.executemany(
+                SQL["insert_memory_vector"], ((space, number, in_bytes) for number, _, in_bytes in packed)
             )
             if not is_anew:
-                group.db.execute(SQL["memory_space_done"], (done_to, space))
+                transaction.db.execute(SQL["memory_space_done"], (done_to, space))
 
-        await self._writer.write(work, _nothing, patient=False)
+        await self._writer.write(work, _do_nothing, patient=False)
 
 
 class _View:
@@ -170,51 +172,53 @@ class _View:
     def glance(self, scope: MemoryScope, embedder: str | None, without: Without = EVERYTHING) -> Glance:
         if self._rows("any_memory", scope).fetchone() is None:
             return Glance()
-        wanted = (without.session, without.since, NOTES + len(without.ids))
-        latest = _memories(self._rows("latest_notes", scope, *wanted))
-        notes = tuple([note for note in latest if note.memory_id not in without.ids][:NOTES][::-1])
+        wanted = (without.session, without.since, LATEST_NOTES + len(without.ids))
+        latest = _to_memories(self._rows("latest_notes", scope, *wanted))
+        notes = tuple([note for note in latest if note.memory_id not in without.ids][:LATEST_NOTES][::-1])
         if embedder is None:
             return Glance(False, notes)
-        space = _space(self._db, scope, embedder)
+        space = _find_space(self._db, scope, embedder)
         above = self._rows("any_memory_above", scope, space[2] if space else 0).fetchone()
         return Glance(False, notes, (space[1] or None) if space else None, above is not None)
 
     def nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
     ) -> Sequence[MemoryHit]:
-        space = _space(self._db, scope, embedder)
+        space = _find_space(self._db, scope, embedder)
         if space is None or space[1] != len(vector):
             return ()
-        left_out, (code, in_bytes) = self._left_out(without), packed(vector)
-        bindings = (space[0], code, CHOSEN_BY_CODE + len(left_out), in_bytes, _listed(left_out), limit)
-        rows = _taught(self._db, lambda: self._db.execute(SQL["nearest_memories"], bindings).fetchall())
-        return [_hit(row[1:], float(row[0])) for row in rows]
+        left_out, (code, in_bytes) = self._left_out(without), pack_vector(vector)
+        bindings = (space[0], code, MAX_CODE_CANDIDATES + len(left_out), in_bytes, _to_json_list(left_out), limit)
+        rows = _with_vector_functions(
+            self._db, lambda: self._db.execute(SQL["nearest_memories"], bindings).fetchall()
+        )
+        return [_to_hit(row[1:], float(row[0])) for row in rows]
 
     def matching(
         self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
     ) -> Sequence[MemoryHit]:
         if not terms:
             return ()
-        marks = marks_sought(scope)
-        queries = dict.fromkeys([_query(term, marks) for term in terms])
+        marks = list_query_marks(scope)
+        queries = dict.fromkeys([_build_query(term, marks) for term in terms])
         found = [
-            [int(row[0]) for row in self._db.execute(SQL["memories_with_words"], (query, MOST_OF_A_TERM))]
+            [int(row[0]) for row in self._db.execute(SQL["memories_with_words"], (query, MAX_MATCHES_PER_TERM))]
             for query in queries
         ]
-        best = best_by_words(found, self._left_out(without), limit)
-        rows = self._rows("memories_by_number", scope, _listed(best))
-        hits = {row[0]: _hit(row[1:]) for row in rows}
+        best = rank_by_words(found, self._left_out(without), limit)
+        rows = self._rows("memories_by_number", scope, _to_json_list(best))
+        hits = {row[0]: _to_hit(row[1:]) for row in rows}
         return [hits[number] for number in best if number in hits]
 
     def pending(self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
-        space = _space(self._db, scope, embedder)
+        space = _find_space(self._db, scope, embedder)
         is_of_use = space is not None and (dimensions is None or space[1] in (0, dimensions))
         done_to = space[2] if space is not None and is_of_use else 0
         rows = self._rows("memories_above", scope, done_to, limit)
-        return [Pending(int(row[0]), hit.memory, hit.line) for row in rows for hit in (_hit(row[1:]),)]
+        return [Pending(int(row[0]), hit.memory, hit.line) for row in rows for hit in (_to_hit(row[1:]),)]
 
     def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        found = self._db.execute(SQL["same_memory"], (agent_id, owner, digest(text))).fetchone()
+        found = self._db.execute(SQL["same_memory"], (agent_id, owner, compute_digest(text))).fetchone()
         return None if found is None else str(found[0])
 
     def _left_out(self, without: Without) -> list[int]:
@@ -228,11 +232,11 @@ class _View:
         return list(dict.fromkeys(found))
 
 
-def _listed(items: Iterable[str | int]) -> str:
+def _to_json_list(items: Iterable[str | int]) -> str:
     return msgspec.json.encode(list(items)).decode() if items else "[]"
 
 
-def _query(term: Term, marks: Sequence[str]) -> str:
+def _build_query(term: Term, marks: Sequence[str]) -> str:
     """In the language of FTS5. Folded words have no character that means anything in it."""
     queries: list[str] = []
     for prefix in marks:
@@ -241,29 +245,29 @@ def _query(term: Term, marks: Sequence[str]) -> str:
     return queries[0] if len(queries) == 1 else " OR ".join([f"({query})" for query in queries])
 
 
-def _hit(row: Any, likeness: float | None = None) -> MemoryHit:
-    memory = _memory(row[1:])
-    return MemoryHit(memory, _line(row[0], memory), likeness)
+def _to_hit(row: Any, likeness: float | None = None) -> MemoryHit:
+    memory = _to_memory(row[1:])
+    return MemoryHit(memory, _strip_marks(row[0], memory), likeness)
 
 
-def _line(words: str, memory: Memory) -> str:
+def _strip_marks(words: str, memory: Memory) -> str:
     """The words without their marks. They are kept once for each mark, and all marks of a memory are as long."""
-    marks = marks_kept(memory.agent_id, memory.owner)
+    marks = list_stored_marks(memory.agent_id, memory.owner)
     own = words if len(marks) == 1 else words[: len(words) // len(marks)]
     return f" {own} ".replace(f" {marks[0]}", " ")
 
 
-def _nothing(_: object) -> None:
+def _do_nothing(_: object) -> None:
     """Nobody need be told."""
 
 
-def _memory(row: Any) -> Memory:
+def _to_memory(row: Any) -> Memory:
     memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, *rest = row
     return Memory(memory_id, agent_id, kind, text, created_at, source, used_at, uses, bool(pinned), *rest)
 
 
-def _memories(rows: Any) -> list[Memory]:
-    return [_memory(row) for row in rows]
+def _to_memories(rows: Any) -> list[Memory]:
+    return [_to_memory(row) for row in rows]
 
 
 def forget_memory(db: SqliteDatabase, memory_id: MemoryId) -> bool:
@@ -280,36 +284,38 @@ def forget_memory(db: SqliteDatabase, memory_id: MemoryId) -> bool:
     return True
 
 
-def _given_to(db: SqliteDatabase, memory: Memory, owner: UserId) -> bool:
+def _assign_memory(db: SqliteDatabase, memory: Memory, owner: UserId) -> bool:
     """Give a memory to another owner, under another number: it is new there. False: the owner has that fact, which
     takes over how often it was used."""
     forget_memory(db, memory.memory_id)
-    if keep_memory(db, replace(memory, owner=owner)):
+    if insert_memory(db, replace(memory, owner=owner)):
         return True
     used = (memory.used_at, memory.uses, memory.pinned)
-    db.execute(SQL["merge_memory"], (*used, memory.agent_id, owner, digest(memory.text))).fetchall()
+    db.execute(SQL["merge_memory"], (*used, memory.agent_id, owner, compute_digest(memory.text))).fetchall()
     return False
 
 
 # ── Vectors ──
 
 
-def _space(db: SqliteDatabase, scope: MemoryScope, embedder: str) -> tuple[int, int, int] | None:
+def _find_space(db: SqliteDatabase, scope: MemoryScope, embedder: str) -> tuple[int, int, int] | None:
     """Its number, its dimensions, and how far it has come."""
-    found = db.execute(SQL["memory_space"], (scope.agent_id, _kept_for(scope), embedder)).fetchone()
+    found = db.execute(SQL["memory_space"], (scope.agent_id, _space_owner(scope), embedder)).fetchone()
     return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
 
 
-def _kept_for(scope: MemoryScope) -> UserId:
-    return EVERYONE if scope.owner is None else scope.owner
+def _space_owner(scope: MemoryScope) -> UserId:
+    return ALL_OWNERS if scope.owner is None else scope.owner
 
 
-def _space_for(db: SqliteDatabase, scope: MemoryScope, embedder: str, dimensions: int | None) -> tuple[int, bool]:
+def _prepare_space(
+    db: SqliteDatabase, scope: MemoryScope, embedder: str, dimensions: int | None
+) -> tuple[int, bool]:
     """The space to keep vectors of these dimensions in, and whether all is to be made anew. None: there is no
     vector to keep, so any space will do."""
-    space = _space(db, scope, embedder)
+    space = _find_space(db, scope, embedder)
     if space is None:
-        values = (scope.agent_id, _kept_for(scope), embedder, dimensions or 0)
+        values = (scope.agent_id, _space_owner(scope), embedder, dimensions or 0)
         found = db.execute(SQL["insert_memory_space"], values).fetchone()
         return int(found[0]) if found else 0, False
     if dimensions in (None, space[1]):
@@ -323,19 +329,19 @@ def _space_for(db: SqliteDatabase, scope: MemoryScope, embedder: str, dimensions
     return space[0], True
 
 
-def _taught(db: SqliteDatabase, look: Callable[[], Result]) -> Result:
+def _with_vector_functions(db: SqliteDatabase, look: Callable[[], Result]) -> Result:
     """The same look, on a connection that knows vectors: it is taught when it is first asked for them."""
     try:
         return look()
     except apsw.SQLError as error:
         if "no such function" not in str(error):
             raise
-    _teach(db)
+    _load_vector_functions(db)
     return look()
 
 
-def _teach(db: SqliteDatabase) -> None:
-    db.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}; PRAGMA mmap_size = {MAPPED_BYTES}")
+def _load_vector_functions(db: SqliteDatabase) -> None:
+    db.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}; PRAGMA mmap_size = {MMAP_BYTES}")
     try:
         import sqlite_vec  # pyright: ignore[reportMissingTypeStubs] -- it has none
 

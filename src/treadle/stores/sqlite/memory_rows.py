@@ -11,20 +11,27 @@ from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory
 from treadle.domain.text import folded
 from treadle.domain.users import UserId
-from treadle.stores.memories import digest, marks_kept, storable_text
+from treadle.stores.memories import compute_digest, list_stored_marks, replace_surrogates
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 
 logger = logging.getLogger(__name__)
 
-ODD = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, apsw.SQLError, ValueError, TypeError)
+BAD_MEMORY_ERRORS = (
+    apsw.ConstraintError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+    apsw.SQLError,
+    ValueError,
+    TypeError,
+)
 """What says that one memory cannot be kept, and nothing about the disk."""
 
 
-def keep_memory(db: SqliteDatabase, memory: Memory) -> bool:
+def insert_memory(db: SqliteDatabase, memory: Memory) -> bool:
     """Keep it with its words; whether it is new. One whose id is there already is left as it is, and so is a fact
     whose text is."""
-    text = storable_text(memory.text)
-    words = marked_words(text, memory.agent_id, memory.owner)
+    text = replace_surrogates(memory.text)
+    words = mark_words(text, memory.agent_id, memory.owner)
     found = db.execute(
         SQL["insert_memory"],
         (
@@ -33,7 +40,7 @@ def keep_memory(db: SqliteDatabase, memory: Memory) -> bool:
             memory.kind,
             text,
             words,
-            digest(text),
+            compute_digest(text),
             memory.created_at,
             memory.source,
             memory.used_at,
@@ -50,17 +57,17 @@ def keep_memory(db: SqliteDatabase, memory: Memory) -> bool:
     return True
 
 
-def marked_words(text: str, agent_id: AgentId, owner: UserId) -> str:
+def mark_words(text: str, agent_id: AgentId, owner: UserId) -> str:
     """The words of a text as they are kept: once for each mark."""
     found = folded(text)
-    return " ".join([prefix + word for prefix in marks_kept(agent_id, owner) for word in found])
+    return " ".join([prefix + word for prefix in list_stored_marks(agent_id, owner) for word in found])
 
 
-def _saved(db: SqliteDatabase, run: int, made: Draft) -> None:
-    if not isinstance(made.data, MemorySaved):
+def _project_saved(db: SqliteDatabase, run: int, draft: Draft) -> None:
+    if not isinstance(draft.data, MemorySaved):
         return
-    data, at = made.data, made.timestamp
-    if (memory := _of_run(db, run, made, data.memory_id, data.text)) is None:
+    data, at = draft.data, draft.timestamp
+    if (memory := _build_run_memory(db, run, draft, data.memory_id, data.text)) is None:
         return
     if data.repeats is not None:
         said_again = (at, data.pinned, data.repeats, memory.agent_id, memory.owner)
@@ -70,19 +77,19 @@ def _saved(db: SqliteDatabase, run: int, made: Draft) -> None:
         memory.memory_id, memory.agent_id, "long_term", memory.text, at, data.source,
         pinned=data.pinned, session_id=memory.session_id, run_id=memory.run_id, owner=memory.owner,
     )  # fmt: skip
-    if not keep_memory(db, kept):
-        same = (at, data.pinned, kept.agent_id, kept.owner, digest(kept.text))
+    if not insert_memory(db, kept):
+        same = (at, data.pinned, kept.agent_id, kept.owner, compute_digest(kept.text))
         db.execute(SQL["repeat_same_memory"], same).fetchall()
 
 
-def _journal_written(db: SqliteDatabase, run: int, made: Draft) -> None:
-    if isinstance(made.data, JournalWritten):
-        memory = _of_run(db, run, made, made.data.memory_id, made.data.text)
+def _project_journal(db: SqliteDatabase, run: int, draft: Draft) -> None:
+    if isinstance(draft.data, JournalWritten):
+        memory = _build_run_memory(db, run, draft, draft.data.memory_id, draft.data.text)
         if memory is not None:
-            keep_memory(db, memory)
+            insert_memory(db, memory)
 
 
-def _of_run(db: SqliteDatabase, run: int, made: Draft, memory_id: str, text: str) -> Memory | None:
+def _build_run_memory(db: SqliteDatabase, run: int, draft: Draft, memory_id: str, text: str) -> Memory | None:
     """What a run noted; None where there is nothing to keep, or it is kept already."""
     found = db.execute(SQL["run_of_memory"], (run,)).fetchone()
     if found is None or not text.strip() or db.execute(SQL["has_memory"], (memory_id,)).fetchone():
@@ -93,39 +100,39 @@ def _of_run(db: SqliteDatabase, run: int, made: Draft, memory_id: str, text: str
         agent_id,
         "journal",
         text,
-        made.timestamp,
+        draft.timestamp,
         session_id=session_id,
         run_id=run_id,
         owner=owner,
     )
 
 
-def _recalled(db: SqliteDatabase, _: int, made: Draft) -> None:
-    if isinstance(made.data, MemoryRecalled):
-        used = {reminder.memory_id for reminder in made.data.reminders}
-        db.executemany(SQL["recalled_memory"], ((made.timestamp, memory_id) for memory_id in sorted(used)))
+def _project_recalled(db: SqliteDatabase, _: int, draft: Draft) -> None:
+    if isinstance(draft.data, MemoryRecalled):
+        used = {reminder.memory_id for reminder in draft.data.reminders}
+        db.executemany(SQL["recalled_memory"], ((draft.timestamp, memory_id) for memory_id in sorted(used)))
 
 
-def _harmless(
+def _log_bad_memories(
     project: Callable[[SqliteDatabase, int, Draft], None],
 ) -> Callable[[SqliteDatabase, int, Draft], None]:
     """The same, but a memory that cannot be kept is told of and left out: no run stops for it."""
 
-    def projected(db: SqliteDatabase, run: int, made: Draft) -> None:
+    def projected(db: SqliteDatabase, run: int, draft: Draft) -> None:
         db.execute("SAVEPOINT memory")
         try:
-            project(db, run, made)
-        except ODD as error:
+            project(db, run, draft)
+        except BAD_MEMORY_ERRORS as error:
             db.execute("ROLLBACK TO memory")
-            logger.warning("a memory could not be kept (%s): %s", made.type, error)
+            logger.warning("a memory could not be kept (%s): %s", draft.type, error)
         db.execute("RELEASE memory")
 
     return projected
 
 
-REMEMBERING: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
-    "memory_saved": _harmless(_saved),
-    "journal_written": _harmless(_journal_written),
-    "memory_recalled": _harmless(_recalled),
+MEMORY_PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
+    "memory_saved": _log_bad_memories(_project_saved),
+    "journal_written": _log_bad_memories(_project_journal),
+    "memory_recalled": _log_bad_memories(_project_recalled),
 }
 """By type of event, as in `projections`."""

@@ -14,11 +14,11 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
-from treadle.stores.sqlite.memory_rows import REMEMBERING
+from treadle.stores.sqlite.memory_rows import MEMORY_PROJECTIONS
 
 
-def _requested(db: SqliteDatabase, run: int, made: Draft) -> None:
-    data = made.data
+def _project_request(db: SqliteDatabase, run: int, draft: Draft) -> None:
+    data = draft.data
     assert isinstance(data, ApprovalRequested)
     db.execute(
         SQL["insert_approval"],
@@ -30,58 +30,58 @@ def _requested(db: SqliteDatabase, run: int, made: Draft) -> None:
             data.arguments,
             data.reason,
             data.pattern,
-            made.timestamp,
+            draft.timestamp,
             data.expires_at,
         ),
     )
 
 
-def _decided(db: SqliteDatabase, _: int, made: Draft) -> None:
-    assert isinstance(made.data, ApprovalDecided)
-    db.execute(SQL["decide_approval"], (made.data.decision, made.data.approval_id))
-    if made.data.decision == "approve" and made.data.remember == "session":
-        db.execute(SQL["grant_what_was_approved"], (made.data.approval_id,))
+def _project_decision(db: SqliteDatabase, _: int, draft: Draft) -> None:
+    assert isinstance(draft.data, ApprovalDecided)
+    db.execute(SQL["decide_approval"], (draft.data.decision, draft.data.approval_id))
+    if draft.data.decision == "approve" and draft.data.remember == "session":
+        db.execute(SQL["grant_what_was_approved"], (draft.data.approval_id,))
 
 
-def _expired(db: SqliteDatabase, _: int, made: Draft) -> None:
-    assert isinstance(made.data, ApprovalExpired)
-    db.execute(SQL["decide_approval"], ("expired", made.data.approval_id))
+def _project_expiry(db: SqliteDatabase, _: int, draft: Draft) -> None:
+    assert isinstance(draft.data, ApprovalExpired)
+    db.execute(SQL["decide_approval"], ("expired", draft.data.approval_id))
 
 
-def _segment_opened(db: SqliteDatabase, run: int, made: Draft) -> None:
-    data = made.data
+def _project_segment(db: SqliteDatabase, run: int, draft: Draft) -> None:
+    data = draft.data
     assert isinstance(data, SegmentOpened)
-    values = (data.segment_id, data.parent, data.reason, data.messages, made.timestamp, run)
+    values = (data.segment_id, data.parent, data.reason, data.messages, draft.timestamp, run)
     db.execute(SQL["insert_segment"], values)
     db.execute(SQL["forget_notes"], (run,))
 
 
-def _started(db: SqliteDatabase, run: int, made: Draft) -> None:
-    assert isinstance(made.data, RunStart)
-    if made.data.notes:
-        db.execute(SQL["keep_notes"], (made.data.workspace, made.data.notes, run))
+def _project_start(db: SqliteDatabase, run: int, draft: Draft) -> None:
+    assert isinstance(draft.data, RunStart)
+    if draft.data.notes:
+        db.execute(SQL["keep_notes"], (draft.data.workspace, draft.data.notes, run))
 
 
-def _forked(db: SqliteDatabase, run: int, made: Draft) -> None:
+def _project_fork(db: SqliteDatabase, run: int, draft: Draft) -> None:
     """Copy what the fork shares with its origin: the whole text of truncated results, and the title."""
-    assert isinstance(made.data, RunForked)
-    db.execute(SQL["keep_results_of_fork"], (run, made.data.run_id))
-    db.execute(SQL["keep_title_of_fork"], (run, made.data.run_id))
+    assert isinstance(draft.data, RunForked)
+    db.execute(SQL["keep_results_of_fork"], (run, draft.data.run_id))
+    db.execute(SQL["keep_title_of_fork"], (run, draft.data.run_id))
 
 
 PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
-    "approval_requested": _requested,
-    "approval_decided": _decided,
-    "approval_expired": _expired,
-    **REMEMBERING,
-    "run_start": _started,
-    "run_forked": _forked,
-    "segment_opened": _segment_opened,
+    "approval_requested": _project_request,
+    "approval_decided": _project_decision,
+    "approval_expired": _project_expiry,
+    **MEMORY_PROJECTIONS,
+    "run_start": _project_start,
+    "run_forked": _project_fork,
+    "segment_opened": _project_segment,
 }
 """By type of event. Each is handed the database, the number of the run and the event."""
 
 
-def refuse_closed(db: SqliteDatabase, approval_id: ApprovalId, now: Instant) -> None:
+def require_open_approval(db: SqliteDatabase, approval_id: ApprovalId, now: Instant) -> None:
     """Raise InvalidState unless the approval still waits for its answer, and its time has not run out."""
     found = db.execute(SQL["approval"], (approval_id,)).fetchone()
     if found is None:

@@ -7,17 +7,22 @@ from treadle.domain.events import CompactionFailed, ContextCompacted, LlmError, 
 from treadle.domain.ids import Instant
 from treadle.domain.quotas import WARN_AT
 from treadle.ports.accounts import HOUR, MINUTE, Ceilings, Reserve, Short
-from treadle.stores.reservations import CALL_BUCKET, TOKEN_BUCKET, frees_at, oldest
+from treadle.stores.reservations import (
+    CALL_BUCKET_SECONDS,
+    TOKEN_BUCKET_SECONDS,
+    find_oldest_bucket,
+    find_reset_time,
+)
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 
-FOR_EVER = 0
+PERMANENT_BUCKET = 0
 """The one bucket of what is never forgotten."""
 
 
 def reserve(db: SqliteDatabase, run: int, wanted: Reserve, now: Instant) -> tuple[Short | None, tuple[Short, ...]]:
     """Set aside what is wanted, in every account or in none: what stood in the way; or else which accounts come
     to their end, where nobody was told."""
-    found = [short for ceilings in wanted.accounts for short in standing(db, ceilings, wanted, now)]
+    found = [short for ceilings in wanted.accounts for short in list_standings(db, ceilings, wanted, now)]
     lacking = [short for short in found if short.used + short.reserved + short.wanted > short.ceiling]
     if lacking:
         for short in lacking:
@@ -27,27 +32,29 @@ def reserve(db: SqliteDatabase, run: int, wanted: Reserve, now: Instant) -> tupl
     for ceilings in wanted.accounts:
         account = ceilings.account
         if wanted.calls and ceilings.calls is not None:
-            db.execute(SQL["use_window"], (account, "calls", int(now // CALL_BUCKET), wanted.calls))
-            db.execute(SQL["forget_window"], (account, "calls", oldest(now, CALL_BUCKET, MINUTE)))
+            db.execute(SQL["use_window"], (account, "calls", int(now // CALL_BUCKET_SECONDS), wanted.calls))
+            db.execute(
+                SQL["forget_window"], (account, "calls", find_oldest_bucket(now, CALL_BUCKET_SECONDS, MINUTE))
+            )
         for kind, amount in (("steps", wanted.steps), ("runs", wanted.runs)):
             if amount and getattr(ceilings, kind) is not None:
-                db.execute(SQL["use_window"], (account, kind, FOR_EVER, amount))
+                db.execute(SQL["use_window"], (account, kind, PERMANENT_BUCKET, amount))
         if wanted.tokens:
             tokens = 0 if ceilings.tokens is None else wanted.tokens
             values = (account, run, wanted.step, wanted.attempt, tokens, wanted.cost, wanted.credits)
             db.execute(SQL["insert_reservation"], values)
-    return None, tuple([short for short in found if _is_news(db, short, now)])
+    return None, tuple([short for short in found if _should_warn(db, short, now)])
 
 
-def settle(db: SqliteDatabase, run: int, made: Draft, rate: float) -> None:
+def settle(db: SqliteDatabase, run: int, draft: Draft, rate: float) -> None:
     """A model call of the run has ended: what it has used takes the place of what was reserved."""
-    data = made.data
+    data = draft.data
     assert isinstance(data, LlmResponse | LlmError | ContextCompacted | CompactionFailed)
     cost = data.cost or 0.0
-    _settle(db, run, made.timestamp, data.usage.input_tokens + data.usage.output_tokens, (cost, cost * rate))
+    _settle(db, run, draft.timestamp, data.usage.input_tokens + data.usage.output_tokens, (cost, cost * rate))
 
 
-def settle_lost(db: SqliteDatabase, run: int, now: Instant) -> None:
+def settle_lost_call(db: SqliteDatabase, run: int, now: Instant) -> None:
     """Nobody will know what the model call has used that was under way: take it to be all that was reserved."""
     _settle(db, run, now, None, (None, None))
 
@@ -57,46 +64,50 @@ def _settle(
 ) -> None:
     db.execute(SQL["settle_money"], (run, *money))
     if tokens != 0:
-        db.execute(SQL["settle_tokens"], (run, int(now // TOKEN_BUCKET), tokens))
-        db.execute(SQL["forget_tokens"], (run, oldest(now, TOKEN_BUCKET, HOUR)))
+        db.execute(SQL["settle_tokens"], (run, int(now // TOKEN_BUCKET_SECONDS), tokens))
+        db.execute(SQL["forget_tokens"], (run, find_oldest_bucket(now, TOKEN_BUCKET_SECONDS, HOUR)))
     db.execute(SQL["settled"], (run,))
 
 
-def standing(db: SqliteDatabase, ceilings: Ceilings, wanted: Reserve, now: Instant) -> Iterator[Short]:
+def list_standings(db: SqliteDatabase, ceilings: Ceilings, wanted: Reserve, now: Instant) -> Iterator[Short]:
     """How an account stands, for each of its ceilings that this counts against."""
     account = ceilings.account
     if wanted.tokens:
-        cost, credits, tokens, reserved_cost, reserved_credits = _sums(db, account)
+        cost, credits, tokens, reserved_cost, reserved_credits = _read_account(db, account)
         if ceilings.tokens is not None:
-            used = db.execute(SQL["window"], (account, "tokens", oldest(now, TOKEN_BUCKET, HOUR))).fetchall()
+            used = db.execute(
+                SQL["window"], (account, "tokens", find_oldest_bucket(now, TOKEN_BUCKET_SECONDS, HOUR))
+            ).fetchall()
             sums = ceilings.tokens, sum(amount for _, amount in used), tokens, wanted.tokens
-            yield Short(account, "tokens", *sums, frees_at("tokens", used, sum(sums[1:]) - sums[0]))
+            yield Short(account, "tokens", *sums, find_reset_time("tokens", used, sum(sums[1:]) - sums[0]))
         if ceilings.credits is not None:
             yield Short(account, "credits", ceilings.credits, credits, reserved_credits, wanted.credits)
         if ceilings.cost is not None:
             yield Short(account, "cost", ceilings.cost, cost, reserved_cost, wanted.cost)
     if wanted.calls and ceilings.calls is not None:
-        used = db.execute(SQL["window"], (account, "calls", oldest(now, CALL_BUCKET, MINUTE))).fetchall()
+        used = db.execute(
+            SQL["window"], (account, "calls", find_oldest_bucket(now, CALL_BUCKET_SECONDS, MINUTE))
+        ).fetchall()
         sums = ceilings.calls, sum(amount for _, amount in used), 0, wanted.calls
-        yield Short(account, "calls", *sums, frees_at("calls", used, sum(sums[1:]) - sums[0]))
+        yield Short(account, "calls", *sums, find_reset_time("calls", used, sum(sums[1:]) - sums[0]))
     if wanted.steps and ceilings.steps is not None:
-        yield Short(account, "steps", ceilings.steps, _in_all(db, account, "steps"), 0, wanted.steps)
+        yield Short(account, "steps", ceilings.steps, _sum_bucket(db, account, "steps"), 0, wanted.steps)
     if wanted.runs and ceilings.runs is not None:
-        yield Short(account, "runs", ceilings.runs, _in_all(db, account, "runs"), 0, wanted.runs)
+        yield Short(account, "runs", ceilings.runs, _sum_bucket(db, account, "runs"), 0, wanted.runs)
 
 
-def _in_all(db: SqliteDatabase, account: str, kind: str) -> int:
-    return sum(int(amount) for _, amount in db.execute(SQL["window"], (account, kind, FOR_EVER)))
+def _sum_bucket(db: SqliteDatabase, account: str, kind: str) -> int:
+    return sum(int(amount) for _, amount in db.execute(SQL["window"], (account, kind, PERMANENT_BUCKET)))
 
 
-def _sums(db: SqliteDatabase, account: str) -> tuple[float, float, int, float, float]:
+def _read_account(db: SqliteDatabase, account: str) -> tuple[float, float, int, float, float]:
     """Dollars and credits that were used; tokens, dollars and credits that are reserved."""
     [found] = db.execute(SQL["account"], (account,)).fetchall()
     cost, credits, tokens, reserved_cost, reserved_credits = found
     return cost, credits, tokens, reserved_cost, reserved_credits
 
 
-def _is_news(db: SqliteDatabase, short: Short, now: Instant) -> bool:
+def _should_warn(db: SqliteDatabase, short: Short, now: Instant) -> bool:
     """Whether an account comes to its end and nobody was told in this window, or of this ceiling; now they are."""
     if short.kind in ("steps", "runs"):
         return False  # which the run itself says, where its agent wants that

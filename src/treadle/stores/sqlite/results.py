@@ -3,7 +3,7 @@
 from treadle.domain.envelope import Origin
 from treadle.domain.ids import SessionId
 from treadle.stores.sqlite.connection import SQL
-from treadle.stores.sqlite.transaction import Group
+from treadle.stores.sqlite.transaction import Transaction
 from treadle.stores.sqlite.writer import SqliteWriter
 
 
@@ -14,8 +14,8 @@ class SqliteResults:
         self._writer = writer
 
     async def keep(self, origin: Origin, call_id: str, content: str) -> None:
-        def work(group: Group) -> None:
-            group.db.execute(SQL["keep_result"], (origin.session_id, origin.run_id, call_id, content))
+        def work(transaction: Transaction) -> None:
+            transaction.db.execute(SQL["keep_result"], (origin.session_id, origin.run_id, call_id, content))
 
         await self._writer.write(work, lambda _: None, patient=True)
 

@@ -12,7 +12,7 @@ from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionRecord, default_title
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
-from treadle.stores.sqlite.transaction import Group, run_record, session_deleted
+from treadle.stores.sqlite.transaction import Transaction, explain_deleted_session, to_run_record
 from treadle.stores.sqlite.writer import SqliteWriter
 
 
@@ -45,20 +45,20 @@ class SqliteSessions:
         def look(db: SqliteDatabase) -> SessionRecord | None:
             found = db.execute(SQL["session"], (session_id,)).fetchone()
             if found is None and db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
-                raise session_deleted(db, session_id)
+                raise explain_deleted_session(db, session_id)
             return None if found is None else _record(found)
 
         return await self._writer.read(look)
 
     async def rename(self, session_id: SessionId, title: str) -> None:
-        def work(group: Group) -> None:
-            group.db.execute(SQL["rename_session"], (session_id, title))
+        def work(transaction: Transaction) -> None:
+            transaction.db.execute(SQL["rename_session"], (session_id, title))
 
         await self._writer.write(work, lambda _: None, patient=False)
 
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         found = await self._writer.read(lambda db: db.execute(SQL["runs_of_session"], (session_id,)).fetchall())
-        return [run_record(row) for row in found]
+        return [to_run_record(row) for row in found]
 
     async def ends(self, session_id: SessionId) -> Sequence[RunEnd]:
         found = await self._writer.read(lambda db: db.execute(SQL["ends_of_session"], (session_id,)).fetchall())

@@ -11,12 +11,12 @@ from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.time_format import minute
 from treadle.ports.journal import NewRun, RunRecord
-from treadle.stores.owners import owner_of, session_taken
+from treadle.stores.owners import explain_taken_session, read_owner_of_run
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
 from treadle.stores.sqlite.projections import PROJECTIONS
-from treadle.stores.sqlite.reservations import settle, settle_lost
-from treadle.stores.sqlite.usage_counts import Sums
-from treadle.stores.usage_counts import ANSWERING, COUNTED, Payer, payer_of
+from treadle.stores.sqlite.reservations import settle, settle_lost_call
+from treadle.stores.sqlite.usage_counts import UsageSums
+from treadle.stores.usage_counts import CALL_ENDS, COUNTERS, Payer, rebuild_payer
 
 EVENT_COLUMNS = 8
 ROWS_PER_STATEMENT = 64
@@ -40,7 +40,7 @@ class RunRow:
     """How many runs of its agent are worked on at a time; None: any number."""
 
 
-class Owned:
+class OwnedRows:
     """The rows of the runs that are owned here, kept from one transaction to the next: an owner advances its run
     again and again. They are what the database holds as long as nobody else has written to it."""
 
@@ -70,24 +70,24 @@ class Owned:
         self.payers.clear()
 
 
-class Group:
+class Transaction:
     """The transaction, as the work in it sees it.
 
     Work that refuses does so before it has appended or executed anything, so that it leaves no trace."""
 
-    def __init__(self, database: SqliteDatabase, owned: Owned) -> None:
+    def __init__(self, database: SqliteDatabase, owned: OwnedRows) -> None:
         self.db = database
         self._kept = owned
         self._owned = owned.rows
         self._payers = owned.payers
         self._rows: dict[RunId, RunRow] = {}
         self._values: list[Value] = []
-        self._used = Sums()
+        self._used = UsageSums()
 
     def run(self, run_id: RunId) -> RunRow:
         row = self._owned.get(run_id) or self._rows.get(run_id)
         if row is None:
-            row = self._rows[run_id] = read_row(self.db, run_id)
+            row = self._rows[run_id] = read_run_row(self.db, run_id)
         return row
 
     def own(self, row: RunRow) -> None:
@@ -97,9 +97,9 @@ class Group:
     def learn(self, row: RunRow, events: Sequence[Any], now: Instant) -> None:
         """For a run that has a new owner, and all of its events: for whom it counts what it uses from now on. What
         was reserved for it before is settled."""
-        payer = self._payers[row.origin.run_id] = payer_of(events, row.counted)
+        payer = self._payers[row.origin.run_id] = rebuild_payer(events, row.counted)
         if payer.is_bounded:
-            settle_lost(self.db, row.id, now)
+            settle_lost_call(self.db, row.id, now)
 
     def let_go(self, row: RunRow) -> None:
         """Nobody owns the run now. What it has used is written with it."""
@@ -120,21 +120,21 @@ class Group:
         sequence, position, values = row.sequence, self._kept.position, self._values
         if position < 0:
             [(position,)] = self.db.execute(SQL["latest_position"]).fetchall()
-        for made in drafts:
+        for draft in drafts:
             sequence, position = sequence + 1, position + 1
-            values += (position, row.id, sequence, made.event_id, made.timestamp, made.type, VERSION, made.raw)
-            if made.type in PROJECTIONS:
-                PROJECTIONS[made.type](self.db, row.id, made)
-            if made.type in COUNTED:
-                self._count(row, made, sequence)
+            values += (position, row.id, sequence, draft.event_id, draft.timestamp, draft.type, VERSION, draft.raw)
+            if draft.type in PROJECTIONS:
+                PROJECTIONS[draft.type](self.db, row.id, draft)
+            if draft.type in COUNTERS:
+                self._count(row, draft, sequence)
         row.sequence, self._kept.position = sequence, position
 
-    def _count(self, row: RunRow, made: Draft, sequence: int) -> None:
+    def _count(self, row: RunRow, draft: Draft, sequence: int) -> None:
         payer = self._payer(row)
-        COUNTED[made.type](payer, made.data, made.timestamp)
-        if payer.is_bounded and made.type in ANSWERING:
-            settle(self.db, row.id, made, payer.rate)
-        if payer.is_due(made.timestamp):
+        COUNTERS[draft.type](payer, draft.data, draft.timestamp)
+        if payer.is_bounded and draft.type in CALL_ENDS:
+            settle(self.db, row.id, draft, payer.rate)
+        if payer.is_due(draft.timestamp):
             self._used.add(payer.take())
             row.counted = sequence
             self.db.execute(SQL["counted_up_to"], (sequence, row.id))
@@ -143,7 +143,7 @@ class Group:
         payer = self._payers.get(row.origin.run_id)
         if payer is None:  # it was forgotten with a transaction that was given up
             stored = self.db.execute(SQL["events_after"], (row.id, 0, -1)).fetchall()
-            payer = self._payers[row.origin.run_id] = payer_of(stored, row.counted)
+            payer = self._payers[row.origin.run_id] = rebuild_payer(stored, row.counted)
         return payer
 
     def finish(self) -> None:
@@ -165,15 +165,15 @@ def _insert_events(rows: int) -> str:
     return SQL["insert_events"] + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * rows)
 
 
-def read_row(database: SqliteDatabase, run_id: RunId) -> RunRow:
+def read_run_row(database: SqliteDatabase, run_id: RunId) -> RunRow:
     found = database.execute(SQL["run"], (run_id,)).fetchone()
     if found is None:
-        raise unknown(database, run_id)
+        raise explain_missing_run(database, run_id)
     id_, session_id, agent_id, parent, *rest = found
     return RunRow(id_, Origin(run_id, session_id, agent_id, parent), *rest)
 
 
-def unknown(database: SqliteDatabase, run_id: RunId) -> UnknownRun:
+def explain_missing_run(database: SqliteDatabase, run_id: RunId) -> UnknownRun:
     """Why there is no such run: nobody knows of it, or it was deleted."""
     if found := database.execute(SQL["tombstone_of_run"], (run_id,)).fetchone():
         session_id, at, by = found
@@ -183,24 +183,24 @@ def unknown(database: SqliteDatabase, run_id: RunId) -> UnknownRun:
     return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
 
 
-def session_deleted(database: SqliteDatabase, session_id: SessionId) -> SessionDeleted:
+def explain_deleted_session(database: SqliteDatabase, session_id: SessionId) -> SessionDeleted:
     """For a session that was deleted: it is not begun again."""
     found = database.execute(SQL["tombstone"], (session_id,)).fetchone()
     when = "" if found is None else f" on {minute(found[-2])} by {found[-1]}"
     return SessionDeleted(f"{session_id} was deleted{when}: nothing of it is left. Begin another session.")
 
 
-def refuse_unfit_session(database: SqliteDatabase, new: NewRun) -> None:
+def require_usable_session(database: SqliteDatabase, new: NewRun) -> None:
     """Raise SessionDeleted or SessionTaken where the session of a new run was deleted, or is another owner's."""
     session_id = new.origin.session_id
     if database.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
-        raise session_deleted(database, session_id)
+        raise explain_deleted_session(database, session_id)
     found = database.execute(SQL["owner_of_session"], (session_id,)).fetchone()
-    if found is not None and found[0] != owner_of(new.events):
-        raise session_taken(session_id)
+    if found is not None and found[0] != read_owner_of_run(new.events):
+        raise explain_taken_session(session_id)
 
 
-def run_record(row: Any) -> RunRecord:
+def to_run_record(row: Any) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
     sequence, agent, owner = rest
     origin = Origin(run_id, session_id, agent_id, parent)

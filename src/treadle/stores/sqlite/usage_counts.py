@@ -6,7 +6,7 @@ from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
 from treadle.stores.usage_counts import Rows
 
 
-class Sums:
+class UsageSums:
     """What one transaction adds to the lists of usage."""
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class Sums:
             values: list[Value] = []
             for key, row in self._rows.items():
                 values += (*key, *row)
-            database.execute(_statement(len(self._rows)), values)
+            database.execute(_upsert_statement(len(self._rows)), values)
             self._rows = {}
 
 
 @cache
-def _statement(rows: int) -> str:
+def _upsert_statement(rows: int) -> str:
     marks = f"({', '.join('?' * 14)})"
     return f"{SQL['count_usage']} {', '.join([marks] * rows)} {SQL['add_usage']}"

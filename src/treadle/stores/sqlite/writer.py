@@ -18,12 +18,12 @@ import apsw
 
 from treadle.domain.errors import StoreError, StoreLost, TreadleError
 from treadle.stores.sqlite.connection import SqliteDatabase, explain
-from treadle.stores.sqlite.transaction import Group, Owned
+from treadle.stores.sqlite.transaction import OwnedRows, Transaction
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-Work = Callable[[Group], Result]
+Work = Callable[[Transaction], Result]
 """Part of a transaction. It may be run again when the transaction has to be."""
 Look = Callable[[SqliteDatabase], Result]
 
@@ -31,7 +31,14 @@ RETRY_SECONDS = 0.5
 """How long to wait before a group that found the disk full or the database locked is tried again."""
 
 
-UNFIT = (apsw.ConstraintError, apsw.TooBigError, apsw.MismatchError, ValueError, TypeError, OverflowError)
+BAD_VALUE_ERRORS = (
+    apsw.ConstraintError,
+    apsw.TooBigError,
+    apsw.MismatchError,
+    ValueError,
+    TypeError,
+    OverflowError,
+)
 """What says that one piece of work cannot be stored, and nothing about the disk. UnicodeEncodeError is one."""
 
 
@@ -71,11 +78,11 @@ class PendingWork:
             self.future.set_exception(self.error)
 
 
-def commit_group(database: SqliteDatabase, items: Sequence[PendingWork], owned: Owned) -> None:
+def commit_group(database: SqliteDatabase, items: Sequence[PendingWork], owned: OwnedRows) -> None:
     """Run all the work in one transaction. Work that refuses fails alone. Raises when nothing was committed."""
     try:
         _commit_together(database, items, owned)
-    except UNFIT as error:  # not a refusal but a fault, and it has left traces
+    except BAD_VALUE_ERRORS as error:  # not a refusal but a fault, and it has left traces
         if len(items) == 1:
             items[0].error = error
         else:
@@ -85,18 +92,18 @@ def commit_group(database: SqliteDatabase, items: Sequence[PendingWork], owned: 
         item.done = True
 
 
-def _commit_together(database: SqliteDatabase, items: Sequence[PendingWork], owned: Owned) -> None:
+def _commit_together(database: SqliteDatabase, items: Sequence[PendingWork], owned: OwnedRows) -> None:
     database.execute("BEGIN IMMEDIATE")
     try:
         owned.begin(database)
-        group = Group(database, owned)
+        transaction = Transaction(database, owned)
         for item in items:
             item.error = None
             try:
-                item.result = item.work(group)
+                item.result = item.work(transaction)
             except TreadleError as refusal:
                 item.error = refusal
-        group.finish()
+        transaction.finish()
         database.execute("COMMIT")
         owned.commit(database)
     except BaseException:
@@ -121,7 +128,7 @@ class ThreadWriter:
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[PendingWork | None] = SimpleQueue()
-        self._owned = Owned()
+        self._owned = OwnedRows()
         self._lost: StoreLost | None = None
         self._closing = False
         self._reader = _Reader(reader, self._loop, path)
@@ -274,7 +281,7 @@ class InlineWriter:
 
     def __init__(self, connection: SqliteDatabase) -> None:
         self.connection = connection
-        self._owned = Owned()
+        self._owned = OwnedRows()
         self._group: list[PendingWork] = []
 
     def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":

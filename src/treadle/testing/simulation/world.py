@@ -27,7 +27,7 @@ from treadle.ports.tool import InvalidArguments, Subjects, Tool, ToolContext
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.backup import ALL_PAGES
-from treadle.stores.sqlite.connection import SqliteDatabase, connect, open_database, prepare
+from treadle.stores.sqlite.connection import SqliteDatabase, apply_pragmas, connect, open_database
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
@@ -52,7 +52,7 @@ def empty_disk() -> SqliteDatabase:
     disk = connect(":memory:")
     with cast(Any, disk).backup("main", _model_disk(), "main") as backup:
         backup.step(ALL_PAGES)
-    prepare(disk)
+    apply_pragmas(disk)
     return disk
 
 
