@@ -128,7 +128,7 @@ def test_nothing_of_a_deleted_session_is_left_in_the_files(tmp_path: Path) -> No
                     await anext(events)
             with pytest.raises(SessionDeleted):
                 await engine.service.session(SessionId("ses_gone"))
-            with pytest.raises(SessionDeleted, match="Begin another session"):
+            with pytest.raises(SessionDeleted, match="Start another session"):
                 await engine.submit(agent(), "Are you there?", session="ses_gone")
             assert (await engine.wait(other)).text.endswith("walrus.")
 
@@ -263,7 +263,7 @@ def test_a_reader_that_keeps_old_pages_is_told_of(tmp_path: Path, monkeypatch: p
             house = Housekeeping(deletions, SystemClock())
             with closing(open_reader(f"{tmp_path}/t.db")) as reader:
                 reader.execute("BEGIN; SELECT count(*) FROM runs")
-                with pytest.raises(StoreLocked, match=r"It is deleted, but copies .* reading it"):
+                with pytest.raises(StoreLocked, match=r"The session is deleted, but copies .* reading it"):
                     await house.delete_session(SessionId("ses_1"), BY)
             await house.prune(36500 * 86400.0, None, BY)
             assert CANARY.encode() not in in_the_files(tmp_path)

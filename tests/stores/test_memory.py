@@ -109,7 +109,7 @@ def test_a_memory_that_cannot_be_kept_is_left_out_and_the_run_goes_on(
             assert process.connection.execute("SELECT count(*) FROM memories").fetchall() == [(0,)]
 
     asyncio.run(run())
-    assert "a memory could not be kept" in caplog.text
+    assert "skipped a memory that could not be stored" in caplog.text
 
 
 def test_the_statements_are_all_used_and_all_there() -> None:

@@ -1,4 +1,4 @@
-"""How many runs of an agent are worked on at a time: a run that is owned has one of its agent's places."""
+"""The concurrency limit of an agent: how many of its runs workers may own at the same time."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from treadle.domain.ids import RunId
 
 
 def read_concurrency_limit(opening: Sequence[Draft]) -> int | None:
-    """How many places there are, for a run that begins with these events; None: any number."""
+    """Return the concurrency limit of a run that starts with these events, or None for no limit."""
     for draft in opening:
         if isinstance(draft.data, RunQueued):
             return draft.data.agent.concurrency
@@ -17,6 +17,6 @@ def read_concurrency_limit(opening: Sequence[Draft]) -> int | None:
 
 def describe_full_agent(run_id: RunId, taken: int) -> str:
     return (
-        f"{run_id} waits for others of its agent: {taken} of them are being worked on, and that is as many as its "
-        "`concurrency` allows."
+        f"{run_id} waits for other runs of its agent: {taken} runs are in progress, which is the most that the "
+        "agent's `concurrency` allows."
     )

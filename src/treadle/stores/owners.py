@@ -1,4 +1,4 @@
-"""Whose a run is, as its first event says."""
+"""The owner of a run, which its first event records."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from treadle.domain.users import LOCAL_USER, UserId
 
 
 def read_owner_of_run(opening: Sequence[Draft]) -> UserId:
-    """The owner of a run that begins with these events."""
+    """Return the owner of a run that starts with these events."""
     for draft in opening:
         if isinstance(draft.data, RunQueued):
             return draft.data.user
@@ -18,5 +18,5 @@ def read_owner_of_run(opening: Sequence[Draft]) -> UserId:
 
 
 def explain_taken_session(session_id: SessionId) -> SessionTaken:
-    """For a run that was to begin in a session of another owner."""
-    return SessionTaken(f"{session_id} belongs to another user. Begin another session.")
+    """Return the error for a run submitted to a session of another owner."""
+    return SessionTaken(f"{session_id} belongs to another user. Start another session.")

@@ -1,8 +1,8 @@
-"""What runs have used, counted as their events are appended, for the lists of usage.
+"""Usage of runs, counted as events are appended.
 
-The sums of a run are kept in memory while it is owned, and written when it is let go of and every few seconds. How
-far they are written stands with the run: whoever takes it over counts the rest from the journal, so nothing is lost
-and nothing is counted twice."""
+The sums of a run stay in memory while a worker owns it. They are written when the worker releases the run and every
+few seconds. The run row records up to which sequence its usage is written, so the next owner counts the rest from
+the journal: nothing is lost or counted twice."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -29,9 +29,9 @@ from treadle.domain.runs import Usage
 
 DAY_SECONDS = 86_400
 MAX_UNWRITTEN_SECONDS = 5.0
-"""Seconds that the sums of a run are kept before they are written."""
+"""How long the sums of a run stay in memory before they are written."""
 RUNS, MODEL_CALLS, INPUT, OUTPUT, CACHE_READ, CACHE_WRITE, TOOL_CALLS, COST, CREDITS, UNPRICED = range(10)
-"""Where each sum stands in its row."""
+"""Index of each sum in its row."""
 
 Key = tuple[int, str, str, str]
 """Day, agent, token, model."""
@@ -60,7 +60,7 @@ class _Lineage(Struct, frozen=True):
 
 
 class _Queued(Struct, frozen=True):
-    """Of `run_queued`: who pays, and whether there is a ceiling."""
+    """The part of `run_queued` that says who pays and whether a ceiling applies."""
 
     agent: _Agent
     token: str | None = None
@@ -88,27 +88,27 @@ _resolved = msgspec.json.Decoder(_Resolved)
 
 @dataclass(slots=True)
 class Payer:
-    """For whom a run's use is counted, and what was not written yet."""
+    """Who pays for a run, and the usage that is not written yet."""
 
     agent: str = ""
     token: str = ""
     rate: float = 1.0
-    """Credits for a dollar."""
+    """Credits per dollar."""
     is_bounded: bool = False
-    """It may have something reserved."""
+    """Whether a ceiling applies, so that the run may hold reservations."""
     model: str = ""
     writer: str = ""
-    """Of the summary that is being written."""
+    """The model that writes the current summary."""
     counted: bool = False
-    """The run itself was."""
+    """Whether the run itself is counted."""
     asking: bool = False
-    """A model was asked, and nothing is on record of its end."""
+    """Whether a model call has started and has no recorded end."""
     rows: Rows = field(default_factory=Rows)
     since: Instant = 0.0
-    """Of the oldest that is in them."""
+    """When the oldest unwritten usage was counted."""
 
     def row(self, at: Instant, model: str | None = None) -> list[Any]:
-        """The sums of that day; the run itself is added on the way."""
+        """Return the sums of that day. Counts the run itself on the first call."""
         if not self.rows:
             self.since = at
         key = (int(at // DAY_SECONDS), self.agent, self.token, self.model if model is None else model)
@@ -124,14 +124,13 @@ class Payer:
         return bool(self.rows) and now - self.since >= MAX_UNWRITTEN_SECONDS
 
     def take(self) -> Rows:
-        """What is to be written now."""
+        """Return the unwritten rows and clear them."""
         rows, self.rows = self.rows, {}
         return rows
 
 
 def rebuild_payer(events: Iterable[Any], written: int) -> Payer:
-    """For whom a run counts, and what it has used since the sequence up to which that is written; from all of its
-    events as they are stored."""
+    """Return the payer of a run from all of its stored events, with the usage after the sequence `written`."""
     payer = Payer()
     for sequence, _, timestamp, type_, version, raw in events:
         if type_ == "run_queued":
@@ -142,13 +141,13 @@ def rebuild_payer(events: Iterable[Any], written: int) -> Payer:
             continue
         elif sequence > written:
             data = decode_data(type_, raw, version)
-            if not isinstance(data, UnknownEvent):  # which only a later version can count
+            if not isinstance(data, UnknownEvent):  # only a later version can count it
                 COUNTERS[type_](payer, data, timestamp)
         elif type_ == "model_resolved":
             found = _resolved.decode(raw)
             payer.model = f"{found.provider}/{found.model}"
         elif type_ in CALL_STARTS:
-            payer.counted = payer.counted or payer.asking  # with the one that was lost
+            payer.counted = payer.counted or payer.asking  # together with a call whose end was lost
             payer.asking = True
         else:
             payer.asking, payer.counted = payer.asking and type_ not in CALL_ENDS, True
@@ -161,7 +160,7 @@ def _has_ceiling(*quotas: Quotas | None) -> bool:
     )
 
 
-# ── By type of event ───────────────────────────────────────────────────────────────────────────────
+# ── Counters by event type ───────────────────────────────────────────────────────────────────────────────
 
 
 def _set_model(payer: Payer, data: EventData, _: Instant) -> None:
@@ -179,7 +178,7 @@ def _count_request(payer: Payer, data: EventData, at: Instant) -> None:
 def _count_response(payer: Payer, data: EventData, at: Instant) -> None:
     assert isinstance(data, LlmResponse | LlmError)
     row = payer.row(at)
-    if payer.asking or isinstance(data, LlmResponse):  # else nobody was asked: there was nobody to ask
+    if payer.asking or isinstance(data, LlmResponse):  # an error without a request: no provider was called
         payer.asking = False
         _add(row, payer.rate, data.usage, data.cost)
 
@@ -209,7 +208,7 @@ def _count_tool_call(payer: Payer, _: EventData, at: Instant) -> None:
 
 def _count_delegation(payer: Payer, data: EventData, at: Instant) -> None:
     assert isinstance(data, AgentSpawn)
-    payer.row(at)[TOOL_CALLS] += data.end is None  # else nobody called for it: it judges the run
+    payer.row(at)[TOOL_CALLS] += data.end is None  # otherwise it is an evaluator, not a tool call
 
 
 def _count_end(payer: Payer, _: EventData, at: Instant) -> None:
@@ -219,7 +218,7 @@ def _count_end(payer: Payer, _: EventData, at: Instant) -> None:
 
 
 def _count_lost_call(payer: Payer, at: Instant) -> None:
-    """A model call that nobody knows the end of, because its worker is gone, was a call."""
+    """Count a model call whose end is unknown because its worker died."""
     if payer.asking:
         payer.asking = False
         payer.row(at)[MODEL_CALLS] += 1
@@ -227,7 +226,7 @@ def _count_lost_call(payer: Payer, at: Instant) -> None:
 
 CALL_STARTS = frozenset(("llm_request", "compaction_started"))
 CALL_ENDS = frozenset(("llm_response", "llm_error", "context_compacted", "compaction_failed"))
-"""What ends a model call, and settles what was reserved for it."""
+"""Event types that end a model call and settle its reservation."""
 COUNTERS: dict[str, Callable[[Payer, EventData, Instant], None]] = {
     "model_resolved": _set_model,
     "llm_request": _count_request,

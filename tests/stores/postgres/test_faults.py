@@ -352,7 +352,7 @@ def test_a_lock_of_another_program_is_waited_for(
             await other.execute("BEGIN")
             await other.execute("SELECT 1 FROM runs FOR UPDATE")
             advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
-            await eventually(lambda: "keeps us waiting" in caplog.text)
+            await eventually(lambda: "timed out" in caplog.text)
             with impatient(), pytest.raises(StoreLocked, match="pg_stat_activity"):
                 await process.steer(claim.origin.run_id)
             assert not advancing.done()
@@ -375,7 +375,7 @@ def test_a_statement_that_takes_too_long_is_tried_again(
             claim = await process.claimed()
             await tell(url, trigger(f"PERFORM pg_sleep({HANG_SECONDS})"))
             advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
-            await eventually(lambda: "keeps us waiting" in caplog.text)
+            await eventually(lambda: "timed out" in caplog.text)
             with impatient(), pytest.raises(StoreLocked):
                 await process.submit()
             assert not advancing.done()

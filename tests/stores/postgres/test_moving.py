@@ -299,7 +299,7 @@ def test_what_has_not_arrived_as_it_was_is_not_shown(home: str, bare: str) -> No
 
 def test_a_source_that_somebody_owns_or_that_is_not_there_is_refused(home: str, bare: str) -> None:
     lock = DatabaseLock(home)
-    with pytest.raises(StoreOwned, match="Nothing was moved"):
+    with pytest.raises(StoreOwned, match="Nothing was migrated"):
         run(migrate_database(home, bare))
     lock.release()
     with pytest.raises(UsageError, match="There is no database at"):
@@ -311,7 +311,7 @@ def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
     async def story() -> None:
         other = await open_connection(bare, 10, {})
         await other.execute(f"SELECT pg_advisory_lock({LOCK_ID})")
-        with pytest.raises(StoreError, match="Somebody else is moving"):
+        with pytest.raises(StoreError, match="Another migration"):
             await migrate_database(home, bare)
         await other.close()
 

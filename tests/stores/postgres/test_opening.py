@@ -125,7 +125,7 @@ def test_without_a_name_the_database_is_that_of_the_user_and_the_password_is_not
 
 def test_a_user_that_is_not_let_in_is_told_so(url: str) -> None:
     nobody = of_user(url, "nobody", "secret")
-    with pytest.raises(StoreError, match="does not let us in") as refused:
+    with pytest.raises(StoreError, match="rejected the connection") as refused:
         asyncio.run(opened(nobody))
     assert "secret" not in str(refused.value)
 

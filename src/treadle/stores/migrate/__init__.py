@@ -1,1 +1,1 @@
-"""Moving a database from SQLite to PostgreSQL, with its whole history."""
+"""Migration of a database with its whole history from SQLite to PostgreSQL."""

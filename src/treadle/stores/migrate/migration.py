@@ -1,8 +1,8 @@
-"""Moves a database from SQLite to PostgreSQL: in parts, each with a note of how far it has come, so that whoever is
-killed goes on where it was; and checked before anybody can see it.
+"""Migrate a database from SQLite to PostgreSQL.
 
-Everything is written to a schema of its own. When all of it is there, and is what SQLite has, that schema is given
-the name that Treadle looks for. Until then the target is as empty as it was."""
+Rows are copied in batches, each with a progress record, so a migration that was killed resumes where it stopped.
+Everything is written to a staging schema. Once all rows are copied and verified, the staging schema is renamed to
+the schema that Treadle uses. Until then the target is unchanged."""
 
 import asyncio
 import os
@@ -26,13 +26,13 @@ from treadle.stores.sqlite.connection import explain as explain_sqlite
 from treadle.stores.sqlite.lock import DatabaseLock
 
 STAGING_SCHEMA = "treadle_moving"
-"""The schema that a move writes to."""
+"""The schema that a migration writes to."""
 LOCK_ID = 0x4D4F5645
-"""Of whoever moves something there."""
+"""Advisory lock that a migration holds on the target."""
 MAX_LOCK_ATTEMPTS = 10
-"""To get it: the server may take a moment to see that the one who had it was killed."""
+"""The server may need a moment to notice that the previous holder was killed."""
 MAX_BATCH_ROWS, MAX_BATCH_BYTES = 1000, 4 * 2**20
-"""In one part. A single row may be larger."""
+"""Limits of one batch. A single row may be larger."""
 CREATE_PROGRESS_TABLE = f"""
 CREATE TABLE IF NOT EXISTS {STAGING_SCHEMA}.moving (
     name TEXT PRIMARY KEY,
@@ -40,25 +40,28 @@ CREATE TABLE IF NOT EXISTS {STAGING_SCHEMA}.moving (
     rows BIGINT NOT NULL
 )
 """
-"""For each table the key of the last row that is there, and how many are. An empty name: what is moved."""
+"""For each table the key of its last copied row, and the number of copied rows. The row with an empty name
+identifies the source."""
 INSERT_MEMORIES = """
 INSERT INTO memories (id, memory_id, agent_id, kind, text, words, lexemes, digest, created_at, source, used_at,
                       uses, pinned, session_id, run_id, owner)
 OVERRIDING SYSTEM VALUE
-SELECT (kept->>'id')::BIGINT, kept->>'memory_id', kept->>'agent_id', kept->>'kind', kept->>'text', kept->>'words',
-       marked_words(kept->'lexemes', kept->>'agent_id', kept->>'owner'),
-       decode(kept->>'digest', 'hex'), (kept->>'created_at')::FLOAT8, kept->>'source', (kept->>'used_at')::FLOAT8,
-       (kept->>'uses')::INTEGER, (kept->>'pinned')::BOOLEAN, kept->>'session_id', kept->>'run_id',
-       kept->>'owner'
-FROM jsonb_array_elements($1) AS kept
+SELECT (memory->>'id')::BIGINT, memory->>'memory_id', memory->>'agent_id', memory->>'kind', memory->>'text',
+       memory->>'words',
+       marked_words(memory->'lexemes', memory->>'agent_id', memory->>'owner'),
+       decode(memory->>'digest', 'hex'), (memory->>'created_at')::FLOAT8,
+       memory->>'source', (memory->>'used_at')::FLOAT8,
+       (memory->>'uses')::INTEGER, (memory->>'pinned')::BOOLEAN, memory->>'session_id', memory->>'run_id',
+       memory->>'owner'
+FROM jsonb_array_elements($1) AS memory
 """
 
 Progress = Callable[[str, int, int], None]
-"""Told of a table, how many of its rows are there, and how many there are."""
+"""Called with a table name, the number of copied rows and the total."""
 
 
 class RowCounts(Struct, frozen=True):
-    """How many rows each table has, on both sides."""
+    """Number of rows per table, equal on both sides."""
 
     tables: tuple[tuple[str, int], ...]
 
@@ -68,9 +71,9 @@ class RowCounts(Struct, frozen=True):
 
 
 async def migrate_database(path: str, url: str, progress: Progress = lambda table, done, total: None) -> RowCounts:
-    """Move all that is in a SQLite file to an empty PostgreSQL database, or go on with a move that was broken off.
-    The file stays as it is. Raises StoreOwned while another process owns it, UsageError for a target that is not
-    empty, StoreDamaged where what has arrived is not what was there."""
+    """Copy a SQLite file to an empty PostgreSQL database, or resume an interrupted migration. The file is not
+    changed. Raise StoreOwned while another process owns the file, UsageError if the target is not empty, and
+    StoreDamaged if the copied rows differ from the source."""
     lock = _lock_source(path)
     try:
         with closing(open_database(path)) as source:
@@ -78,18 +81,18 @@ async def migrate_database(path: str, url: str, progress: Progress = lambda tabl
     except apsw.Error as error:
         raise explain_sqlite(error, path) from error
     except DRIVER_ERRORS as error:
-        raise StoreError(f"{explain(error, url)} The same command goes on where it has stopped.") from error
+        raise StoreError(f"{explain(error, url)} Run the same command again to resume.") from error
     finally:
         lock.release()
 
 
 def _lock_source(path: str) -> DatabaseLock:
     if not Path(path).is_file():
-        raise UsageError(f"There is no database at {path}. Nothing was moved.")
+        raise UsageError(f"There is no database at {path}. Nothing was migrated.")
     try:
         return DatabaseLock(path)
     except StoreOwned as error:
-        raise StoreOwned(f"Nothing was moved. {error}", error.socket) from None
+        raise StoreOwned(f"Nothing was migrated. {error}", error.socket) from None
 
 
 class _Migration:
@@ -108,28 +111,28 @@ class _Migration:
             await self._finish(target)
             return RowCounts(tuple(counts))
 
-    # ── Before ──
+    # ── Preparation ──
 
     async def _begin(self, target: PostgresConnection) -> None:
         await _refuse_occupied(target, self._url)
         what = self._identify_source()
         found = None
         if await target.fetchval("SELECT to_regclass($1)", f"{STAGING_SCHEMA}.moving") is not None:
-            found = await target.fetchval(f"SELECT last FROM {STAGING_SCHEMA}.moving WHERE name = ''")  # noqa: S608 -- our own name
+            found = await target.fetchval(f"SELECT last FROM {STAGING_SCHEMA}.moving WHERE name = ''")  # noqa: S608 -- constant name
         if found is None:
             await target.execute(f"DROP SCHEMA IF EXISTS {STAGING_SCHEMA} CASCADE")
             await migrate(self._url, STAGING_SCHEMA)
             await target.execute(CREATE_PROGRESS_TABLE)
-            await target.execute(f"INSERT INTO {STAGING_SCHEMA}.moving VALUES ('', $1, 0)", what)  # noqa: S608 -- our own name
+            await target.execute(f"INSERT INTO {STAGING_SCHEMA}.moving VALUES ('', $1, 0)", what)  # noqa: S608 -- constant name
         elif found != what:
             raise UsageError(
-                f"{redact_url(self._url)} has a move in it that was broken off, of {msgspec.json.decode(found)[0]}; and "
-                "that is another database than this one, or was used since. Nothing was moved. Begin anew after: "
+                f"{redact_url(self._url)} contains an interrupted migration of {msgspec.json.decode(found)[0]}, "
+                "which is another database or has changed since. Nothing was migrated. To start over, run: "
                 f"DROP SCHEMA {STAGING_SCHEMA} CASCADE"
             )
 
     def _identify_source(self) -> str:
-        """What is moved: which file, and what it has come to."""
+        """Return what identifies the source: its path and the state of its data."""
         latest = (
             "SELECT max(position), (SELECT count(*) FROM runs), "
             "(SELECT seq FROM sqlite_sequence WHERE name = 'memories') FROM events"
@@ -137,11 +140,11 @@ class _Migration:
         found = self._source.execute(latest).fetchone()
         return msgspec.json.encode([os.path.realpath(self._path), found]).decode()
 
-    # ── Copying ──
+    # ── Copy ──
 
     async def _copy(self, target: PostgresConnection, table: MigratedTable) -> None:
         [(total,)] = self._source.execute(table.select_count).fetchall()
-        found = await target.fetch(f"SELECT last, rows FROM {STAGING_SCHEMA}.moving WHERE name = $1", table.name)  # noqa: S608 -- our own name
+        found = await target.fetch(f"SELECT last, rows FROM {STAGING_SCHEMA}.moving WHERE name = $1", table.name)  # noqa: S608 -- constant name
         last, done = (msgspec.json.decode(found[0][0]), found[0][1]) if found else (None, 0)
         rows = (
             self._source.execute(table.select_rows())
@@ -155,7 +158,7 @@ class _Migration:
             async with target.transaction():
                 await _insert(target, table, part)
                 await target.execute(
-                    f"INSERT INTO {STAGING_SCHEMA}.moving VALUES ($1, $2, $3) "  # noqa: S608 -- our own name
+                    f"INSERT INTO {STAGING_SCHEMA}.moving VALUES ($1, $2, $3) "  # noqa: S608 -- constant name
                     "ON CONFLICT (name) DO UPDATE SET last = excluded.last, rows = excluded.rows",
                     table.name,
                     last,
@@ -163,10 +166,10 @@ class _Migration:
                 )
             self._progress(table.name, done, total)
 
-    # ── Checking ──
+    # ── Verification ──
 
     async def _verify(self, target: PostgresConnection, table: MigratedTable) -> int:
-        """How many rows both have, which are the same."""
+        """Return the number of rows of a table. Raise StoreDamaged if the two databases differ."""
         there, here = TableChecksum(), TableChecksum()
         for row in self._source.execute(table.select_rows()):
             here.add(table.convert(row))
@@ -175,16 +178,16 @@ class _Migration:
                 there.add(tuple(row))
         if here != there:
             raise StoreDamaged(
-                f"What has arrived of {table.name} is not what {self._path} has: {there.rows} rows of {here.rows}, "
-                f"or others. None of it can be seen in {redact_url(self._url)}. Begin anew after: "
+                f"The copy of {table.name} differs from {self._path}: {there.rows} rows arrived of {here.rows}, or "
+                f"their content differs. {redact_url(self._url)} still shows none of it. To start over, run: "
                 f"DROP SCHEMA {STAGING_SCHEMA} CASCADE"
             )
         return here.rows
 
-    # ── After ──
+    # ── Publication ──
 
     async def _finish(self, target: PostgresConnection) -> None:
-        """Let it be seen, all at once."""
+        """Make all copied rows visible at once."""
         async with target.transaction():
             for table in TABLES:
                 if table.identity is not None:
@@ -201,8 +204,8 @@ class _Migration:
             await target.execute(f"ANALYZE {SCHEMA}.{table.name}")
 
     def _find_last_number(self, table: MigratedTable) -> int:
-        """The highest number that was ever given."""
-        numbers = [f"SELECT max({table.identity}) FROM {table.name}"]  # noqa: S608 -- our own names
+        """Return the highest number ever assigned."""
+        numbers = [f"SELECT max({table.identity}) FROM {table.name}"]  # noqa: S608 -- constant names
         if table.name == "events":
             numbers.append("SELECT max(position) FROM deleted_sessions")
         if table.name == "memories":
@@ -213,7 +216,7 @@ class _Migration:
 
 @asynccontextmanager
 async def _exclusive_connection(url: str) -> AsyncGenerator[PostgresConnection, None]:
-    """A connection of the only one that moves something there."""
+    """Yield a connection that holds the migration lock of the target."""
     connection = await connect(url, STAGING_SCHEMA)
     try:
         for _ in range(MAX_LOCK_ATTEMPTS):
@@ -221,21 +224,21 @@ async def _exclusive_connection(url: str) -> AsyncGenerator[PostgresConnection, 
                 break
             await asyncio.sleep(0.1)
         else:
-            raise StoreError(f"Somebody else is moving a database to {redact_url(url)} now. Nothing was moved.")
+            raise StoreError(f"Another migration to {redact_url(url)} is in progress. Nothing was migrated.")
         yield connection
     finally:
         await connection.close(timeout=5)
 
 
 async def _refuse_occupied(target: PostgresConnection, url: str) -> None:
-    """A target that somebody has used, or uses, is left alone."""
+    """Raise UsageError if the target contains rows."""
     for name in ("writers", *(table.name for table in TABLES)):
         if await target.fetchval("SELECT to_regclass($1)", f"{SCHEMA}.{name}") is None:
             continue
-        if await target.fetchval(f"SELECT EXISTS (SELECT 1 FROM {SCHEMA}.{name})"):  # noqa: S608 -- our own names
+        if await target.fetchval(f"SELECT EXISTS (SELECT 1 FROM {SCHEMA}.{name})"):  # noqa: S608 -- constant names
             raise UsageError(
-                f"{redact_url(url)} is not empty: there is something in {SCHEMA}.{name}. Nothing was changed. Name "
-                "another database, or close what uses this one and make it empty."
+                f"{redact_url(url)} is not empty: {SCHEMA}.{name} contains rows. Nothing was changed. Name another "
+                "database, or stop what uses this one and empty it."
             )
 
 
@@ -252,9 +255,9 @@ def _split_batches(rows: Any) -> Iterator[list[Row]]:
 
 
 async def _insert(target: PostgresConnection, table: MigratedTable, rows: Sequence[Row]) -> None:
-    if table.name == "memories":  # whose words are kept in another way
-        kept = [_memory_record(dict(zip(table.columns, row[len(table.key) :], strict=True))) for row in rows]
-        await target.execute(INSERT_MEMORIES, escape_nul_json(msgspec.json.encode(kept)).decode())
+    if table.name == "memories":  # PostgreSQL indexes their words differently
+        records = [_memory_record(dict(zip(table.columns, row[len(table.key) :], strict=True))) for row in rows]
+        await target.execute(INSERT_MEMORIES, escape_nul_json(msgspec.json.encode(records)).decode())
         return
     records = [table.convert(row) for row in rows]
     await target.copy_records_to_table(

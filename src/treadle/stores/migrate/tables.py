@@ -1,4 +1,4 @@
-"""The tables that are moved, how a row of SQLite becomes one of PostgreSQL, and by what the two are compared."""
+"""The tables to migrate, how a SQLite row becomes a PostgreSQL row, and how the two are compared."""
 
 import math
 from array import array
@@ -21,49 +21,49 @@ def _escape_text(value: Any) -> Any:
 
 
 def _normalize_vector(in_bytes: bytes) -> list[float]:
-    """A vector with a length of 1, of one with a byte for each number."""
+    """Return a vector of length 1 from one with a byte per number."""
     numbers = array("b", in_bytes)
     length = math.hypot(*numbers) or 1.0
     return list(array("f", [number / length for number in numbers]))
 
 
 class MigratedTable(Struct, frozen=True):
-    """One table: its columns, the same on both sides unless said otherwise, in the order of its key."""
+    """One table and its columns, which have the same names on both sides unless `source` says otherwise."""
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    """By which SQLite hands out the rows, and by which it goes on."""
+    """The order in which rows are read from SQLite, and from which a migration resumes."""
     identity: str | None = None
-    """The column that PostgreSQL numbers by itself, and goes on with."""
+    """The column that PostgreSQL numbers automatically."""
     source: Mapping[str, str] = {}
-    """What a column is on SQLite, where it is called otherwise or not kept."""
+    """SQLite expressions for columns that have another name there or are not stored."""
     converters: Mapping[str, Callable[[Any], Any]] = {}
-    """What becomes of the values of a column."""
+    """Conversion of the values of a column."""
 
     def convert(self, row: Sequence[Any]) -> Row:
-        """A row of SQLite, with its key first, as PostgreSQL keeps it."""
+        """Return a SQLite row, which starts with its key, as PostgreSQL stores it."""
         values = zip(self.columns, row[len(self.key) :], strict=True)
         return tuple([self.converters.get(column, _escape_text)(value) for column, value in values])
 
     def select_rows(self, where: str = "") -> str:
-        """The rows of SQLite in order, each after its key."""
+        """Return the statement that reads the SQLite rows in order, each preceded by its key."""
         columns = [*self.key, *(self.source.get(column, column) for column in self.columns)]
-        return f"SELECT {', '.join(columns)} FROM {self.name} {where} ORDER BY {', '.join(self.key)}"  # noqa: S608 -- our own names
+        return f"SELECT {', '.join(columns)} FROM {self.name} {where} ORDER BY {', '.join(self.key)}"  # noqa: S608 -- constant names
 
     @property
     def select_rows_after_key(self) -> str:
-        """Those above a key."""
+        """Return the statement that reads the rows after a key."""
         return self.select_rows(f"WHERE ({', '.join(self.key)}) > ({', '.join('?' * len(self.key))})")
 
     @property
     def select_count(self) -> str:
-        return f"SELECT count(*) FROM {self.name}"  # noqa: S608 -- our own names
+        return f"SELECT count(*) FROM {self.name}"  # noqa: S608 -- constant names
 
     @property
     def select_all(self) -> str:
-        """All rows as PostgreSQL has them, in whatever order."""
-        return f"SELECT {', '.join(self.columns)} FROM {self.name}"  # noqa: S608 -- our own names
+        """Return the statement that reads all rows from PostgreSQL, in any order."""
+        return f"SELECT {', '.join(self.columns)} FROM {self.name}"  # noqa: S608 -- constant names
 
 
 def _table(name: str, columns: str, key: str, **more: Any) -> MigratedTable:
@@ -154,20 +154,20 @@ TABLES = (
         converters={"queued": bool},
     ),
 )
-"""In an order in which each finds what it refers to."""
+"""Ordered so that each table follows the tables it references."""
 NOT_MIGRATED = frozenset(("memory_words",))
-"""What PostgreSQL has in another way."""
+"""Tables that PostgreSQL replaces with an index of its own."""
 
 
 class TableChecksum:
-    """By what two tables are compared: how many rows they have, and a sum over all of them in whatever order."""
+    """The number of rows of a table, and a sum over their digests that does not depend on the order."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._digests = 0
 
     def add(self, row: Sequence[Any]) -> None:
-        """Count a row, as PostgreSQL keeps it."""
+        """Add a row in the form that PostgreSQL stores."""
         written = _encode([value if isinstance(value, _PLAIN_TYPES) else _to_bytes(value) for value in row])
         self.rows += 1
         self._digests += int.from_bytes(blake2b(written, digest_size=16).digest(), "big")
@@ -175,7 +175,7 @@ class TableChecksum:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TableChecksum) and (self.rows, self._digests) == (other.rows, other._digests)
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType] -- it grows
+    __hash__ = None  # pyright: ignore[reportAssignmentType] -- mutable
 
 
 _PLAIN_TYPES = str | int | float | bytes | bool | None

@@ -1,4 +1,4 @@
-"""Tokens, and the answers to requests that must not be done twice, on PostgreSQL."""
+"""Tokens and idempotent requests on PostgreSQL."""
 
 from collections.abc import Sequence
 
@@ -47,14 +47,14 @@ class PostgresTokens:
 
 
 class PostgresRequests:
-    """Implements `ports.access.Requests`, for all processes at once."""
+    """Implements `ports.access.Requests` for all processes."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
     async def begin(self, asked: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
         while (found := await self._database.row("begin_request", *_key(asked), digest, at)) is None:
-            pass  # somebody else has begun it since the statement began
+            pass  # another process inserted it after the statement started
         return StoredResponse(found[0], found[1], found[2] or b"")
 
     async def answer(self, asked: IdempotentRequest, answered: StoredResponse) -> None:

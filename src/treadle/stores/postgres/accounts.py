@@ -1,4 +1,4 @@
-"""What was used, on PostgreSQL: by account, and by agent, token, model and day; and which agents may be used."""
+"""Usage on PostgreSQL, by account and by agent, token, model and day; and the states of agents."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,14 +22,14 @@ from treadle.stores.postgres.database import PostgresDatabase
 
 
 class PostgresAccounts:
-    """Implements `Accounts` and `AgentStates`. `now` is the time that the database goes by; None: its own."""
+    """Implements `Accounts` and `AgentStates`. `now` overrides the server's clock unless it returns None."""
 
     def __init__(self, database: PostgresDatabase, now: Callable[[], Instant | None] = lambda: None) -> None:
         self._database = database
         self._now = now
 
     async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
-        wanted = Reserve(tuple(accounts), tokens=1)  # it is only asked where that would count
+        wanted = Reserve(tuple(accounts), tokens=1)  # only to find the ceilings that tokens count against
         header = escape_nul_json(msgspec.json.encode(wanted)).decode()
         for row in await self._database.rows("standing", header, self._now()):
             account, kind, ceiling, used, reserved, wants, buckets = row
@@ -42,7 +42,7 @@ class PostgresAccounts:
 
     async def balance(self, account: str) -> Balance:
         found = await self._database.row("balance", account, self._now())
-        assert found is not None, "an aggregate always answers"
+        assert found is not None, "an aggregate always returns a row"
         cost, credits, used, reserved_cost, reserved_credits, reserved_tokens = found
         return Balance(account, cost, credits, int(used), reserved_cost, reserved_credits, reserved_tokens)
 
@@ -52,7 +52,7 @@ class PostgresAccounts:
         return [_to_used(*row) for row in found]
 
     async def state(self, agent: str) -> AgentState:
-        """Read each time: any process may change it."""
+        """Read on every call, because any process may change it."""
         found = await self._database.row("agent_state", agent)
         return "running" if found is None else found[0]
 

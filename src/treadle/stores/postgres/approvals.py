@@ -1,4 +1,4 @@
-"""Approvals and what was granted with them, on PostgreSQL."""
+"""Approvals and grants on PostgreSQL."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,8 @@ class PostgresApprovals:
         found = await self._database.row("approval", approval_id)
         if found is None:
             raise UnknownApproval(
-                f"There is no approval {approval_id} in this database. `treadle approvals list` shows what waits."
+                f"There is no approval {approval_id} in this database. `treadle approvals list` shows pending "
+                "approvals."
             )
         return _record(found)
 

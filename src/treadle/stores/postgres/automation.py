@@ -1,4 +1,4 @@
-"""Schedules and webhooks on PostgreSQL."""
+"""Schedules, inbound webhooks and webhooks on PostgreSQL."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PostgresSchedules:
-    """Implements `ports.automation.Schedules`. Of all processes that begin a tick, one is given it."""
+    """Implements `ports.automation.Schedules`. If several processes begin the same tick, one of them gets it."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
@@ -47,8 +47,8 @@ class PostgresSchedules:
         return await self._database.row("remove_schedule", schedule_id) is not None
 
     async def begin(self, schedule: Schedule, due_at: Instant, next_at: Instant | None) -> Schedule | None:
-        """Where the connection was lost meanwhile it may be begun though this says None: like a tick of a process
-        that has died, it is gone on with at the next look."""
+        """May return None although the tick was begun, if the connection was lost. The next poll resumes it, like a
+        tick of a process that died."""
         since = None if schedule.next_at == due_at else schedule.next_at
         values = (schedule.schedule_id, schedule.next_at, due_at, since, next_at)
         if await self._database.row("begin_tick", *values) is None:

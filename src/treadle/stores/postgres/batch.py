@@ -1,4 +1,4 @@
-"""What is asked of the database in one batch, and what it answers: what goes to `write_all` and comes back."""
+"""A batch of operations: the arguments of the SQL function `write_all`, and its results."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PlainAdvance(Struct, frozen=True, gc=False):
-    """An advance that adds events and asks for nothing else: most are. All of a batch are done at once."""
+    """An advance that only appends events, as most do. All plain advances of a batch are written at once."""
 
     run_id: str
     number: int
-    """Of the run, in the database."""
+    """The number of the run in the database."""
     epoch: int
     seen: int
     facts: int
@@ -37,40 +37,40 @@ class PlainAdvance(Struct, frozen=True, gc=False):
         return self.facts + self.intents
 
     def header(self) -> Header:
-        """The same as one of the others, for what asks for more, or is not the only one of its run in a batch."""
+        """Return the equivalent general header, for a batch that contains several operations of the run."""
         names = ("epoch", "seen", "facts", "intents", "events")
         return {"do": "advance", "run": self.run_id, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(slots=True)
 class Operation:
-    """One verb on its way: its header, the events that go with it, and what must be locked for it."""
+    """One pending verb: its header, its events, and what must be locked for it."""
 
     header: bytes
     drafts: Sequence[Draft]
     plain: PlainAdvance | None = None
     said: bytes | None = None
-    """What a run that ends adds to its session."""
+    """The messages that a run that ends adds to its session."""
     runs: Sequence[str] = ()
-    """Those that it changes."""
+    """Runs that it changes."""
     turns: Sequence[str] = ()
-    """Runs whose sessions stand still meanwhile."""
+    """Runs whose sessions are locked meanwhile."""
     ends: Sequence[str] = ()
     places: Sequence[str] = ()
-    """Runs that have one, or leave it."""
+    """Runs that count against a concurrency limit, or stop doing so."""
     sessions: Sequence[str] = ()
-    """Those that it adds a run to."""
+    """Sessions that it adds a run to."""
     agents: Sequence[str] = ()
-    """Those that it adds a run to, and that have so many places."""
+    """Agents with a concurrency limit that it adds a run to."""
     keys: Sequence[str] = ()
-    """Of submissions."""
+    """Submission keys."""
     accounts: Sequence[str] = ()
     settling: Sequence[str] = ()
-    """Runs that may have something reserved, which is settled."""
+    """Runs whose reservations are settled."""
 
 
 def encode_header(header: Header) -> bytes:
-    """The header as it is sent. Raises UnicodeEncodeError for text that cannot be stored."""
+    """Return the header as it is sent. Raise UnicodeEncodeError if text cannot be stored."""
     return escape_nul_json(_encode(header))
 
 
@@ -78,8 +78,9 @@ _LOCK_KINDS = ("runs", "turns", "ends", "places", "sessions", "agents", "keys", 
 
 
 def order_operations(operations: Sequence[Operation]) -> tuple[list[int], int]:
-    """The places of the operations as they are sent, and how many of them, at the beginning, are plain. Those are
-    in the order in which runs are locked. What touches the same run as another is done in its turn."""
+    """Return the indexes of the operations in the order in which they are sent, and how many of the first are
+    plain. Plain advances are sorted in the order in which runs are locked. An operation on the same run as another
+    keeps its position."""
     runs = Counter([run for operation in operations for run in operation.runs])
     plains = [(at, each.plain) for at, each in enumerate(operations) if each.plain is not None]
     first = [at for _, at in sorted([(each.number, at) for at, each in plains if runs[each.run_id] == 1])]
@@ -87,7 +88,7 @@ def order_operations(operations: Sequence[Operation]) -> tuple[list[int], int]:
 
 
 def build_arguments(operations: Sequence[Operation], plain: int, now: Instant | None) -> tuple[Any, ...]:
-    """What `write_all` is called with, from the third on; so many of them at the beginning are plain."""
+    """Return the arguments of `write_all` from the third on. The first `plain` operations are plain."""
     drafts = [draft for operation in operations for draft in operation.drafts]
     said = [operation.said for operation in operations if operation.said is not None]
     plains = [operation.plain for operation in operations[:plain] if operation.plain is not None]
@@ -119,7 +120,7 @@ def _join_headers(operations: Sequence[Operation]) -> str:
             parts.append(encode_header(operation.plain.header()))
         elif operation.said is None:
             parts.append(operation.header)
-        else:  # which of all that is said is this one's
+        else:  # the index of its messages among those of the batch
             said += 1
             parts.append(b'%b,"said":%d}' % (operation.header[:-1], said))
     return f"[{b','.join(parts).decode()}]"
@@ -127,9 +128,9 @@ def _join_headers(operations: Sequence[Operation]) -> str:
 
 def _encode_locks(operations: Sequence[Operation], plain: int) -> str:
     if not operations:
-        return "{}"  # what is plain is locked as it is done
+        return "{}"  # plain advances lock their runs when they are written
     if not plain and len(operations) == 1 and not any(getattr(operations[0], name) for name in _LOCK_KINDS[1:]):
-        return "{}"  # it locks its run by itself
+        return "{}"  # the operation locks its own run
     wanted: dict[str, list[str]] = {}
     for name in _LOCK_KINDS:
         if found := {each for operation in operations for each in getattr(operation, name)}:
@@ -141,11 +142,11 @@ def _encode_locks(operations: Sequence[Operation], plain: int) -> str:
     return escape_nul_json(_encode(wanted)).decode()
 
 
-# ── Answers ────────────────────────────────────────────────────────────────────────────────────────
+# ── Results ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class AccountStanding(Struct, frozen=True):
-    """A `Short`, as the database sees it."""
+    """A `Short` as the database reports it."""
 
     account: str
     kind: QuotaKind
@@ -154,7 +155,7 @@ class AccountStanding(Struct, frozen=True):
     reserved: float
     wants: float
     buckets: tuple[tuple[int, int], ...] | None = None
-    """What was used within the window, bucket by bucket; None: there is no window."""
+    """The amounts used within the window, per bucket; None without a window."""
 
     def to_short(self) -> Short:
         resets_at = None
@@ -167,40 +168,40 @@ class AccountStanding(Struct, frozen=True):
 
 OriginRow = tuple[str, str, str, str | None]
 DeletionRow = tuple[str | None, float | None, str | None]
-"""A session, when it was deleted and by whom."""
+"""A session, when it was deleted, and by whom."""
 
 
 class BatchResult(Struct, frozen=True):
-    """What became of one operation. Which fields are set depends on the verb."""
+    """The result of one operation. Which fields are set depends on the verb."""
 
     gone: DeletionRow | None = None
-    """There is no such run."""
+    """The run does not exist."""
     buried: DeletionRow | None = None
     """The session was deleted."""
     taken: str | None = None
-    """The session of another owner that a run was to begin in."""
+    """The session that a run was submitted to belongs to another owner."""
     fenced: int | None = None
-    """The epoch that the run is in."""
+    """The current epoch of the run."""
     not_claimable: str | None = None
     no_place: int | None = None
-    """So many others of its agent are owned."""
+    """The number of other owned runs of the agent, which reached its concurrency limit."""
     closed: bool = False
-    """The approval is not open any more."""
+    """The approval is no longer open."""
     existing: str | None = None
-    """The run that was submitted with this key before."""
+    """The run that was submitted earlier with this key."""
     accepted: bool = False
     sequence: int | None = None
     before: int = 0
-    """The sequence of the run before an advance."""
+    """The sequence of the run before the advance."""
     refused: AccountStanding | None = None
     near: tuple[AccountStanding, ...] = ()
     woken: tuple[str, float | None] | None = None
-    """Which run to look at next, and when; None: now."""
+    """The run to poll next, and when; None means now."""
     following: tuple[str, ...] = ()
-    """Runs of its agent for which there is a place now."""
+    """Runs of the agent that the concurrency limit no longer blocks."""
     told: "tuple[BatchResult, ...]" = ()
     new: bool = False
-    """The delivery was not there before."""
+    """The event was not delivered before."""
     origin: OriginRow | None = None
     epoch: int = 0
     lost: str | None = None
@@ -208,16 +209,16 @@ class BatchResult(Struct, frozen=True):
     counted: int = 0
     id: int = 0
     last: int | None = None
-    """The number of the run before this one that has added to the conversation."""
+    """The number of the previous run that added messages to the session."""
     opening: tuple[tuple[int, str, float, str, int, str], ...] | None = None
-    """The events of a run that has only begun, as `event_of` takes them, the last field in hexadecimal."""
+    """The events of a run that has just started, as `to_event` takes them, with the last field in hexadecimal."""
 
 
 _decode = msgspec.json.Decoder(tuple[BatchResult | bool, ...]).decode
 
 
 def decode_results(operations: Sequence[Operation], written: str) -> list[BatchResult]:
-    """What `write_all` has answered. To what is plain and was done it says only that."""
+    """Decode the result of `write_all`. For a plain advance that succeeded it only reports success."""
     decoded = _decode(written)
     return [
         answer if isinstance(answer, BatchResult) else _accept_plain(operation.plain)
@@ -230,22 +231,22 @@ def _accept_plain(plain: PlainAdvance | None) -> BatchResult:
     return BatchResult(accepted=True, sequence=plain.seen + plain.events, before=plain.seen)
 
 
-def to_origin(whose: OriginRow) -> Origin:
-    return Origin(*whose)  # pyright: ignore[reportArgumentType] -- ids are text in the database
+def to_origin(origin_row: OriginRow) -> Origin:
+    return Origin(*origin_row)  # pyright: ignore[reportArgumentType] -- ids are text in the database
 
 
-def explain_missing_run(run_id: RunId, grave: DeletionRow) -> UnknownRun:
-    """Why there is no such run: nobody knows of it, or it was deleted."""
-    session_id, at, by = grave
+def explain_missing_run(run_id: RunId, deletion: DeletionRow) -> UnknownRun:
+    """Return the error for a run that does not exist: it is unknown, or it was deleted."""
+    session_id, at, by = deletion
     if session_id is None or at is None:
-        return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+        return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows all runs.")
     return RunDeleted(
-        f"{run_id} was deleted with its session {session_id} on {minute(at)} by {by}: nothing of it is left."
+        f"{run_id} was deleted with its session {session_id} on {minute(at)} by {by}. Its data was removed."
     )
 
 
-def explain_deleted_session(grave: DeletionRow) -> SessionDeleted:
-    """For a session that was deleted: it is not begun again."""
-    session_id, at, by = grave
+def explain_deleted_session(deletion: DeletionRow) -> SessionDeleted:
+    """Return the error for a session that was deleted and cannot be used again."""
+    session_id, at, by = deletion
     when = "" if at is None else f" on {minute(at)} by {by}"
-    return SessionDeleted(f"{session_id} was deleted{when}: nothing of it is left. Begin another session.")
+    return SessionDeleted(f"{session_id} was deleted{when}. Start another session.")

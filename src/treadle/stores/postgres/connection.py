@@ -1,4 +1,4 @@
-"""Connecting to a PostgreSQL server, with a clear word when that cannot be done, or something fails there."""
+"""Connections to a PostgreSQL server, and errors that say what failed and what to do."""
 
 import re
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from treadle.stores.postgres.driver import (
 )
 
 SCHEMA = "treadle"
-"""What is ours in the database has a schema of its own: the database may serve others too."""
+"""Treadle has a schema of its own, because the database may be shared."""
 MIN_SERVER_VERSION = 14
-"""The oldest PostgreSQL that has what we use."""
+"""The oldest PostgreSQL that supports all statements."""
 CONNECT_SECONDS = 10.0
 STATEMENT_SECONDS = 30.0
 LOCK_SECONDS = 5.0
@@ -26,7 +26,7 @@ SETTINGS = {
     "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
     "lock_timeout": f"{LOCK_SECONDS:.0f}s",
     "idle_in_transaction_session_timeout": f"{STATEMENT_SECONDS:.0f}s",
-    "jit": "off",  # no statement here takes as long as its compilation
+    "jit": "off",  # compilation takes longer than any statement here
 }
 WRITER_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
@@ -35,28 +35,28 @@ WRITER_SETTINGS = {
     "enable_mergejoin": "off",
     "enable_bitmapscan": "off",
 }
-"""For a writer, which asks for rows by their keys, with the same few statements again and again: none is planned
-twice, no plan from when a table was small reads all of it when it is large, and rows are come to in the order of
-their keys."""
+"""Settings of the writer, which reads rows by key with the same few statements: no statement is planned twice, no
+plan made for a small table scans a large one, and rows are locked in key order."""
 ENSURE_DURABLE_COMMITS = """
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
 """
-"""What is acknowledged is on disk, whatever the server is set to; where a standby is waited for, it is."""
+"""An acknowledged commit is on disk whatever the server's default. Synchronous standbys stay synchronous."""
 
 CONNECTION_ERRORS = (OSError, TimeoutError, InterfaceError, InternalClientError)
-"""What says that the server cannot be heard, or that nobody knows what has become of what it was told."""
+"""The server is unreachable, or the outcome of the last statement is unknown."""
 DRIVER_ERRORS = (*CONNECTION_ERRORS, PostgresError)
-"""All that the driver raises."""
+"""All exceptions that the driver raises."""
 UNAVAILABLE_STATES = frozenset(("57P01", "57P02", "57P03", "57P05", "53300", "25006", "25P03"))
-"""It goes down, comes up, has no connection left, has closed this one, or is a standby that takes no writes."""
+"""The server is shutting down, starting up or out of connections, closed this connection, or is a read-only
+standby."""
 LOCKED_STATES = frozenset(("55P03", "57014"))
 CONFLICT_STATES = frozenset(("40001", "40P01"))
-"""Two transactions stood in each other's way, and this one was given up for the other."""
+"""Serialization failure or deadlock: the server aborted this transaction in favour of another."""
 FULL_STATES = frozenset(("53100", "53200", "53400"))
 
 
 def load_statements() -> dict[str, str]:
-    """The statements of the files beside this one, by their names."""
+    """Return the named statements of the .sql files of this package."""
     folder, found = resources.files("treadle.stores.postgres"), dict[str, str]()
     for file in (entry for entry in folder.iterdir() if entry.name.endswith(".sql")):
         parts = re.split(r"^-- name: (\w+)\n", file.read_text(), flags=re.MULTILINE)
@@ -68,18 +68,18 @@ SQL = load_statements()
 
 
 def redact_url(url: str) -> str:
-    """The URL as it may be shown: without the password."""
+    """Return the URL without its password."""
     return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", re.sub(r"^(\w+:(?://)?[^:@/?]*):.*@", r"\1@", url))
 
 
 async def connect(url: str, schema: str = SCHEMA, more: Mapping[str, str] | None = None) -> PostgresConnection:
-    """A connection to a server that is fit to be used, or a StoreError that says why not and what to do."""
-    if re.match(r"\w+://[^/?#]*@[^/?#]*@", url):  # the driver would take the rest of a password for a host
+    """Return a connection to a supported server. Raise StoreError with the cause and the remedy."""
+    if re.match(r"\w+://[^/?#]*@[^/?#]*@", url):  # the driver would treat part of the password as the host
         raise explain_bad_url(None, url)
     try:
         settings = {**SETTINGS, "search_path": f"{schema}, public", **(more or {})}
         connection = await open_connection(url, CONNECT_SECONDS, settings)
-    except (ValueError, OverflowError) as error:  # asyncpg's own for a URL that it cannot read; a port too high
+    except (ValueError, OverflowError) as error:  # asyncpg raises these for a malformed URL or a port out of range
         raise explain_bad_url(error, url) from error
     except DRIVER_ERRORS as error:
         raise explain(error, url) from error
@@ -87,27 +87,28 @@ async def connect(url: str, schema: str = SCHEMA, more: Mapping[str, str] | None
     if version.major < MIN_SERVER_VERSION:
         await connection.close()
         raise StoreError(
-            f"The server at {redact_url(url)} is PostgreSQL {version.major}; Treadle needs {MIN_SERVER_VERSION} or newer. "
-            "Upgrade the server, or name another in TREADLE_DATABASE_URL."
+            f"The server at {redact_url(url)} is PostgreSQL {version.major}, but Treadle needs "
+            f"{MIN_SERVER_VERSION} or newer. Upgrade the server, or name another one in TREADLE_DATABASE_URL."
         )
     try:
         await connection.execute(ENSURE_DURABLE_COMMITS)
     except DRIVER_ERRORS as error:
         connection.terminate()
         raise explain(error, url) from error
-    except BaseException:  # nobody waits for it any more
+    except BaseException:  # the caller was cancelled
         connection.terminate()
         raise
     return connection
 
 
 def explain_bad_url(error: Exception | None, url: str) -> UsageError:
-    """What a URL that is none is called. Python's own words for it would show the part of a password behind a sign
-    that must not stand in one; those of the driver do not."""
+    """Return the error for a malformed URL. It includes the driver's message but not Python's, which could show
+    part of a password that contains a reserved character."""
     why = f" ({error})" if isinstance(error, InterfaceError) else ""
     return UsageError(
-        f"`{redact_url(url)}` is not a database URL{why}; accepted: postgresql://USER:PASSWORD@HOST:PORT/DATABASE. In a "
-        "password write / as %2F, ? as %3F, # as %23 and @ as %40, or set PGPASSWORD."
+        f"`{redact_url(url)}` is not a database URL{why}; accepted: "
+        "postgresql://USER:PASSWORD@HOST:PORT/DATABASE. In a password, write / as %2F, ? as %3F, # as %23 and @ as "
+        "%40, or set PGPASSWORD."
     )
 
 
@@ -116,7 +117,7 @@ def get_sqlstate(error: BaseException) -> str:
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Whether the connection is of no use any more, and it is not known what was done on it last."""
+    """Return whether the connection is unusable and the outcome of its last statement unknown."""
     state = get_sqlstate(error)
     return (
         isinstance(error, (*CONNECTION_ERRORS, StoreAway)) or state in UNAVAILABLE_STATES or state.startswith("08")
@@ -124,56 +125,57 @@ def is_connection_lost(error: BaseException) -> bool:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same may well succeed a moment later."""
+    """Return whether a retry may well succeed."""
     passing = LOCKED_STATES | CONFLICT_STATES | FULL_STATES
     return is_connection_lost(error) or isinstance(error, StoreLocked | StoreFull) or get_sqlstate(error) in passing
 
 
 def explain(error: BaseException, url: str) -> StoreError:
-    """A database error in words a person can act on."""
+    """Return a database error as a StoreError with the cause and the remedy."""
     where, state = redact_url(url), get_sqlstate(error)
     if isinstance(error, StoreError):
         return error
     if state.startswith("28"):
         return StoreError(
-            f"{where} does not let us in: {error}. Check the user and the password in TREADLE_DATABASE_URL."
+            f"{where} rejected the connection: {error}. Check the user and the password in TREADLE_DATABASE_URL."
         )
     if state == "3D000":
-        name = re.search(r'"([^"]+)"', str(error))  # where the URL names none, it is that of the user
-        return StoreError(f"There is no such database: {where}. Make it with: createdb {name[1] if name else ''}")
+        name = re.search(r'"([^"]+)"', str(error))  # without a name in the URL it is the name of the user
+        return StoreError(f"There is no such database: {where}. Create it with: createdb {name[1] if name else ''}")
     if state == "42501":
         return explain_missing_rights(str(error), url)
     if is_connection_lost(error):
         return StoreAway(
             f"The PostgreSQL server at {where} cannot be reached: {_describe(error)}. Start it, or check "
-            "TREADLE_DATABASE_URL; what was acknowledged is safe, and work under way goes on when it is back."
+            "TREADLE_DATABASE_URL. Acknowledged work is safe, and runs in progress resume when the server is back."
         )
     if state in FULL_STATES:
-        return StoreFull(f"{where} has no room left: {error}. Free some; what was acknowledged is safe.")
+        return StoreFull(f"{where} is out of space: {error}. Free some space. Acknowledged work is safe.")
     if state in LOCKED_STATES | CONFLICT_STATES:
         return StoreLocked(
-            f"{where} keeps us waiting: {error}. Somebody else holds a lock in it, or it is overloaded; look at "
-            "pg_stat_activity, and try again."
+            f"{where} timed out: {error}. Another client holds a lock, or the server is overloaded. Check "
+            "pg_stat_activity and try again."
         )
     return StoreError(f"The database {where} failed: {type(error).__name__}: {error}")
 
 
 def explain_missing_rights(why: str, url: str) -> StoreError:
     return StoreError(
-        f"The user of {redact_url(url)} may not do this: {why.rstrip('.')}. Make it the owner of the database, or of "
-        f"the schema {SCHEMA} in it."
+        f"The user of {redact_url(url)} lacks a privilege: {why.rstrip('.')}. Make the user the owner of the "
+        f"database, or of its schema {SCHEMA}."
     )
 
 
 def explain_newer_schema(url: str, found: int, known: int) -> StoreNewer:
     return StoreNewer(
-        f"The database {redact_url(url)} was written by a newer Treadle (format {found}; this one knows {known}). "
+        f"The database {redact_url(url)} was written by a newer Treadle (schema version {found}; this one "
+        f"supports {known}). "
         "Install that version, or point TREADLE_DATABASE_URL at another database. Nothing was changed."
     )
 
 
 def _describe(error: BaseException) -> str:
-    return str(error) or ("it does not answer" if isinstance(error, TimeoutError) else type(error).__name__)
+    return str(error) or ("no answer" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 # ── Text ───────────────────────────────────────────────────────────────────────────────────────────
@@ -184,14 +186,14 @@ _ESCAPED = {rb"\u0000": rb"\u001a0", rb"\u001a": rb"\u001a\u001a"}
 
 
 def escape_nul(text: str) -> str:
-    """The text without NUL, which PostgreSQL cannot hold; `restored` is the inverse."""
+    """Return the text without NUL, which PostgreSQL cannot store. `unescape_nul` is the inverse."""
     if "\x00" in text or ESCAPE in text:
         return text.replace(ESCAPE, ESCAPE * 2).replace("\x00", f"{ESCAPE}0")
     return text
 
 
 def escape_nul_json(written: bytes) -> bytes:
-    """The same for all texts in JSON."""
+    """Apply `escape_nul` to all texts in a JSON document."""
     if b"\\u00" in written:
         return _JSON_ESCAPE.sub(lambda found: _ESCAPED.get(found[0], found[0]), written)
     return written

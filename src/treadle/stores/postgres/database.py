@@ -1,4 +1,5 @@
-"""A database as one process has it: connections to read on, and the patience to wait for a server that is away."""
+"""A PostgreSQL database as one process uses it: a pool of connections for reading, and retries while the server is
+unavailable."""
 
 import asyncio
 import logging
@@ -27,15 +28,15 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 MAX_READERS = 4
-"""Connections that a process reads on, at most."""
+"""Connections in the read pool of a process."""
 PATIENCE_SECONDS = 5.0
-"""Seconds that somebody who asks waits for a server that is away, or for a lock, before they are told."""
+"""How long a caller waits for an unavailable server or a lock before it gets an error."""
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.05, 1.0
 
 
 class PostgresDatabase:
-    """Opened with `open_database`. What is asked here is asked again when the server was away, so every statement
-    may be done twice."""
+    """Opened with `open_database`. Statements are retried after a connection loss, so each must be safe to run
+    twice."""
 
     def __init__(self, url: str, pool: Pool) -> None:
         self.url = url
@@ -43,8 +44,8 @@ class PostgresDatabase:
         self._closed = False
 
     async def rows(self, statement: str, *values: object, patient: bool = False) -> Sequence[PostgresRow]:
-        """What the statement of that name finds. Patient work waits for a server that is away; other work is told
-        so, with StoreAway or its like, after a while."""
+        """Return the rows of a named statement. Patient callers wait until the server is available. Others get
+        StoreAway or a similar error after a while."""
         text, prepared = SQL[statement], [escape_nul(v) if isinstance(v, str) else v for v in values]
         return await self.run_on_connection(
             lambda connection: connection.fetch(text, *prepared, timeout=STATEMENT_SECONDS), patient
@@ -53,7 +54,7 @@ class PostgresDatabase:
     async def run_on_connection(
         self, work: Callable[[PostgresConnection], Awaitable[Result]], patient: bool = False
     ) -> Result:
-        """The same for several statements, on one connection that nobody else uses meanwhile."""
+        """Run several statements on one connection that is not shared meanwhile, with the same retries."""
         loop, pause = asyncio.get_running_loop(), FIRST_BACKOFF_SECONDS
         until = loop.time() + PATIENCE_SECONDS
         while True:
@@ -66,12 +67,12 @@ class PostgresDatabase:
                 if not is_transient(error) or not (patient or loop.time() + pause < until):
                     raise explain(error, self.url) from error
                 if pause == FIRST_BACKOFF_SECONDS:
-                    logger.warning("%s It is tried again.", explain(error, self.url))
+                    logger.warning("%s Retrying.", explain(error, self.url))
             await asyncio.sleep(pause)
             pause = min(pause * 2, MAX_BACKOFF_SECONDS)
 
     async def row(self, statement: str, *values: object, patient: bool = False) -> PostgresRow | None:
-        """The first of what it finds; None: nothing."""
+        """Return the first row of a named statement, or None."""
         found = await self.rows(statement, *values, patient=patient)
         return found[0] if found else None
 
@@ -82,7 +83,7 @@ class PostgresDatabase:
         return row[0]
 
     async def connect(self, more: Mapping[str, str] | None = None) -> PostgresConnection:
-        """A connection for somebody who keeps it, with further settings of the server."""
+        """Return a dedicated connection with additional server settings."""
         return await connect(self.url, more=more)
 
     async def close(self) -> None:
@@ -95,13 +96,15 @@ class PostgresDatabase:
 
 
 async def open_database(url: str) -> PostgresDatabase:
-    """The database that the URL names, brought up to date; or a StoreError that says why not and what to do."""
+    """Return the database at a URL, migrated to the current schema.
+
+    Raise StoreError with the cause and the remedy."""
     await migrate(url)
     return await open_without_migrating(url)
 
 
 async def open_without_migrating(url: str) -> PostgresDatabase:
-    """The same, for whoever looks at a database of any version."""
+    """Return the database at a URL whatever its schema version, for inspection."""
     try:
         pool = await open_pool(url, MAX_READERS, CONNECT_SECONDS, SETTINGS, _skip_reset)
     except DRIVER_ERRORS as error:
@@ -110,4 +113,4 @@ async def open_without_migrating(url: str) -> PostgresDatabase:
 
 
 async def _skip_reset(_: PostgresConnection) -> None:
-    """No statement of ours leaves anything behind on a connection: the server need not clean up."""
+    """Do nothing: no statement here leaves state on a connection that the server would have to reset."""

@@ -1,4 +1,4 @@
-"""Deleting sessions from PostgreSQL, all of it or nothing, while other processes go on."""
+"""Deletion of sessions from PostgreSQL in one transaction, while other processes continue."""
 
 import uuid
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ AFFECTED_TABLES = (
 
 
 class PostgresDeletions:
-    """Implements `ports.keeping.Deletions`. Each deletion has a name of its own, so that one whose answer was lost
-    with the connection is found done when it is asked for again."""
+    """Implements `ports.deletion.Deletions`. Each deletion has an id, so that a retry after a lost connection finds
+    it done."""
 
     def __init__(self, database: PostgresDatabase, clock: Clock) -> None:
         self._database = database
@@ -30,16 +30,16 @@ class PostgresDeletions:
     async def delete(self, session_id: SessionId, by: str) -> Sequence[Tombstone]:
         deletion = uuid.uuid4().hex
         found = await self._database.row("delete_session", session_id, self._clock.now(), by, deletion)
-        assert found is not None, "a function always answers"
+        assert found is not None, "a function always returns a row"
         unknown, unfinished, where = found
         if unknown:
             raise await self._unknown(session_id)
         if unfinished is not None:
             raise InvalidState(
-                f"{where} has a run that has not ended. Nothing was deleted. Let it end, or end it for good with: "
-                f"treadle runs cancel {unfinished}"
+                f"{where} has a run that has not ended. Nothing was deleted. Wait for it to end, or cancel it "
+                f"with: treadle runs cancel {unfinished}"
             )
-        return await self._buried(deletion)
+        return await self._tombstones(deletion)
 
     async def idle(self, before: Instant, agent: str | None = None) -> Sequence[IdleSession]:
         return [_to_idle_session(row) for row in await self._database.rows("idle_sessions", before, agent)]
@@ -47,15 +47,15 @@ class PostgresDeletions:
     async def prune(self, session_ids: Sequence[SessionId], before: Instant, by: str) -> Sequence[Tombstone]:
         deletion, wanted = uuid.uuid4().hex, list(map(escape_nul, session_ids))
         await self._database.rows("prune_sessions", wanted, before, self._clock.now(), by, deletion)
-        return await self._buried(deletion)
+        return await self._tombstones(deletion)
 
     async def recalled(self, session_id: SessionId) -> Sequence[SessionId]:
         return [SessionId(row[0]) for row in await self._database.rows("recalled_elsewhere", session_id)]
 
     async def clear(self, before: Instant) -> int:
-        """Let the server use the room of what was deleted for other rows. It overwrites that by and by; until then,
-        and for as long as somebody reads what was there before, its files have it. What it was told is also in its
-        write-ahead log, in standbys and in backups, for as long as whoever runs the server keeps those."""
+        """Let the server reuse the space of deleted rows. The server overwrites it over time; until then, and while
+        older transactions are open, its files still contain the rows. They also remain in the write-ahead log, in
+        standbys and in backups for as long as the operator keeps those."""
         count = len(await self._database.rows("forget_requests", before))
         try:
             connection = await self._database.connect()
@@ -69,11 +69,11 @@ class PostgresDeletions:
         return count
 
     async def _unknown(self, session_id: SessionId) -> UnknownSession:
-        if grave := await self._database.row("grave", session_id):
-            return explain_deleted_session((grave[0], grave[1], unescape_nul(grave[2])))
-        return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
+        if deleted := await self._database.row("grave", session_id):
+            return explain_deleted_session((deleted[0], deleted[1], unescape_nul(deleted[2])))
+        return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows all sessions.")
 
-    async def _buried(self, deletion: str) -> list[Tombstone]:
+    async def _tombstones(self, deletion: str) -> list[Tombstone]:
         return [_to_tombstone(row) for row in await self._database.rows("tombstones", deletion)]
 
 

@@ -1,4 +1,4 @@
-"""asyncpg, as far as we use it: it comes without types."""
+"""Typed declarations of the parts of asyncpg that Treadle uses, because asyncpg has no type stubs."""
 
 from collections.abc import AsyncIterable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -8,13 +8,13 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
 PostgresError = asyncpg.PostgresError
 InterfaceError = asyncpg.InterfaceError
-"""The driver's own: a connection that is closed, or used wrongly."""
+"""The driver's own error: the connection is closed, or was used wrongly."""
 InternalClientError = asyncpg.InternalClientError
-"""The driver does not know any more what its server has said: it went away in the middle of a sentence."""
+"""The driver lost track of the protocol, because the server disconnected in the middle of a message."""
 
 
 class BitString(Protocol):
-    """What a BIT VARYING is made of."""
+    """The value of a BIT VARYING column."""
 
     @property
     def bytes(self) -> bytes: ...
@@ -30,7 +30,7 @@ class PostgresRow(Protocol):
 
 
 class PostgresConnection(Protocol):
-    """What we use of a connection."""
+    """The part of a connection that Treadle uses."""
 
     async def execute(self, query: str, *args: object, timeout: float | None = None) -> str: ...
     async def fetch(self, query: str, *args: object, timeout: float | None = None) -> list[PostgresRow]: ...
@@ -51,7 +51,7 @@ class PostgresConnection(Protocol):
 
 
 class Pool(Protocol):
-    """What we use of a pool of connections."""
+    """The part of a connection pool that Treadle uses."""
 
     def acquire(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[PostgresConnection]: ...
     def terminate(self) -> None: ...
@@ -59,7 +59,7 @@ class Pool(Protocol):
 
 
 Listener = Callable[[PostgresConnection, int, str, str], None]
-"""Called with the connection, the process that notifies, the channel and what it says."""
+"""Called with the connection, the process id of the sender, the channel and the payload."""
 Reset = Callable[[PostgresConnection], Coroutine[Any, Any, None]]
 
 
@@ -68,7 +68,7 @@ async def open_connection(url: str, timeout: float, settings: dict[str, str]) ->
     return await connect(url, timeout=timeout, server_settings=settings)
 
 
-async def open_pool(url: str, most: int, timeout: float, settings: dict[str, str], reset: Reset) -> Pool:
-    """Connections that are opened as they are needed."""
+async def open_pool(url: str, max_size: int, timeout: float, settings: dict[str, str], reset: Reset) -> Pool:
+    """Return a pool that opens connections on demand."""
     create = cast("Callable[..., Coroutine[Any, Any, Pool]]", asyncpg.create_pool)
-    return await create(url, min_size=0, max_size=most, reset=reset, timeout=timeout, server_settings=settings)
+    return await create(url, min_size=0, max_size=max_size, reset=reset, timeout=timeout, server_settings=settings)

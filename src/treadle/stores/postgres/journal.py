@@ -1,4 +1,4 @@
-"""The journal and the wakes on PostgreSQL: the verbs of the domain, each a part of the next batch."""
+"""The journal and the wakes on PostgreSQL. Each verb is an operation of the next batch."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -47,7 +47,6 @@ from treadle.stores.postgres.writer import PostgresWriter
 from treadle.stores.usage_counts import rebuild_payer
 
 NO_LIMIT = 2**31 - 1
-"""For a limit: none."""
 _encode = msgspec.json.Encoder().encode
 _decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
 
@@ -64,7 +63,7 @@ class PostgresJournal(PostgresRuns):
         self._clock = clock
         self._held: dict[RunId, HeldRun] = {}
 
-    # ── Submitting ──
+    # ── Submission ──
 
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
         new = NewRun(origin, tuple(events))
@@ -91,7 +90,7 @@ class PostgresJournal(PostgresRuns):
         self._publisher.committed(new.origin, 1, new.events)
         self._publisher.wake(new.origin.run_id, self._clock.now())
 
-    # ── Owning ──
+    # ── Ownership ──
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
         header = {"do": "claim", "run": run_id, "worker": worker, "lease": LEASE_SECONDS}
@@ -123,7 +122,7 @@ class PostgresJournal(PostgresRuns):
         return Death(alone=row[0] == 1, lately=row[1])
 
     async def _hold(self, run_id: RunId) -> HeldRun:
-        """A run that is owned here and was not heard of, or was forgotten when something of it was refused."""
+        """Return the state of an owned run that is not cached, from its journal."""
         found = await self._database.rows("events_of_run", run_id, 0, NO_LIMIT, patient=True)
         if not found:
             raise await self._unknown(run_id)
@@ -132,7 +131,7 @@ class PostgresJournal(PostgresRuns):
         held = self._held[run_id] = HeldRun(Origin(*rows[0][:4]), rows[0][5], rebuild_payer(events, rows[0][4]))
         return held
 
-    # ── Advancing ──
+    # ── Progress ──
 
     async def advance(self, advance: Advance) -> Advanced:
         held = self._held.get(advance.run_id)
@@ -144,7 +143,7 @@ class PostgresJournal(PostgresRuns):
         try:
             answer = await self._writer.write(operation, partial(self._advanced, advance, held), True)
         except StoreError:
-            self._held.pop(advance.run_id, None)  # what was counted never happened
+            self._held.pop(advance.run_id, None)  # the counted usage was not committed
             raise
         delivered: tuple[Event, ...] = ()
         if answer.before > advance.seen:
@@ -160,16 +159,16 @@ class PostgresJournal(PostgresRuns):
         )
 
     def _advanced(self, advance: Advance, held: HeldRun | None, answer: BatchResult) -> BatchResult:
-        """Tell of what was committed; keep what is known of the run only where all of it was taken."""
+        """Publish what was committed. Keep the cached run only if the whole advance was accepted."""
         if not answer.accepted or advance.release is not None:
             self._held.pop(advance.run_id, None)
         if answer.gone is not None:
             raise explain_missing_run(advance.run_id, answer.gone)
         if answer.fenced is not None:
             raise Fenced(
-                f"{advance.run_id} is in other hands: epoch {answer.fenced}, not {advance.epoch}."
+                f"{advance.run_id} has another owner: epoch {answer.fenced}, not {advance.epoch}."
                 if answer.fenced != advance.epoch
-                else f"{advance.run_id} was let go of in epoch {advance.epoch}."
+                else f"{advance.run_id} was released in epoch {advance.epoch}."
             )
         if answer.buried is not None:
             raise explain_deleted_session(answer.buried)
@@ -191,7 +190,7 @@ class PostgresJournal(PostgresRuns):
                 self._publish_delivered(tell.run_id, tell.event, told)
         return answer
 
-    # ── Delivering ──
+    # ── Delivery ──
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
         operation = Operation(encode_header(_delivery_header(Tell(run_id, event, key))), (event,), runs=(run_id,))
@@ -212,7 +211,7 @@ class PostgresJournal(PostgresRuns):
             self._publisher.delivered(run_id)
             self._publisher.wake(run_id, self._clock.now())
 
-    # ── Reading ──
+    # ── Reads ──
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
         found = await self._database.rows("said_before", run_id)
@@ -274,9 +273,9 @@ def _submission_header(new: NewRun, key: str | None = None) -> Header:
     return header
 
 
-def _limited_agents(*begun: NewRun) -> list[str]:
-    """The agents of these that have so many places and no more."""
-    return [new.origin.agent_id for new in begun if read_concurrency_limit(new.events) is not None]
+def _limited_agents(*new_runs: NewRun) -> list[str]:
+    """Return the agents of these runs that have a concurrency limit."""
+    return [new.origin.agent_id for new in new_runs if read_concurrency_limit(new.events) is not None]
 
 
 def _delivery_header(tell: Tell) -> Header:
@@ -294,17 +293,17 @@ def _build_advance(advance: Advance, held: HeldRun | None) -> Operation:
     operation = Operation(b"", advance.facts + advance.intents, runs=(run_id,))
     if held is None:
         header["whose"] = True
-        of_facts, of_intents = project_events(advance.facts), project_events(advance.intents)
+        fact_projections, intent_projections = project_events(advance.facts), project_events(advance.intents)
     else:
-        of_facts, of_intents = held.count(advance.facts), held.count(advance.intents)
+        fact_projections, intent_projections = held.count(advance.facts), held.count(advance.intents)
         if (operation.drafts and held.payer.is_due(operation.drafts[-1].timestamp)) or release is not None:
-            header["usage"] = held.used()
+            header["usage"] = held.take_usage()
         if held.payer.is_bounded:
             operation.settling = (run_id,)
-    if of_facts:
-        header["beside_facts"] = of_facts
-    if of_intents:
-        header["beside"] = of_intents
+    if fact_projections:
+        header["beside_facts"] = fact_projections
+    if intent_projections:
+        header["beside"] = intent_projections
     if reserve is not None:
         header["reserve"] = reserve
         operation.accounts = [ceilings.account for ceilings in reserve.accounts]
@@ -345,5 +344,5 @@ def _to_session_facts(facts: PostgresRow | None) -> SessionFacts:
         return SessionFacts()
     workspace, notes, last, segment_id, parent, reason, messages, opened_at = facts
     opened = None if segment_id is None else SegmentOpened(segment_id, parent, reason, messages)
-    kept = None if workspace is None else (unescape_nul(workspace), unescape_nul(notes))
-    return SessionFacts(opened, opened_at or 0.0, kept, last)
+    workspace_notes = None if workspace is None else (unescape_nul(workspace), unescape_nul(notes))
+    return SessionFacts(opened, opened_at or 0.0, workspace_notes, last)

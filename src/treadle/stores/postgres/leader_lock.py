@@ -1,6 +1,7 @@
-"""Work that one process at a time does, of all that are there: whoever is first, and another when that one is gone.
+"""Leader lock: work that one process at a time does. Another process takes over when the leader is gone.
 
-A turn is a lock that a connection holds. Where that is lost the work stops; for a moment two may do it."""
+The leader holds an advisory lock on a connection. When the connection is lost, its work stops; for a moment two
+processes may do the work."""
 
 import asyncio
 import logging
@@ -13,7 +14,8 @@ from treadle.stores.postgres.driver import PostgresConnection
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS, REPLY_TIMEOUT_SECONDS = 5.0, 5.0
-"""How often one who waits for a turn asks for it, and one who has it makes sure; how long an answer may take."""
+"""How often a process tries to become the leader, and the leader checks its connection; and how long a reply may
+take."""
 
 
 class LeaderLock:
@@ -21,30 +23,30 @@ class LeaderLock:
         self._database = database
 
     async def take(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do this work whenever it is this process's turn, until it is cancelled."""
+        """Do the work whenever this process is the leader, until cancelled."""
         while True:
             try:
                 connection = await self._database.connect()
                 try:
-                    await self._wait(connection, name)
-                    await self._while_held(connection, work)
+                    await self._acquire(connection, name)
+                    await self._work_while_held(connection, work)
                 finally:
                     connection.terminate()
-            except Exception as error:  # whatever it is: who gives up here takes no turn any more
-                logger.warning("%s: somebody else may take the turn: %s: %s", name, type(error).__name__, error)
+            except Exception as error:  # any error: without a retry this process could never lead again
+                logger.warning("%s: lost the leader lock: %s: %s", name, type(error).__name__, error)
             await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
-    async def _wait(self, connection: PostgresConnection, name: str) -> None:
+    async def _acquire(self, connection: PostgresConnection, name: str) -> None:
         lock = f"treadle/{name}"
-        while not await connection.fetchval(SQL["take_turn"], lock, timeout=REPLY_TIMEOUT_SECONDS):  # noqa: ASYNC110 -- nobody tells when it is free
+        while not await connection.fetchval(SQL["take_turn"], lock, timeout=REPLY_TIMEOUT_SECONDS):  # noqa: ASYNC110 -- no notification when it is free
             await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
-    async def _while_held(self, connection: PostgresConnection, work: Callable[[], Awaitable[None]]) -> None:
-        working = asyncio.ensure_future(work())
+    async def _work_while_held(self, connection: PostgresConnection, work: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.ensure_future(work())
         try:
-            while not (await asyncio.wait({working}, timeout=POLL_INTERVAL_SECONDS))[0]:
+            while not (await asyncio.wait({task}, timeout=POLL_INTERVAL_SECONDS))[0]:
                 await connection.fetchval(SQL["still_there"], timeout=REPLY_TIMEOUT_SECONDS)
-            working.result()
+            task.result()
         finally:
-            working.cancel()
-            await asyncio.wait({working})
+            task.cancel()
+            await asyncio.wait({task})

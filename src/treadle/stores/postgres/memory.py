@@ -1,7 +1,7 @@
-"""Memories on PostgreSQL: their words in a GIN index, their vectors compared by pgvector where the server has it.
+"""Memories on PostgreSQL: words in a GIN index, vectors compared by pgvector if the server has it.
 
-Vectors are looked at twice. A code of three bits for each number chooses a few hundred of them all, which takes
-nothing but PostgreSQL; those few are then put in order by the vectors, with pgvector or, slower, in plain SQL."""
+A vector search has two stages. Codes of three bits per number select a few hundred candidates, which needs only
+PostgreSQL. The candidates are then ranked by their vectors, with pgvector or, slower, in SQL."""
 
 import asyncio
 import itertools
@@ -39,7 +39,7 @@ class PostgresMemories:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    # ── What people do ──
+    # ── Management ──
 
     async def list(
         self,
@@ -55,7 +55,8 @@ class PostgresMemories:
         return None if found is None else _to_memory(found)
 
     async def add(self, memories: Sequence[Memory]) -> int:
-        """Where the connection is lost meanwhile, those that it has kept before are not counted."""
+        """Add memories and return how many are new. After a connection loss, those already
+        added are not counted."""
         header = msgspec.json.encode([encode_memory(memory) for memory in memories])
         found = await self._database.row("add_memories", escape_nul_json(header).decode())
         return int(found[0]) if found else 0
@@ -64,37 +65,38 @@ class PostgresMemories:
         return await self._database.row("pin_memory", memory_id, pinned) is not None
 
     async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
-        """Where the connection is lost meanwhile, those that it has deleted before are not counted."""
+        """Delete memories and return how many existed. After a connection loss, those already deleted are not
+        counted."""
         return len(await self._database.rows("forget_memories", list(map(escape_nul, memory_ids))))
 
     async def assign(self, wanted: Assignment) -> Assigned:
-        """Where the connection is lost meanwhile, those that were given away before are not counted."""
+        """Assign memories to an owner. After a connection loss, those already assigned are not counted."""
         ids = None if wanted.memory_ids is None else list(map(escape_nul, wanted.memory_ids))
         found = await self._database.row("assign_memories", wanted.owner, ids, wanted.agent_id, wanted.before)
         return Assigned(*found) if found else Assigned()
 
     async def agents(self) -> Mapping[str, AgentId]:
-        """All agents there are, by name."""
+        """Return the ids of all agents by name."""
         return {unescape_nul(name): agent_id for name, agent_id in await self._database.rows("owners_of_memories")}
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
-        """The id of an agent, which is the proposed one where it has none."""
+        """Return the id of an agent, registering the proposed one if it has none."""
         while (found := await self._database.row("agent", name, proposed)) is None:
-            pass  # somebody else has made it since the statement began
+            pass  # another process inserted it after the statement started
         return AgentId(found[0])
 
-    # ── What finding needs ──
+    # ── Search ──
 
     async def read(self, look: Callable[[MemoryView], Result]) -> Result:
-        """In a thread, which asks the event loop for rows of one moment. It may be looked twice."""
+        """Run `look` in a thread that reads a consistent snapshot through the event loop. It may run twice."""
 
-        async def looked(connection: PostgresConnection) -> Result:
+        async def read_snapshot(connection: PostgresConnection) -> Result:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 return await _run_in_thread(look, _View(connection))
 
-        return await self._database.run_on_connection(looked)
+        return await self._database.run_on_connection(read_snapshot)
 
-    # ── Vectors come in ──
+    # ── Vectors ──
 
     async def keep(
         self, scope: MemoryScope, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
@@ -108,20 +110,20 @@ class PostgresMemories:
 
 
 async def _run_in_thread(look: Callable[[MemoryView], Result], view: "_View") -> Result:
-    """Whoever is cancelled meanwhile waits until the thread has let go of the connection."""
-    looking = asyncio.ensure_future(asyncio.to_thread(look, view))
+    """Run `look` in a thread. When cancelled, wait until the thread stops using the connection."""
+    reading = asyncio.ensure_future(asyncio.to_thread(look, view))
     try:
-        return await asyncio.shield(looking)
+        return await asyncio.shield(reading)
     except asyncio.CancelledError:
         view.is_over = True
-        await asyncio.wait({looking})
+        await asyncio.wait({reading})
         raise
 
 
 def _to_arrays(
     vectors: Sequence[tuple[Pending, Vector | None]],
 ) -> tuple[list[int], list[BitString | None], list[float]]:
-    """The numbers of the memories, the codes of their vectors, and the vectors themselves, one after the other."""
+    """Return the numbers of the memories, the codes of their vectors, and all vectors concatenated."""
     codes = [None if vector is None else _to_code(vector) for _, vector in vectors]
     flat = itertools.chain.from_iterable(_normalize(vector) for _, vector in vectors if vector is not None)
     return [pending.number for pending, _ in vectors], codes, list(flat)
@@ -132,17 +134,17 @@ def _to_code(vector: Vector) -> BitString:
 
 
 def _normalize(vector: Vector) -> list[float]:
-    """The vector with a length of 1, so that only its angle counts."""
+    """Return the vector scaled to length 1, so that only its angle counts."""
     length = math.hypot(*vector) or 1.0
     return [number / length for number in vector]
 
 
 class _ReadCancelled(Exception):
-    """Nobody waits for the answer any more."""
+    """The caller was cancelled and does not wait for the result."""
 
 
 class _View:
-    """Implements `ports.memory_index.MemoryView` for a thread, on a connection that the event loop keeps for it."""
+    """Implements `ports.memory_index.MemoryView` for a thread, on a connection reserved for it."""
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
@@ -153,13 +155,13 @@ class _View:
         if self.is_over:
             raise _ReadCancelled
         prepared = [escape_nul(value) if isinstance(value, str) else value for value in values]
-        asked: Coroutine[Any, Any, list[PostgresRow]] = self._connection.fetch(
+        fetching: Coroutine[Any, Any, list[PostgresRow]] = self._connection.fetch(
             SQL[statement], *prepared, timeout=STATEMENT_SECONDS
         )
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(fetching, self._loop).result()
 
     def _scoped(self, statement: str, scope: MemoryScope, *values: object) -> list[PostgresRow]:
-        """The rows of a statement of which there is one for a single owner too."""
+        """Return the rows of a statement that has a variant for a single owner."""
         if scope.owner is None:
             return self._rows(statement, scope.agent_id, *values)
         return self._rows(f"{statement}_of_owner", scope.agent_id, scope.owner, *values)
@@ -182,7 +184,7 @@ class _View:
         if space is None or dimensions != len(vector):
             return ()
         chosen = self._rows(
-            "nearest_by_code", space, _to_code(vector), self._left_out(without), MAX_CODE_CANDIDATES
+            "nearest_by_code", space, _to_code(vector), self._list_excluded(without), MAX_CODE_CANDIDATES
         )
         way = "nearest_with_pgvector" if self._rows("has_pgvector")[0][0] else "nearest_by_sql"
         found = self._rows(way, space, [row[0] for row in chosen], _normalize(vector), limit)
@@ -202,7 +204,7 @@ class _View:
         owners = [LOCAL_USER, ALL_OWNERS] if scope.owner is None else [scope.owner]
         rows = self._rows("memories_with_words", scope.agent_id, queries, MAX_MATCHES_PER_TERM, owners)
         found = [[number for at, number in rows if at == place] for place, _ in enumerate(queries, 1)]
-        best = rank_by_words(found, self._left_out(without), limit)
+        best = rank_by_words(found, self._list_excluded(without), limit)
         hits = self._hits(scope, best)
         return [hits[number] for number in best if number in hits]
 
@@ -216,8 +218,8 @@ class _View:
         found = self._rows("same_memory", agent_id, owner, compute_digest(text))
         return str(found[0][0]) if found else None
 
-    def _left_out(self, without: Without) -> list[int]:
-        """The numbers of those that are not wanted."""
+    def _list_excluded(self, without: Without) -> list[int]:
+        """Return the numbers of the excluded memories."""
         if without.session is None and not without.ids:
             return []
         ids = list(map(escape_nul, without.ids))
@@ -229,8 +231,8 @@ class _View:
 
 
 def _build_query(term: Term) -> str:
-    """In the language of tsquery, with `@` for the mark of the agent. Folded words have no character that means
-    anything in it."""
+    """Return a tsquery, with `@` as a placeholder for the mark of the owner. Folded words contain no tsquery
+    syntax."""
     *others, last = [f"'@{truncate_word(word)}'" for word in term.words]
     return " & ".join([*others, f"{last}:*" if term.begins else last])
 

@@ -1,4 +1,4 @@
-"""What a memory is written as on PostgreSQL; and how what a run remembers is written beside its event, in the same
+"""Records of memories for PostgreSQL, and the projections of memory events, which are written in the same
 transaction."""
 
 from collections.abc import Callable, Sequence
@@ -11,14 +11,14 @@ from treadle.domain.text import folded
 from treadle.stores.memories import compute_digest, replace_surrogates
 
 MAX_WORD_CHARS = 500
-"""Characters of a word by which it is found: PostgreSQL takes 2 KB."""
+"""Characters of a word in the index; PostgreSQL accepts 2 KB."""
 MAX_INDEXED_BYTES = 450_000
-"""Bytes of all different words of a memory by which it is found, each with its mark: PostgreSQL takes 1 MB, and a
-word may be there under two marks."""
+"""Bytes of all distinct indexed words of a memory, each with its mark. PostgreSQL accepts 1 MB, and a word may be
+stored under two marks."""
 
 
 def build_memory_record(text: str, **more: Any) -> dict[str, Any]:
-    """A memory as `keep_memory` in `functions/memory.sql` takes it."""
+    """Return a memory as `keep_memory` in `functions/memory.sql` expects it."""
     text = replace_surrogates(text)
     words = folded(text)
     kept = {
@@ -31,7 +31,7 @@ def build_memory_record(text: str, **more: Any) -> dict[str, Any]:
 
 
 def encode_memory(memory: Memory) -> dict[str, Any]:
-    """The same for one that people add."""
+    """Return the record of a memory that was added outside a run."""
     return build_memory_record(
         memory.text,
         memory_id=memory.memory_id,
@@ -49,7 +49,7 @@ def encode_memory(memory: Memory) -> dict[str, Any]:
 
 
 def truncate_word(word: str) -> str:
-    """A word as it is in the index."""
+    """Return a word as the index stores it."""
     return word[:MAX_WORD_CHARS]
 
 
@@ -63,7 +63,7 @@ def _select_indexed_words(words: Sequence[str]) -> list[str]:
     return list(found)
 
 
-# ── Beside events ──
+# ── Projections of events ──
 
 
 def _project_saved(draft: Draft) -> Sequence[dict[str, Any]]:
@@ -103,4 +103,4 @@ MEMORY_PROJECTIONS: dict[str, Callable[[Draft], Sequence[dict[str, Any]]]] = {
     "journal_written": _project_journal,
     "memory_recalled": _project_recalled,
 }
-"""By type of event, as in `projections`."""
+"""By event type, as in `projections`."""

@@ -1,7 +1,7 @@
-"""The line between processes over PostgreSQL: a connection that listens, and is made anew whenever it is lost.
+"""Notifications between processes over PostgreSQL, on a dedicated connection that reconnects when it is lost.
 
-What is committed is told by `write_all` itself, on one channel; what processes tell each other goes over another,
-in as many parts as it takes, for a notification has less than 8000 bytes."""
+`write_all` sends commit notices on one channel. Messages between processes use another, split into parts, because
+the payload of a notification is limited to 8000 bytes."""
 
 import asyncio
 import contextlib
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 COMMITS_CHANNEL, MESSAGES_CHANNEL = "treadle", "treadle_talk"
 MAX_PART_BYTES = 7800
-"""Of a message in one notification, beside its head."""
+"""Bytes of a message in one notification, not counting the header."""
 MAX_INCOMPLETE_MESSAGES = 100
-"""Of messages that have not come to their end. Where there are more, those who have sent them are dead."""
+"""Incomplete messages kept in memory. With more of them, their senders are dead."""
 POLL_INTERVAL_SECONDS, REPLY_TIMEOUT_SECONDS = 5.0, 5.0
-"""How often the connection is tried where nothing else is asked on it, and how long an answer may take."""
+"""How often an idle connection is checked, and how long a reply may take."""
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 3.0
 
 
@@ -38,49 +38,47 @@ _decode_notice = msgspec.json.Decoder(_CommitNotice).decode
 
 
 class PostgresNotifications:
-    """Implements `ports.notifications.NotificationChannel`. `name` is that of the writer of this process.
-
-    Notifications of that writer are ignored: the process knows them."""
+    """Implements `ports.notifications.NotificationChannel`. `name` is the writer of this process; its notices are ignored."""
 
     def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database = database
         self._name = name
         self._listener: NotificationListener | None = None
         self._connection: PostgresConnection | None = None
-        self._asking = asyncio.Lock()
+        self._query_lock = asyncio.Lock()
         self._down = asyncio.Event()
-        self._keeping: asyncio.Task[None] | None = None
-        self._said = 0
-        self._halves: dict[str, list[str]] = {}
+        self._keep_task: asyncio.Task[None] | None = None
+        self._sent_count = 0
+        self._incomplete: dict[str, list[str]] = {}
 
     async def open(self, listener: NotificationListener) -> None:
         self._listener = listener
         await self._connect()
-        self._keeping = asyncio.create_task(self._keep(), name="treadle-line")
+        self._keep_task = asyncio.create_task(self._keep(), name="treadle-notifications")
 
     async def send(self, messages: Sequence[bytes]) -> None:
-        sent = [part for message in messages for part in self._parts(message)]
-        await self._ask("tell", MESSAGES_CHANNEL, sent)
+        sent = [part for message in messages for part in self._split_message(message)]
+        await self._execute("tell", MESSAGES_CHANNEL, sent)
 
     async def positions(self, run_ids: Sequence[RunId]) -> Sequence[Changed]:
-        found = await self._database.rows("places", list(run_ids))  # not on the line: it may be down
+        found = await self._database.rows("places", list(run_ids))  # the dedicated connection may be down
         return [Changed(row[0], row[1]) for row in found]
 
     async def close(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait({self._keeping})
+        if self._keep_task is not None:
+            self._keep_task.cancel()
+            await asyncio.wait({self._keep_task})
         self._drop()
 
-    # ── The connection ──
+    # ── Connection ──
 
     async def _keep(self) -> None:
-        """See to it that there is a connection, for as long as this is open."""
+        """Reconnect whenever the connection is lost, until closed."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._down.wait(), POLL_INTERVAL_SECONDS)
             if not self._down.is_set():
-                await self._ask("still_there")
+                await self._execute("still_there")
             if self._down.is_set():
                 await self._connect_again()
 
@@ -89,9 +87,9 @@ class PostgresNotifications:
         while True:
             try:
                 return await self._connect()
-            except Exception as error:  # whatever it is: who gives up here hears nothing for ever
+            except Exception as error:  # any error: without a retry this process would never hear again
                 if pause == FIRST_BACKOFF_SECONDS:
-                    logger.warning("other processes are not heard until the database is back: %s", error)
+                    logger.warning("no notifications from other processes until the database is back: %s", error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, MAX_BACKOFF_SECONDS)
 
@@ -101,25 +99,25 @@ class PostgresNotifications:
         self._connection = connection
         connection.add_termination_listener(self._lost)
         try:
-            async with self._asking:
-                await connection.add_listener(COMMITS_CHANNEL, self._heard_news)
-                await connection.add_listener(MESSAGES_CHANNEL, self._heard_talk)
+            async with self._query_lock:
+                await connection.add_listener(COMMITS_CHANNEL, self._on_commit_notice)
+                await connection.add_listener(MESSAGES_CHANNEL, self._on_message_part)
         except BaseException:
             self._lost(connection)
             raise
-        self._halves.clear()
+        self._incomplete.clear()
         if self._listener is not None:
             self._listener.on_missed()
 
-    async def _ask(self, statement: str, *values: object) -> Sequence[PostgresRow]:
-        async with self._asking:
+    async def _execute(self, statement: str, *values: object) -> Sequence[PostgresRow]:
+        async with self._query_lock:
             connection = self._connection
             if connection is None:
                 return ()
             try:
                 return await connection.fetch(SQL[statement], *values, timeout=REPLY_TIMEOUT_SECONDS)
-            except Exception as error:  # the driver has words of its own for a connection that is closed meanwhile
-                logger.debug("the line is down: %s", error)
+            except Exception as error:  # the driver raises various errors when the connection closes
+                logger.debug("the notification connection is down: %s", error)
                 self._lost(connection)
                 return ()
 
@@ -133,54 +131,55 @@ class PostgresNotifications:
         if connection is not None:
             connection.terminate()
 
-    # ── What is heard ──
+    # ── Received notifications ──
 
-    def _heard_news(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
+    def _on_commit_notice(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
         del connection, process, channel
         try:
-            news = _decode_notice(payload)
+            notice = _decode_notice(payload)
         except msgspec.MsgspecError:
-            return  # of a later version, or of somebody who has nothing to do with us
-        if news.by != self._name and self._listener is not None:
-            self._listener.on_changed([Changed(*note) for note in news.runs])
+            return  # from a later version, or from another application
+        if notice.by != self._name and self._listener is not None:
+            self._listener.on_changed([Changed(*note) for note in notice.runs])
 
-    def _heard_talk(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
+    def _on_message_part(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
         del connection, process, channel
         head, _, part = payload.partition("\n")
         match head.split():
             case [name, number, place, count] if name != self._name and self._listener is not None:
-                message = self._whole(f"{name} {number}", place, count, part)
+                message = self._complete_message(f"{name} {number}", place, count, part)
                 if message is not None:
                     self._listener.on_message(message.encode())
             case _:
                 pass
 
-    def _parts(self, message: bytes) -> list[str]:
-        self._said += 1
+    def _split_message(self, message: bytes) -> list[str]:
+        self._sent_count += 1
         texts, begin = list[str](), 0
         while begin < len(message):
             end = begin + MAX_PART_BYTES
-            while end < len(message) and message[end] & 0xC0 == 0x80:  # not within a character
+            while end < len(message) and message[end] & 0xC0 == 0x80:  # do not split a character
                 end -= 1
             texts.append(message[begin:end].decode())
             begin = end
-        head = f"{self._name} {self._said}"
+        head = f"{self._name} {self._sent_count}"
         return [f"{head} {place} {len(texts)}\n{text}" for place, text in enumerate(texts)]
 
-    def _whole(self, whose: str, place: str, count: str, part: str) -> str | None:
-        """The message that this part completes. They come in order; one of which some are missing is forgotten."""
+    def _complete_message(self, sender: str, place: str, count: str, part: str) -> str | None:
+        """Return the message that this part completes, or None. Parts arrive in order; a message with missing parts
+        is dropped."""
         if (place, count) == ("0", "1"):
             return part
         if place == "0":
-            if len(self._halves) >= MAX_INCOMPLETE_MESSAGES:
-                self._halves.clear()
-            self._halves[whose] = []
-        parts = self._halves.get(whose)
+            if len(self._incomplete) >= MAX_INCOMPLETE_MESSAGES:
+                self._incomplete.clear()
+            self._incomplete[sender] = []
+        parts = self._incomplete.get(sender)
         if parts is None or str(len(parts)) != place:
-            self._halves.pop(whose, None)
+            self._incomplete.pop(sender, None)
             return None
         parts.append(part)
         if str(len(parts)) != count:
             return None
-        del self._halves[whose]
+        del self._incomplete[sender]
         return "".join(parts)

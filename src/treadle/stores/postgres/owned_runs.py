@@ -1,7 +1,7 @@
-"""The runs that this process owns: whose they are, and for whom they count what they use.
+"""The runs that this process owns, and their uncommitted usage.
 
-What an advance uses is counted before it is sent, as if it were taken whole. Where it was not, the run is
-forgotten, and learned anew from the journal: that knows how far what was used is written."""
+The usage of an advance is counted before the advance is sent, as if all of it were accepted. If it was not, the run
+is dropped from the cache and rebuilt from the journal, which records how much usage is written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,27 +17,27 @@ Projections = list[dict[str, Any]]
 
 @dataclass(slots=True)
 class HeldRun:
-    """A run that is owned here."""
+    """A run that this process owns."""
 
     origin: Origin
     number: int
-    """Of the run, in the database."""
+    """The number of the run in the database."""
     payer: Payer
 
     def count(self, drafts: Sequence[Draft]) -> Projections:
-        """Count what these events say, and return what is to be written beside them."""
-        beside = Projections()
+        """Count the usage of these events, and return the projections to write with them."""
+        projections = Projections()
         for draft in drafts:
             if draft.type in PROJECTIONS:
-                beside += PROJECTIONS[draft.type](draft)
+                projections += PROJECTIONS[draft.type](draft)
             if draft.type in COUNTERS:
                 COUNTERS[draft.type](self.payer, draft.data, draft.timestamp)
                 if self.payer.is_bounded and draft.type in CALL_ENDS:
-                    beside.append(_build_settlement(draft, self.payer.rate))
-        return beside
+                    projections.append(_build_settlement(draft, self.payer.rate))
+        return projections
 
-    def used(self) -> list[list[Any]]:
-        """What is to be written now of what was counted."""
+    def take_usage(self) -> list[list[Any]]:
+        """Return the usage rows to write now."""
         return [[*key, *sums] for key, sums in self.payer.take().items()]
 
 
@@ -46,7 +46,7 @@ def has_counted_events(drafts: Sequence[Draft]) -> bool:
 
 
 def _build_settlement(draft: Draft, rate: float) -> dict[str, Any]:
-    """A model call of the run has ended: what it has used takes the place of what was reserved."""
+    """Return the settlement of a model call that ended: its usage replaces the reservation."""
     data = draft.data
     assert isinstance(data, LlmResponse | LlmError | ContextCompacted | CompactionFailed)
     cost, tokens = data.cost or 0.0, data.usage.input_tokens + data.usage.output_tokens

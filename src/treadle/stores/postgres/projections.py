@@ -1,6 +1,6 @@
-"""What is written beside an event, in its transaction, so that lists need not read journals.
+"""Projections of events, written in the same transaction so that lists need not read journals.
 
-Each makes what `project` in `functions/projections.sql` writes, by the name in `as`."""
+Each record is written by `project` in `functions/projections.sql`, which dispatches on `as`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -84,9 +84,9 @@ PROJECTIONS: dict[str, Callable[[Draft], Sequence[Projection]]] = {
     "run_start": _project_start,
     "segment_opened": _project_segment,
 }
-"""By type of event."""
+"""By event type."""
 
 
 def project_events(drafts: Sequence[Draft]) -> list[Projection]:
-    """What is to be written beside these events."""
+    """Return the projections to write with these events."""
     return [each for draft in drafts if draft.type in PROJECTIONS for each in PROJECTIONS[draft.type](draft)]

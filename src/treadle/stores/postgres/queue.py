@@ -1,5 +1,5 @@
-"""The queue of PgQueuer, as its own installer makes it. It holds nothing that is not in `runs` as well, so it is
-never brought up to date: for another version of PgQueuer it is made anew, and the sweep finds what was in it."""
+"""The queue of PgQueuer, created by its own installer. It contains nothing that is not also in `runs`, so it is
+never migrated: for another version of PgQueuer it is recreated, and the sweep finds what it contained."""
 
 from treadle.ports.queue import NAMES, edition
 from treadle.stores.postgres.driver import PostgresConnection
@@ -8,14 +8,14 @@ TABLE = f"{NAMES['db_schema']}.{NAMES['queue_table']}"
 
 
 async def has_queue(connection: PostgresConnection) -> bool:
-    """Whether there is one, for the version of PgQueuer that is installed here."""
+    """Return whether the queue exists for the installed version of PgQueuer."""
     found = await connection.fetchval("SELECT obj_description(to_regclass($1), 'pg_class')", TABLE)
     return found == edition()
 
 
 async def create_queue(connection: PostgresConnection) -> None:
-    """Make it anew, in the transaction under way."""
-    from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment  # only here: it takes its time
+    """Recreate the queue in the current transaction."""
+    from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment  # imported here because it is slow
     from pgqueuer.domain.settings import DBSettings
 
     environment = QueryBuilderEnvironment(DBSettings.model_validate(NAMES))

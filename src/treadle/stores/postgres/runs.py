@@ -1,4 +1,4 @@
-"""Looking runs up on PostgreSQL, and all that they go through."""
+"""Queries for runs and their events on PostgreSQL."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,8 +27,10 @@ class PostgresRuns:
         return to_run_record(found)
 
     async def _unknown(self, run_id: RunId) -> UnknownRun:
-        grave = await self._database.row("grave_of_run", run_id)
-        return explain_missing_run(run_id, (None, None, None) if grave is None else (grave[0], grave[1], grave[2]))
+        deletion = await self._database.row("grave_of_run", run_id)
+        return explain_missing_run(
+            run_id, (None, None, None) if deletion is None else (deletion[0], deletion[1], deletion[2])
+        )
 
     async def find(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
         found = await self._database.rows(
@@ -69,7 +71,7 @@ class PostgresRuns:
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
         while (found := await self._database.row("agent", name, proposed)) is None:
-            pass  # somebody else has made it since the statement began
+            pass  # another process inserted it after the statement started
         return AgentId(found[0])
 
 

@@ -1,4 +1,4 @@
-"""Bringing a database to the version of this code: whole or not at all, and by one process at a time."""
+"""Schema migrations of a PostgreSQL database, in one transaction and by one process at a time."""
 
 from hashlib import blake2b
 from importlib import resources
@@ -8,18 +8,18 @@ from treadle.stores.postgres.driver import PostgresConnection
 from treadle.stores.postgres.queue import create_queue, has_queue
 
 MIGRATION_LOCK_ID = 0x5452444C
-"""Of whoever migrates, or sees whether that is needed."""
+"""Advisory lock of the process that checks or migrates the schema."""
 LOCK_TIMEOUT = "60s"
-"""How long one waits for another that migrates."""
+"""How long a process waits for another one that migrates."""
 
 
 def load_migrations() -> list[str]:
-    """The migrations in order; the version of a database is how many of them it has had."""
+    """Return the migrations in order. The schema version of a database is the number of migrations applied."""
     return _read_folder("migrations")
 
 
 def load_functions() -> str:
-    """The functions, in one text."""
+    """Return all SQL functions as one text."""
     return "\n".join(_read_folder("functions"))
 
 
@@ -29,7 +29,7 @@ def _read_folder(folder: str) -> list[str]:
 
 
 async def migrate(url: str, schema: str = SCHEMA) -> None:
-    """Make the tables and functions, or bring them up to date. Raises StoreNewer where a later version has been."""
+    """Create the tables and functions, or update them. Raise StoreNewer if a later version wrote the database."""
     connection = await connect(url, schema)
     try:
         if not await _is_current(connection, url, schema):
@@ -42,7 +42,7 @@ async def migrate(url: str, schema: str = SCHEMA) -> None:
 
 
 async def _is_current(connection: PostgresConnection, url: str, schema: str) -> bool:
-    """Whether there is nothing to do, which most often is so; then nobody need wait for anybody."""
+    """Return whether there is nothing to do, as is usual. Then no lock is needed."""
     if await connection.fetchval("SELECT to_regclass($1)", f"{schema}.schema_versions") is None:
         return False
     found = await connection.fetch("SELECT version, functions FROM schema_versions ORDER BY version DESC LIMIT 1")
@@ -58,7 +58,7 @@ async def _migrate(connection: PostgresConnection, url: str, schema: str) -> Non
     await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK_ID)
     if (
         await connection.fetchval("SELECT to_regnamespace($1)", schema) is None
-    ):  # to make it takes a right of its own
+    ):  # creating it needs a privilege of its own
         await connection.execute(f"CREATE SCHEMA {schema}")
     await connection.execute(
         f"CREATE TABLE IF NOT EXISTS {schema}.schema_versions "
@@ -82,7 +82,7 @@ async def _migrate(connection: PostgresConnection, url: str, schema: str) -> Non
 
 
 async def _has_queue(connection: PostgresConnection, schema: str) -> bool:
-    """In a schema that nobody works in yet no queue is missed."""
+    """Return whether the queue exists or is not needed: no process works in a staging schema."""
     return schema != SCHEMA or await has_queue(connection)
 
 

@@ -1,11 +1,10 @@
-"""One writer for all runs of a process: whatever is ready is committed together, in one transaction and one round
-trip. The next batch is sent when the one before is committed and whoever was answered has had a turn.
+"""Group commit for all runs of a process: operations that are ready are committed in one transaction and one round
+trip. The next batch is sent after the previous one is committed and its callers had a chance to run.
 
-An operation that is refused fails alone; the rest of its batch commits. When the server is away, or keeps us
-waiting, work under way waits and new work is refused after a while. Where nobody knows whether a batch was
-committed, because the connection was lost meanwhile, the database does: it keeps the number of the last batch of
-each writer, with the answers. Either they are there, or that number is taken, so that the batch can never be done
-any more, and its work is sent again with the next one."""
+A rejected operation fails alone; the rest of its batch commits. While the server is unavailable or slow, work in
+progress waits and new work is rejected after a while. If the connection is lost during a batch, the database knows
+whether it was committed: it stores the number and the results of each writer's last batch. The writer either reads
+the results, or claims the number so that the batch can never be applied, and sends its work again."""
 
 import asyncio
 import contextlib
@@ -45,31 +44,32 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 MAX_BATCH_OPERATIONS, MAX_BATCH_BYTES = 128, 4 * 2**20
-"""In one batch. More wait for the next one; a single one may be larger."""
+"""Limits of one batch. The rest waits for the next one; a single operation may be larger."""
 MAX_YIELDS = 3
-"""How often others have their turn between two batches. What they have ready then goes with the next one: a batch
-costs as much as several operations."""
+"""How often other tasks run between two batches. What they submit joins the next batch: a batch costs as much as
+several operations."""
 UNKNOWN_WRITER_STATE, STALE_BATCH_STATE = "TR001", "TR002"
-"""What `write_all` raises."""
+"""SQLSTATE values that `write_all` raises."""
 WRITER_EXPIRY_SECONDS = 6 * 86400.0
-"""Who was silent for a week may be forgotten. Who was answered later than this, and is not known, speaks to another
-database than before: a backup of the time when it was not there yet."""
+"""The database may forget a writer that is silent for a week. If a writer was active more recently and is unknown,
+the database is not the one it wrote to, but an older backup."""
 TIMEOUT_CHECK_SECONDS = 0.25
 
 
 @dataclass(slots=True)
 class PendingOperation:
-    """One operation on its way."""
+    """One operation on its way to the database."""
 
     operation: Operation
     then: Callable[[BatchResult], Any]
     patient: bool
     future: "asyncio.Future[Any]"
     until: float
-    """When somebody who is not patient is told that it takes too long."""
+    """When an impatient caller gets an error."""
 
     def settle(self, answer: BatchResult) -> None:
-        """Tell the world, then the caller. A caller that has gone away changes nothing: it is committed."""
+        """Publish the result, then return it to the caller. A cancelled caller changes nothing: the operation is
+        committed."""
         try:
             result = self.then(answer)
         except TreadleError as refusal:
@@ -84,7 +84,7 @@ class PendingOperation:
 
 
 class PostgresWriter:
-    """The writer of one process. `now` is the time that the database goes by; None: its own."""
+    """The writer of one process. `now` overrides the server's clock unless it returns None."""
 
     def __init__(
         self,
@@ -98,25 +98,25 @@ class PostgresWriter:
         self._loop = asyncio.get_running_loop()
         self.name = uuid.uuid4().hex
         self._number = 0
-        """Of the last batch that was committed."""
+        """The number of the last committed batch."""
         self._connection: PostgresConnection | None = None
         self._registered = False
         self._answered_at = -math.inf
         self._queue: deque[PendingOperation] = deque()
-        self._under_way: Sequence[PendingOperation] = ()
-        self._serving: asyncio.Task[None] | None = None
-        self._watching: asyncio.TimerHandle | None = None
+        self._in_progress: Sequence[PendingOperation] = ()
+        self._serve_task: asyncio.Task[None] | None = None
+        self._timeout_check: asyncio.TimerHandle | None = None
         self._sent_at = math.inf
-        """When the batch was sent that is not answered yet."""
-        self._trouble: StoreError | None = None
+        """When the batch in progress was sent."""
+        self._problem: StoreError | None = None
         self._lost: StoreLost | None = None
         self._closing = False
 
     def write(
         self, operation: Operation, then: Callable[[BatchResult], Result], patient: bool
     ) -> "asyncio.Future[Result]":
-        """Do this in the next batch; after its commit call `then`, on the event loop and in the order of commits.
-        It makes the result of the answer, or raises what the caller is to be told."""
+        """Add the operation to the next batch. After the commit, call `then` on the event loop, in commit order. It
+        returns the result for the caller, or raises the caller's error."""
         future: asyncio.Future[Result] = self._loop.create_future()
         if self._lost is not None:
             future.set_exception(self._lost)
@@ -126,20 +126,20 @@ class PostgresWriter:
             self._queue.append(
                 PendingOperation(operation, then, patient, future, self._loop.time() + PATIENCE_SECONDS)
             )
-            if self._serving is None:
-                self._serving = self._loop.create_task(self._serve())
+            if self._serve_task is None:
+                self._serve_task = self._loop.create_task(self._serve())
         return future
 
     async def close(self) -> None:
-        """Commit what is on its way, unless the server is away, and leave."""
+        """Commit pending operations unless the server is unavailable, then disconnect."""
         self._closing = True
-        if self._serving is not None:
-            _, silent = await asyncio.wait({self._serving}, timeout=PATIENCE_SECONDS)
+        if self._serve_task is not None:
+            _, silent = await asyncio.wait({self._serve_task}, timeout=PATIENCE_SECONDS)
             if silent:
                 self._drop()
                 await asyncio.wait(silent)
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._timeout_check is not None:
+            self._timeout_check.cancel()
         if self._connection is not None:
             with contextlib.suppress(*DRIVER_ERRORS):
                 await self._connection.execute(STATEMENTS["forget_writer"], self.name, timeout=1)
@@ -150,18 +150,18 @@ class PostgresWriter:
     async def _serve(self) -> None:
         try:
             while self._queue:
-                self._under_way = self._take()
-                await self._commit(self._under_way)
-                rounds = min(len(self._under_way), MAX_YIELDS)
-                self._under_way = ()
-                for _ in range(rounds):
+                self._in_progress = self._take()
+                await self._commit(self._in_progress)
+                yields = min(len(self._in_progress), MAX_YIELDS)
+                self._in_progress = ()
+                for _ in range(yields):
                     await asyncio.sleep(0)
         except BaseException as error:
-            self._lose(error)
+            self._stop(error)
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._serving = None
+            self._serve_task = None
 
     def _take(self) -> list[PendingOperation]:
         items, size = list[PendingOperation](), 0
@@ -171,43 +171,44 @@ class PostgresWriter:
             if items and size > MAX_BATCH_BYTES:
                 break
             item = self._queue.popleft()
-            if not (item.future.done() and not item.patient):  # whom it took too long
+            if not (item.future.done() and not item.patient):  # its caller already timed out
                 items.append(item)
         return items
 
     async def _commit(self, items: Sequence[PendingOperation]) -> None:
-        """Do all of it in one transaction, whatever it takes. Work that cannot be stored fails alone."""
-        in_doubt, pause = False, FIRST_BACKOFF_SECONDS
+        """Commit all operations in one transaction, with retries. An operation that cannot be stored fails
+        alone."""
+        is_in_doubt, pause = False, FIRST_BACKOFF_SECONDS
         while items:
             try:
-                answers = await self._look_back() if in_doubt else None
-                in_doubt = False
-                if answers is None:  # whoever was told that it takes too long shall not be surprised later
+                answers = await self._resolve_doubt() if is_in_doubt else None
+                is_in_doubt = False
+                if answers is None:  # a caller that got a timeout must not succeed later
                     items = [item for item in items if item.patient or not item.future.done()]
                     order, plain = order_operations([item.operation for item in items])
                     items = [items[at] for at in order]
                     answers = await self._send(items, plain) if items else "[]"
-            except StoreError as error:  # there is no connection to be had
-                self._worry(error)
+            except StoreError as error:  # connecting failed
+                self._record_problem(error)
             except DRIVER_ERRORS as error:
                 if is_connection_lost(error):
-                    in_doubt = True
+                    is_in_doubt = True
                     self._drop()
                 elif not is_transient(error):
-                    return await self._fail_alone(items, error)
+                    return await self._commit_one_by_one(items, error)
                 if get_sqlstate(error) not in CONFLICT_STATES:
-                    self._worry(error)
+                    self._record_problem(error)
             else:
                 return self._settle(items, answers)
             if self._closing:
-                return self._fail(items, self._trouble or StoreError("The database was closed meanwhile."))
+                return self._fail(items, self._problem or StoreError("The database was closed."))
             await asyncio.sleep(pause)
             pause = min(pause * 2, MAX_BACKOFF_SECONDS)
-            self._refuse_late()
+            self._reject_late()
         return None
 
     def _settle(self, items: Sequence[PendingOperation], answers: str) -> None:
-        self._trouble = None
+        self._problem = None
         for item, answer in zip(items, decode_results([item.operation for item in items], answers), strict=True):
             item.settle(answer)
 
@@ -218,7 +219,7 @@ class PostgresWriter:
         return connection
 
     async def _send(self, items: Sequence[PendingOperation], plain: int) -> str:
-        """The answers to a batch, so many of which, at its beginning, are plain."""
+        """Return the results of a batch whose first `plain` operations are plain."""
         connection = await self._connected()
         prepared = build_arguments([item.operation for item in items], plain, self.now())
         self._sent_at = self._loop.time()
@@ -235,16 +236,16 @@ class PostgresWriter:
         self._answered_at = self._loop.time()
         return answers
 
-    async def _look_back(self) -> str | None:
-        """What was answered to the batch that is in doubt. None: it was not done, and never will be."""
+    async def _resolve_doubt(self) -> str | None:
+        """Return the results of the batch in doubt, or None if it was not applied and never will be."""
         connection = await self._connected()
         sent = (self.name, self._number + 1)
         answers = await connection.fetchval(STATEMENTS["look_back"], *sent, timeout=STATEMENT_SECONDS + 5)
         self._number += 1
         return answers
 
-    async def _fail_alone(self, items: Sequence[PendingOperation], error: BaseException) -> None:
-        """A batch was given up for something in it. Do the rest, one by one."""
+    async def _commit_one_by_one(self, items: Sequence[PendingOperation], error: BaseException) -> None:
+        """Commit the operations of an aborted batch one by one."""
         if (
             get_sqlstate(error) == UNKNOWN_WRITER_STATE
             and self._loop.time() - self._answered_at > WRITER_EXPIRY_SECONDS
@@ -260,58 +261,58 @@ class PostgresWriter:
             items[0].fail(explain(error, self._database.url))
         return None
 
-    # ── Trouble ──
+    # ── Failures ──
 
-    def _worry(self, error: BaseException) -> None:
-        """The server is away, or slow, or full. New work is refused if there is no room for it, and after a while
-        in any case."""
+    def _record_problem(self, error: BaseException) -> None:
+        """Record that the server is unavailable, slow or full. New work is rejected immediately if the server is
+        full, otherwise after a while."""
         reason = explain(error, self._database.url)
-        if self._trouble is None:
+        if self._problem is None:
             logger.warning("%s", reason)
-        self._trouble = reason
+        self._problem = reason
         if isinstance(reason, StoreFull):
-            self._refuse((*self._under_way, *self._queue), reason)
+            self._reject((*self._in_progress, *self._queue), reason)
         self._watch()
 
     def _watch(self) -> None:
-        if self._watching is None:
-            self._watching = self._loop.call_later(TIMEOUT_CHECK_SECONDS, self._look)
+        if self._timeout_check is None:
+            self._timeout_check = self._loop.call_later(TIMEOUT_CHECK_SECONDS, self._check_timeouts)
 
-    def _look(self) -> None:
-        self._watching = None
-        self._refuse_late()
-        if self._under_way or self._queue:
+    def _check_timeouts(self) -> None:
+        self._timeout_check = None
+        self._reject_late()
+        if self._in_progress or self._queue:
             self._watch()
 
-    def _refuse_late(self) -> None:
-        """Tell those who are not patient that it takes too long; those in a batch that is being answered, only when
-        that takes too long as well."""
+    def _reject_late(self) -> None:
+        """Reject impatient operations that waited too long. Those in a batch already sent are rejected only when
+        the reply is late too."""
         now, where = self._loop.time(), redact_url(self._database.url)
         late = StoreError(f"{where} has been busy for {PATIENCE_SECONDS:.0f} s. Try again later.")
-        self._refuse([item for item in self._queue if item.until <= now], self._trouble or late)
+        self._reject([item for item in self._queue if item.until <= now], self._problem or late)
         if now - self._sent_at > PATIENCE_SECONDS:
             late = StoreError(
-                f"{where} has not answered for {PATIENCE_SECONDS:.0f} s, and may or may not have done what it was asked. "
-                "Try again later, with the same key where there is one."
+                f"{where} has not replied for {PATIENCE_SECONDS:.0f} s; the request may or may not have been "
+                "applied. Try again later, with the same idempotency key if there is one."
             )
         elif self._sent_at < math.inf:
             return
-        self._refuse([item for item in self._under_way if item.until <= now], self._trouble or late)
+        self._reject([item for item in self._in_progress if item.until <= now], self._problem or late)
 
-    def _refuse(self, items: Iterable[PendingOperation], reason: StoreError) -> None:
+    def _reject(self, items: Iterable[PendingOperation], reason: StoreError) -> None:
         for item in items:
             if not item.patient:
                 item.fail(reason)
 
-    def _lose(self, error: BaseException) -> None:
-        """What was committed is not known any more, or is not what was acknowledged: nothing may go on."""
+    def _stop(self, error: BaseException) -> None:
+        """Stop all work, because the committed state is unknown or is not what was acknowledged."""
         lost = self._lost = StoreLost(
-            f"A write to {redact_url(self._database.url)} could not be made durable ({error}). The engine has stopped; "
-            "start it again and it goes on from what is in the database."
+            f"A write to {redact_url(self._database.url)} could not be made durable: {error}. The engine has "
+            "stopped. Start it again; it resumes from the database."
         )
-        self._fail((*self._under_way, *self._queue), lost)
+        self._fail((*self._in_progress, *self._queue), lost)
         self._queue.clear()
-        self._under_way = ()
+        self._in_progress = ()
         self._on_lost(lost)
 
     def _fail(self, items: Sequence[PendingOperation], error: BaseException) -> None:

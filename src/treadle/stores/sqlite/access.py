@@ -1,4 +1,4 @@
-"""Tokens, and the answers to requests that must not be done twice, on SQLite."""
+"""Tokens and idempotent requests on SQLite."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -112,4 +112,4 @@ def _record(row: Any) -> TokenRecord:
 
 
 def _do_nothing(_: object) -> None:
-    """Nobody need be told."""
+    """Do nothing after the commit."""

@@ -1,4 +1,4 @@
-"""What was used, on SQLite: by account, and by agent, token, model and day; and which agents may be used."""
+"""Usage on SQLite, by account and by agent, token, model and day; and the states of agents."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ from treadle.stores.sqlite.transaction import Transaction
 from treadle.stores.sqlite.writer import SqliteWriter
 
 ONE_TOKEN = Reserve((), tokens=1)
-"""Of which it is only asked where it would count."""
+"""Only used to find the ceilings that tokens count against."""
 
 
 class SqliteAccounts:
@@ -35,7 +35,7 @@ class SqliteAccounts:
         self._writer = writer
         self._clock = clock
         self._states: dict[str, AgentState] = {}
-        """Nobody but the owner of the database changes them."""
+        """A cache; only the process that owns the database changes states."""
 
     async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
         def work(db: SqliteDatabase) -> Short | None:

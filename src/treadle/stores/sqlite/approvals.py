@@ -1,4 +1,4 @@
-"""Approvals and what was granted with them, on SQLite."""
+"""Approvals and grants on SQLite."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,8 @@ class SqliteApprovals:
         found = await self._writer.read(lambda db: db.execute(SQL["approval"], (approval_id,)).fetchone())
         if found is None:
             raise UnknownApproval(
-                f"There is no approval {approval_id} in this database. `treadle approvals list` shows what waits."
+                f"There is no approval {approval_id} in this database. `treadle approvals list` shows pending "
+                "approvals."
             )
         return _record(found)
 

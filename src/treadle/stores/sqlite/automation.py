@@ -1,4 +1,4 @@
-"""Schedules and webhooks on SQLite."""
+"""Schedules, inbound webhooks and webhooks on SQLite."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -146,7 +146,7 @@ class SqliteWebhooks:
 
 
 async def _execute(writer: SqliteWriter, name: str, values: Sequence[Value]) -> bool:
-    """One statement as one transaction; whether it has answered with a row."""
+    """Run one statement in a transaction, and return whether it returned a row."""
 
     def work(transaction: Transaction) -> bool:
         return transaction.db.execute(SQL[name], values).fetchone() is not None
@@ -199,4 +199,4 @@ def _to_dead_letter(row: Any) -> DeadLetter:
 
 
 def _do_nothing(_: object) -> None:
-    """Nobody need be told."""
+    """Do nothing after the commit."""

@@ -1,4 +1,4 @@
-"""A copy of a SQLite database as it is at one moment, also while its owner writes; and whether a copy is whole."""
+"""Copies of a SQLite database at one point in time, also while its owner writes; and checks of such copies."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -23,27 +23,27 @@ ALL_PAGES = -1
 
 
 def copy_database(source: str, target: str) -> None:
-    """Copy a database into a new file, as it is at one moment. Whoever writes to it meanwhile is not held up."""
+    """Copy a database into a new file at one point in time. Writers are not blocked."""
     try:
         with closing(open_reader(source)) as reader, closing(connect(target)) as copy:
-            reader.execute("BEGIN")  # what is read from here on is of one moment
+            reader.execute("BEGIN")  # all later reads see this snapshot
             reader.execute("SELECT count(*) FROM sqlite_master").fetchall()
             with cast(Any, copy).backup("main", reader, "main") as backup:
                 backup.step(ALL_PAGES)
             reader.execute("COMMIT")
-            copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # all of it is in the one file
+            copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # leaves a single file
     except apsw.Error as error:
         raise explain(error, source) from error
 
 
 def check_integrity(path: str) -> tuple[int, int]:
-    """Look at every page and index of a copy; whose it is (its application id) and its version. Raises
-    StoreDamaged where it is not a sound database."""
+    """Check every page and index of a copy, and return its application id and schema version. Raise StoreDamaged if
+    it is damaged."""
 
     def look(db: SqliteDatabase) -> tuple[int, int]:
         found = [str(row[0]) for row in db.execute("PRAGMA integrity_check(1)")]
         if found != ["ok"]:
-            raise StoreDamaged(f"The copy {path} is damaged: {found[0] if found else 'it cannot be checked'}")
+            raise StoreDamaged(f"The copy {path} is damaged: {found[0] if found else 'the check failed'}")
         [(application, version)] = db.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchall()
         return int(application), int(version)
 
@@ -51,21 +51,21 @@ def check_integrity(path: str) -> tuple[int, int]:
 
 
 def check_database(path: str) -> DatabaseFacts:
-    """The same for a copy of our own database: one that this version can open, with our tables and nothing else in
-    it. What it holds."""
+    """Return what a copy of a Treadle database contains. Raise StoreError unless it is one, this version can open
+    it, and it has exactly the expected tables."""
     application, version = check_integrity(path)
     migrations = load_migrations()
     if application != APPLICATION_ID:
-        raise StoreError(f"{path} is no database of Treadle.")
+        raise StoreError(f"{path} is not a Treadle database.")
     if version > len(migrations):
         raise StoreNewer(
-            f"The database was written by a newer Treadle (format {version}; this one knows {len(migrations)}). "
-            "Install that version, then try again."
+            f"The database was written by a newer Treadle (schema version {version}; this one supports "
+            f"{len(migrations)}). Install that version, then try again."
         )
 
     def look(db: SqliteDatabase) -> DatabaseFacts:
         if _list_objects(db) != _list_objects_after(migrations[:version]):
-            raise StoreDamaged(f"{path} has other tables than a database of Treadle of its version has.")
+            raise StoreDamaged(f"{path} does not have the tables of a Treadle database of its version.")
         [facts] = db.execute(SQL["database_facts"]).fetchall()
         return DatabaseFacts(*facts)
 
@@ -73,12 +73,12 @@ def check_database(path: str) -> DatabaseFacts:
 
 
 def read_facts(path: str) -> DatabaseFacts:
-    """What a database holds now, which another process may own."""
+    """Return what a database contains. Another process may own it."""
     return _read(path, lambda db: DatabaseFacts(*db.execute(SQL["database_facts"]).fetchall()[0]))
 
 
 def count_guard_events(path: str, among: int) -> list[tuple[str, int]]:
-    """How often guards have done something, by type of event, among so many of the latest events."""
+    """Return how often each guard acted, by event type, among the latest `among` events."""
     return _read(path, lambda db: [(row[0], row[1]) for row in db.execute(SQL["guards_fired"], (among,))])
 
 
@@ -95,7 +95,7 @@ def _list_objects(db: SqliteDatabase) -> list[tuple[Any, ...]]:
 
 
 def _list_objects_after(migrations: list[str]) -> list[tuple[Any, ...]]:
-    """The tables, indexes and whatever else a database has after these."""
+    """Return the tables, indexes and other objects of a database after these migrations."""
     with closing(connect(":memory:")) as fresh:
         for migration in migrations:
             fresh.execute(migration)

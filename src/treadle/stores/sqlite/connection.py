@@ -1,4 +1,4 @@
-"""Opening a SQLite file: checked, migrated, and with a clear word when it is not fit to be used."""
+"""Opening a SQLite file: integrity check, migration, and errors that say what failed and what to do."""
 
 import glob
 import os
@@ -23,7 +23,7 @@ class SqliteRows(Protocol):
 
 
 class SqliteDatabase(Protocol):
-    """What we use of a connection."""
+    """The part of a connection that Treadle uses."""
 
     def execute(self, statements: str, bindings: Sequence[Value] = ...) -> SqliteRows: ...
     def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Value]]) -> SqliteRows: ...
@@ -42,14 +42,14 @@ PRAGMAS = (
     "synchronous = FULL",
     "foreign_keys = ON",
     "temp_store = MEMORY",
-    "secure_delete = ON",  # what is forgotten is overwritten; the journal, which only grows, pays nothing for it
+    "secure_delete = ON",  # overwrite deleted content; free for the append-only journal
 )
 MAX_CHECKED_BYTES = 64 * 2**20
-"""A larger file is checked only after a process has died on it: the check reads all of it."""
+"""A larger file is only checked after a process died on it, because the check reads the whole file."""
 
 
 def load_statements() -> dict[str, str]:
-    """The statements of the files beside this one, by their names."""
+    """Return the named statements of the .sql files of this package."""
     folder, found = resources.files("treadle.stores.sqlite"), dict[str, str]()
     for file in (entry for entry in folder.iterdir() if entry.name.endswith(".sql")):
         parts = re.split(r"^-- name: (\w+)\n", file.read_text(), flags=re.MULTILINE)
@@ -61,7 +61,7 @@ SQL = load_statements()
 
 
 def load_migrations() -> list[str]:
-    """The migrations in order; the version of a database is how many of them it has had."""
+    """Return the migrations in order. The schema version of a database is the number of migrations applied."""
     folder = resources.files("treadle.stores.sqlite").joinpath("migrations")
     return [entry.read_text() for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)]
 
@@ -71,28 +71,29 @@ def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPE
 
 
 def _make_private(path: str) -> None:
-    """Make the file for its owner alone, if it is not there; SQLite gives those beside it the same rights."""
+    """Create the file readable by its owner only, if it does not exist. SQLite gives its companion files the same
+    mode."""
     if path != ":memory:":
-        with suppress(OSError):  # which the opening will tell of
+        with suppress(OSError):  # opening the file reports the error
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def open_database(path: str) -> SqliteDatabase:
-    """A connection to a sound, current database at `path` (made if there is none), or a StoreError that says why
-    not and what to do."""
-    died_on_it = Path(f"{path}-wal").exists()
+    """Return a connection to a sound and migrated database, created if missing. Raise StoreError with the cause and
+    the remedy."""
+    was_killed = Path(f"{path}-wal").exists()
     try:
         _make_private(path)
         connection = connect(path)
     except apsw.Error as error:
         raise explain(error, path) from error
     try:
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what is refused is left as it is
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # leave a rejected file unchanged
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         _refuse_foreign(connection, path)
         _refuse_newer(connection, path)
         if path != ":memory:":
-            _check(connection, path, died_on_it)
+            _check(connection, path, was_killed)
         apply_pragmas(connection)
         _migrate(connection)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -106,7 +107,8 @@ def open_database(path: str) -> SqliteDatabase:
 
 
 def open_read_only(path: str) -> SqliteDatabase:
-    """A connection that only reads, beside whoever owns the database. Where there is none yet, an empty one."""
+    """Return a read-only connection that works while another process owns the database. If there is no database
+    yet, return an empty one in memory."""
     if path == ":memory:" or not Path(path).exists():
         return open_database(":memory:")
     try:
@@ -117,7 +119,7 @@ def open_read_only(path: str) -> SqliteDatabase:
             connection.close()
             return open_database(":memory:")
         if version < len(load_migrations()):
-            raise StoreError(f"The database {path} is of an older version; `treadle run` brings it up to date.")
+            raise StoreError(f"The database {path} has an older schema. Run `treadle run` to migrate it.")
     except apsw.Error as error:
         raise explain(error, path) from error
     return connection
@@ -135,7 +137,7 @@ def apply_pragmas(connection: SqliteDatabase) -> None:
 
 
 def explain(error: apsw.Error, path: str) -> StoreError:
-    """A database error in words a person can act on."""
+    """Return a database error as a StoreError with the cause and the remedy."""
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return StoreLocked(
@@ -145,17 +147,19 @@ def explain(error: apsw.Error, path: str) -> StoreError:
         case apsw.CorruptError() | apsw.NotADBError():
             return _explain_damage(path, str(error))
         case apsw.FullError():
-            return StoreFull(f"No room to write to {path}. Free some space; what was acknowledged is safe.")
+            return StoreFull(
+                f"Writing to {path} failed: the disk is full. Free some space. Acknowledged work is safe."
+            )
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
             return StoreError(
-                f"The database {path} cannot be opened for writing: {error}. Check the path and rights."
+                f"The database {path} cannot be opened for writing: {error}. Check the path and its permissions."
             )
         case _:
             return StoreError(f"The database {path} failed: {type(error).__name__}: {error}")
 
 
 def _refuse_foreign(connection: SqliteDatabase, path: str) -> None:
-    """A file of another program must not be made ours."""
+    """Raise StoreError if the file belongs to another program."""
     found = connection.execute(
         "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
     )
@@ -171,8 +175,9 @@ def _refuse_newer(connection: SqliteDatabase, path: str) -> None:
     found, known = _version(connection), len(load_migrations())
     if found > known:
         raise StoreNewer(
-            f"The database {path} was written by a newer Treadle (format {found}; this one knows {known}). "
-            "Install that version, or point TREADLE_DATABASE_URL at another database. Nothing was changed."
+            f"The database {path} was written by a newer Treadle (schema version {found}; this one supports "
+            f"{known}). Install that version, or point TREADLE_DATABASE_URL at another database. Nothing was "
+            "changed."
         )
 
 
@@ -181,29 +186,29 @@ def _version(connection: SqliteDatabase) -> int:
     return int(found[0]) if found else 0
 
 
-def _check(connection: SqliteDatabase, path: str, died_on_it: bool) -> None:
-    if not died_on_it and Path(path).stat().st_size > MAX_CHECKED_BYTES:
+def _check(connection: SqliteDatabase, path: str, was_killed: bool) -> None:
+    if not was_killed and Path(path).stat().st_size > MAX_CHECKED_BYTES:
         return
     found = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found is None or found[0] != "ok":
-        raise _explain_damage(path, str(found[0] if found else "it cannot be checked").splitlines()[-1])
+        raise _explain_damage(path, str(found[0] if found else "the check failed").splitlines()[-1])
 
 
 def _explain_damage(path: str, found: str) -> StoreDamaged:
     folder, name = Path(path).parent, glob.escape(Path(path).name)
     backups = sorted(folder.glob(f"{name}*.bak"), key=lambda file: file.stat().st_mtime)
     copies = (
-        f"The newest backup beside it is {backups[-1]}: move the damaged file away, then copy the backup there."
+        f"The newest backup next to it is {backups[-1]}: move the damaged file away, then copy the backup there."
         if backups
-        else "There is no backup (*.bak) beside it: move the file away and start afresh, or save what can be read "
-        f"with: sqlite3 {path} .recover"
+        else "There is no backup (*.bak) next to it: move the file away and start over, or recover what is "
+        f"readable with: sqlite3 {path} .recover"
     )
-    back = f"What `treadle backup` has saved comes back with: treadle restore FILE --force. {copies}"
-    return StoreDamaged(f"The database {path} is damaged ({found}). Nothing was changed. {back}")
+    remedy = f"Restore a backup made by `treadle backup` with: treadle restore FILE --force. {copies}"
+    return StoreDamaged(f"The database {path} is damaged ({found}). Nothing was changed. {remedy}")
 
 
 def _migrate(connection: SqliteDatabase) -> None:
-    """Bring the database to this version, one migration at a time, each whole or not at all."""
+    """Apply missing migrations, each in a transaction of its own."""
     migrations = load_migrations()
     while True:
         connection.execute("BEGIN IMMEDIATE")
@@ -216,6 +221,6 @@ def _migrate(connection: SqliteDatabase) -> None:
             connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")
         except BaseException:
-            with suppress(apsw.Error):  # SQLite may have rolled back by itself; the first error is what matters
+            with suppress(apsw.Error):  # SQLite may already have rolled back; report the first error
                 connection.execute("ROLLBACK")
             raise

@@ -1,8 +1,7 @@
-"""Deleting sessions from SQLite, so that nothing of them is left in its files.
+"""Deletion of sessions from SQLite that leaves no traces in its files.
 
-To overwrite what is freed (`secure_delete`) is not enough: where pages were split or joined, copies of rows stay
-behind in the gaps. So the database is written anew when all is done, and the log of what was written before is cut
-to nothing."""
+Overwriting freed space (`secure_delete`) is not enough: where pages were split or merged, copies of rows remain in
+the gaps. So the database file is rewritten afterwards, and the write-ahead log truncated."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,11 +38,12 @@ DELETE_STATEMENTS = (
     "bury_runs",
     "delete_runs",
 )
-"""What takes away all that a session has, in this order: the runs, by which the rest is found, come last."""
+"""Delete everything that belongs to a session, in this order: the runs, which the other statements look up, come
+last."""
 
 
 class SqliteDeletions:
-    """Implements `ports.keeping.Deletions`, in the process that owns the database."""
+    """Implements `ports.deletion.Deletions` in the process that owns the database."""
 
     def __init__(self, writer: SqliteWriter, path: str, clock: Clock) -> None:
         self._writer = writer
@@ -93,14 +93,14 @@ class SqliteDeletions:
 
 
 def _do_nothing(_: object) -> None:
-    """Nobody need be told."""
+    """Do nothing after the commit."""
 
 
 def _to_idle_session(row: Any) -> IdleSession:
     return IdleSession(*row[:7])
 
 
-# ── What may be deleted ──
+# ── Checks ──
 
 
 def _refuse_unknown(db: SqliteDatabase, session_id: SessionId) -> None:
@@ -108,14 +108,14 @@ def _refuse_unknown(db: SqliteDatabase, session_id: SessionId) -> None:
         return
     if db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
         raise explain_deleted_session(db, session_id)
-    raise UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
+    raise UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows all sessions.")
 
 
 def _refuse_unfinished(db: SqliteDatabase, session_id: SessionId) -> None:
     if found := db.execute(SQL["first_unfinished"], (session_id,)).fetchone():
         raise InvalidState(
-            f"{session_id} has a run that has not ended. Nothing was deleted. Let it end, or end it for good with: "
-            f"treadle runs cancel {found[0]}"
+            f"{session_id} has a run that has not ended. Nothing was deleted. Wait for it to end, or cancel it "
+            f"with: treadle runs cancel {found[0]}"
         )
 
 
@@ -128,7 +128,7 @@ def _is_idle(db: SqliteDatabase, session_id: SessionId, before: Instant) -> bool
 
 
 def _find_family(db: SqliteDatabase, session_id: SessionId) -> list[SessionId]:
-    """The session, and those that were begun by its runs, or theirs, and by no others."""
+    """Return the session, and the sessions that were started only by its runs or by those of its family."""
     family = [session_id]
     for member in family:
         for (child,) in db.execute(SQL["sessions_under"], (member,)).fetchall():
@@ -138,7 +138,7 @@ def _find_family(db: SqliteDatabase, session_id: SessionId) -> list[SessionId]:
     return family
 
 
-# ── Deleting ──
+# ── Deletion ──
 
 
 def _delete_all(
@@ -163,16 +163,14 @@ def _delete(db: SqliteDatabase, session_id: SessionId, now: Instant, by: str, po
 
 
 def _rewrite_file(path: str) -> None:
-    """Write the database anew, without gaps, and cut the write-ahead log to nothing. Commits wait meanwhile."""
+    """Rewrite the database without gaps and truncate the write-ahead log. Commits wait meanwhile."""
     try:
         with closing(connect(path, apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(BUSY_TIMEOUT_MS)
             connection.execute("VACUUM").fetchall()
             [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except apsw.FullError:
-        raise StoreFull(
-            _describe_leftovers(path, "there is no room on the disk to write it anew. Free some space")
-        ) from None
+        raise StoreFull(_describe_leftovers(path, "the disk is too full to rewrite it. Free some space")) from None
     except apsw.Error as error:
         raise explain(error, path) from error
     if is_busy:
@@ -181,6 +179,6 @@ def _rewrite_file(path: str) -> None:
 
 def _describe_leftovers(path: str, why: str) -> str:
     return (
-        f"It is deleted, but copies of its pages may still be in {path} and {path}-wal, because {why}, then run: "
-        "treadle prune --older-than 36500d --yes"
+        f"The session is deleted, but copies of its pages may remain in {path} and {path}-wal, because {why}, "
+        "then run: treadle prune --older-than 36500d --yes"
     )

@@ -1,4 +1,4 @@
-"""The journal, the wakes and the run lists on SQLite: the verbs of the domain, each one transaction."""
+"""The journal, the wakes and the run lists on SQLite. Each verb is part of one transaction."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -55,17 +55,17 @@ _decode_said = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 
 class DeliveredEvent(msgspec.Struct, frozen=True, gc=False):
-    """What was appended to a run that is somebody else's."""
+    """An event appended to a run by someone other than its owner."""
 
     origin: Origin
     sequence: int | None
-    """None: the run has ended."""
+    """None if the run has ended."""
     event: Draft
     is_new: bool
 
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
-    """What an advance did, for those who must be told once it is committed."""
+    """The effects of an advance, published after the commit."""
 
     origin: Origin
     drafts: tuple[Draft, ...]
@@ -132,19 +132,19 @@ class SqliteJournal:
                 raise NotClaimable(f"{run_id} is owned by {row.worker}.")
             earlier = db.execute(SQL["earlier_unfinished"], (row.origin.session_id, row.id)).fetchone()
             if earlier and not (row.status == "pending" and _is_cancelled(transaction, row)):
-                raise NotClaimable(f"{run_id} waits for {earlier[0]}, which is before it in its session.")
+                raise NotClaimable(f"{run_id} waits for {earlier[0]}, which comes first in its session.")
             taken = 0 if row.places is None else count_other_owned_runs(db, row)
             if row.places is not None and taken >= row.places and not _is_cancelled(transaction, row):
                 raise NotClaimable(describe_full_agent(run_id, taken))
             row.epoch, row.worker, row.lease_until = row.epoch + 1, worker, now + LEASE_SECONDS
-            if row.status == "pending":  # one that waits may be looked at only to find that it still does
+            if row.status == "pending":  # a waiting run may still be waiting after this claim
                 row.status = "running"
             db.execute(SQL["open_epoch"], (row.epoch, worker, row.lease_until, row.status, row.id))
             death = None if lost is None else record_death(db, row.id, lost, now)
             transaction.own(row)
             transaction.flush()
             events = db.execute(SQL["events_after"], (row.id, 0, NO_LIMIT)).fetchall()
-            transaction.learn(row, events, now)
+            transaction.adopt(row, events, now)
             return row.origin, row.epoch, death, events, _read_session_facts(db, row)
 
         origin, epoch, death, events, facts = await self._writer.write(work, _do_nothing, patient=True)
@@ -163,8 +163,8 @@ class SqliteJournal:
     def _advance(self, advance: Advance, transaction: Transaction) -> "AppendResult":
         row = transaction.run(advance.run_id)
         if row.epoch != advance.epoch or row.outcome is not None or row.worker is None:
-            raise Fenced(f"{advance.run_id} is in other hands: epoch {row.epoch}, not {advance.epoch}.")
-        for new in advance.begin:  # before anything is appended
+            raise Fenced(f"{advance.run_id} has another owner: epoch {row.epoch}, not {advance.epoch}.")
+        for new in advance.begin:  # reject before anything is appended
             require_usable_session(transaction.db, new)
         delivered: tuple[Event, ...] = ()
         if row.sequence > advance.seen:
@@ -172,7 +172,7 @@ class SqliteJournal:
             found = transaction.db.execute(SQL["events_after"], (row.id, advance.seen, NO_LIMIT))
             delivered = tuple(_to_event(row.origin, record) for record in found)
         accepted, refused, near = not delivered, None, ()
-        transaction.append(row, advance.facts)  # what they settle is free for what is reserved now
+        transaction.append(row, advance.facts)  # settles before the new reservation
         if accepted and advance.reserve is not None:
             refused, near = reserve(transaction.db, row.id, advance.reserve, self._clock.now())
             accepted = refused is None
@@ -181,7 +181,7 @@ class SqliteJournal:
         drafts = advance.facts + advance.intents if accepted else advance.facts
         wakes: Wakes = ()
         if accepted and advance.release is not None:
-            wakes = self._let_go(transaction, row, drafts, advance.release)
+            wakes = self._release(transaction, row, drafts, advance.release)
         elif accepted and advance.intents and row.status != "running":
             row.status = "running"
             transaction.db.execute(SQL["go_on"], (row.id,))
@@ -197,15 +197,15 @@ class SqliteJournal:
     def _tell(self, transaction: Transaction, told: Sequence[Tell]) -> tuple[DeliveredEvent, ...]:
         delivered: list[DeliveredEvent] = []
         for each in told:
-            with suppress(UnknownRun):  # it was deleted
+            with suppress(UnknownRun):  # the run was deleted
                 delivered.append(self._deliver(each.run_id, each.event, each.key, transaction))
         return tuple(delivered)
 
-    def _let_go(self, transaction: Transaction, row: RunRow, drafts: tuple[Draft, ...], release: Release) -> Wakes:
-        """Give the run up, ended or not; return which runs should be looked at next, and when."""
+    def _release(self, transaction: Transaction, row: RunRow, drafts: tuple[Draft, ...], release: Release) -> Wakes:
+        """Release the run, ended or not, and return which runs to poll next, and when."""
         db, session = transaction.db, row.origin.session_id
         row.worker = row.lease_until = None
-        transaction.let_go(row)
+        transaction.release(row)
         last = drafts[-1].data if drafts else None
         if not isinstance(last, RunEnd):
             row.status = row.status if release.waiting_for is None else "waiting"
@@ -287,7 +287,8 @@ class SqliteJournal:
         return await self._writer.write(work, _do_nothing, patient=True)
 
     async def void_leases(self) -> None:
-        """For a process that has just become the only owner of the database: whoever held a lease is dead."""
+        """Void all leases, for a process that has just become the only owner of the database: all other lease
+        holders are dead."""
 
         def work(transaction: Transaction) -> None:
             transaction.forget()
@@ -367,11 +368,11 @@ class SqliteJournal:
 
 
 def _do_nothing(_: object) -> None:
-    """Nobody need be told."""
+    """Do nothing after the commit."""
 
 
 def _is_cancelled(transaction: Transaction, row: RunRow) -> bool:
-    """Whether a run was asked to end: then it need not wait for its turn."""
+    """Return whether the run was cancelled, in which case it need not wait for its turn."""
     transaction.flush()
     return transaction.db.execute(SQL["cancel_requested"], (row.id,)).fetchone() is not None
 
@@ -386,7 +387,7 @@ def _decode_messages(said: list[Any]) -> tuple[Message, ...]:
 
 
 def _read_session_facts(db: SqliteDatabase, row: RunRow) -> Any:
-    """What the session has settled before this run; None where it is the first to have begun in it."""
+    """Return what earlier runs settled in the session, or None if this is its first run."""
     session = row.origin.session_id
     last = db.execute(SQL["last_said"], (session, row.id)).fetchone()
     if last is None or last[0] is None:

@@ -1,4 +1,4 @@
-"""One process owns a SQLite database: a lock file beside it says which."""
+"""The lock file next to a SQLite database, which names the one process that owns it."""
 
 import fcntl
 import os
@@ -14,17 +14,17 @@ from treadle.domain.errors import StoreError, StoreOwned
 
 
 class Owner(Struct, frozen=True):
-    """Who owns a database, as its lock file tells."""
+    """The owner of a database, as its lock file records it."""
 
     pid: int
     command: str
     since: float
     socket: str | None = None
-    """Where it can be attached to; None: nowhere."""
+    """The Unix socket where clients connect to the owner, if it has one."""
 
 
 class DatabaseLock:
-    """Held from construction until `release`, or until the process dies, however it dies."""
+    """Held from construction until `release`, or until the process dies for any reason."""
 
     def __init__(self, database: str) -> None:
         self._path = Path(f"{database}.lock")
@@ -32,7 +32,8 @@ class DatabaseLock:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreError(
-                f"The lock file {self._path} cannot be written: {error.strerror}. Check the path and its rights."
+                f"The lock file {self._path} cannot be written: {error.strerror}. Check the path and its "
+                "permissions."
             ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,7 +46,7 @@ class DatabaseLock:
         self._write(self._owned_by)
 
     def announce(self, socket: str) -> None:
-        """Let others know where the owner can be attached to."""
+        """Record the socket where clients can connect to the owner."""
         self._owned_by = msgspec.structs.replace(self._owned_by, socket=socket)
         self._write(self._owned_by)
 
@@ -54,7 +55,7 @@ class DatabaseLock:
         os.close(self._file)
 
     def _write(self, owner: Owner | None) -> None:
-        with suppress(OSError):  # a full disk: the lock holds all the same, only nobody can read whose it is
+        with suppress(OSError):  # disk full: the lock holds, but does not name its owner
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, msgspec.json.encode(owner), 0)
 
@@ -66,7 +67,7 @@ class DatabaseLock:
 
 
 def read_owner(database: str) -> Owner | None:
-    """Return who owns a database, as far as its lock file tells; None: no process does."""
+    """Return the owner of a database according to its lock file, or None if no process owns it."""
     try:
         return msgspec.json.decode(Path(f"{database}.lock").read_bytes(), type=Owner | None)
     except (OSError, msgspec.DecodeError):
@@ -85,10 +86,10 @@ def _describe_owner(owner: Owner | None) -> str:
 
 
 def _explain_owned(database: str, owner: Owner | None) -> str:
-    who, how = _describe_owner(owner), "Wait for it to end"
+    who, remedy = _describe_owner(owner), "Wait for it to end"
     if owner is not None:
-        how = f"Wait for it to end, or stop it (kill {owner.pid}: its runs go on later)"
+        remedy = f"Wait for it to end, or stop it (kill {owner.pid}; its runs resume later)"
     return (
-        f"The database {database} is owned by {who}, and a SQLite database has one owner at a time. {how}; "
+        f"The database {database} is owned by {who}, and a SQLite database has one owner at a time. {remedy}; "
         "or use another database (TREADLE_DATABASE_URL)."
     )

@@ -1,7 +1,7 @@
-"""Memories on SQLite: their words in FTS5, their vectors as blobs that sqlite-vec compares.
+"""Memories on SQLite: words in FTS5, vectors as blobs that sqlite-vec compares.
 
-Vectors are looked at twice. A code of three bits for each number chooses a few hundred of them all; those few are
-then put in order by the vectors themselves, of which each number is kept as one byte."""
+A vector search has two stages. Codes of three bits per number select a few hundred candidates, which are then
+ranked by their vectors, stored with one byte per number."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -40,10 +40,10 @@ from treadle.stores.sqlite.writer import SqliteWriter
 
 Result = TypeVar("Result")
 CACHE_KIBIBYTES = 32 * 1024
-"""On a connection that compares vectors: the codes of a hundred thousand memories stay at hand."""
+"""For a connection that compares vectors: the codes of a hundred thousand memories stay in the cache."""
 MMAP_BYTES = 1 << 30
-"""So much of the file such a connection looks at where the system keeps it: copying pages to look at each code once
-took a third of the time. What is beyond goes through the cache."""
+"""How much of the file such a connection maps into memory. Copying pages to read each code once took a third of the
+time. The rest of a larger file goes through the cache."""
 
 
 class SqliteMemories:
@@ -52,7 +52,7 @@ class SqliteMemories:
     def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
-    # ── What people do ──
+    # ── Management ──
 
     async def list(
         self,
@@ -102,12 +102,12 @@ class SqliteMemories:
         return await self._writer.write(work, _do_nothing, patient=False)
 
     async def agents(self) -> Mapping[str, AgentId]:
-        """All agents there are, by name."""
+        """Return the ids of all agents by name."""
         rows = await self._writer.read(lambda db: db.execute(SQL["owners_of_memories"]).fetchall())
         return {str(name): AgentId(str(agent_id)) for name, agent_id in rows}
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
-        """The id of an agent, which is the proposed one where it has none."""
+        """Return the id of an agent, registering the proposed one if it has none."""
 
         def work(transaction: Transaction) -> AgentId:
             if found := transaction.db.execute(SQL["agent"], (name,)).fetchone():
@@ -117,21 +117,19 @@ class SqliteMemories:
 
         return await self._writer.write(work, _do_nothing, patient=False)
 
-    # ── What finding needs ──
+    # ── Search ──
 
     async def read(self, look: Callable[[MemoryView], Result]) -> Result:
-        def looked(db: SqliteDatabase) -> Result:
-            db.execute(
-                "BEGIN"
-            )  # all at one moment; and a lock for each statement would cost more than the statement
+        def read_snapshot(db: SqliteDatabase) -> Result:
+            db.execute("BEGIN")  # one snapshot; a lock per statement would cost more than the statement
             try:
                 return look(_View(db))
             finally:
                 db.execute("COMMIT")
 
-        return await self._writer.read(looked)
+        return await self._writer.read(read_snapshot)
 
-    # ── Vectors come in ──
+    # ── Storing vectors ──
 
     async def keep(
         self, scope: MemoryScope, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
@@ -144,27 +142,27 @@ class SqliteMemories:
         done_to = max(pending.number for pending, _ in vectors)
 
         def work(transaction: Transaction) -> None:
-            space, is_anew = _prepare_space(transaction.db, scope, embedder, dimensions)
+            space, is_reset = _prepare_space(transaction.db, scope, embedder, dimensions)
             transaction.db.executemany(
                 SQL["insert_memory_code"], ((space, number, code) for number, code, _ in packed)
             )
             transaction.db.executemany(
                 SQL["insert_memory_vector"], ((space, number, in_bytes) for number, _, in_bytes in packed)
             )
-            if not is_anew:
+            if not is_reset:
                 transaction.db.execute(SQL["memory_space_done"], (done_to, space))
 
         await self._writer.write(work, _do_nothing, patient=False)
 
 
 class _View:
-    """Implements `ports.memory_index.MemoryView`, on a connection that only this thread uses meanwhile."""
+    """Implements `ports.memory_index.MemoryView` on a connection that only this thread uses meanwhile."""
 
     def __init__(self, db: SqliteDatabase) -> None:
         self._db = db
 
     def _rows(self, statement: str, scope: MemoryScope, *values: Value) -> SqliteRows:
-        """The rows of a statement of which there is one for a single owner too."""
+        """Return the rows of a statement that has a variant for a single owner."""
         if scope.owner is None:
             return self._db.execute(SQL[statement], (scope.agent_id, *values))
         return self._db.execute(SQL[f"{statement}_of_owner"], (scope.agent_id, scope.owner, *values))
@@ -187,8 +185,8 @@ class _View:
         space = _find_space(self._db, scope, embedder)
         if space is None or space[1] != len(vector):
             return ()
-        left_out, (code, in_bytes) = self._left_out(without), pack_vector(vector)
-        bindings = (space[0], code, MAX_CODE_CANDIDATES + len(left_out), in_bytes, _to_json_list(left_out), limit)
+        excluded, (code, in_bytes) = self._list_excluded(without), pack_vector(vector)
+        bindings = (space[0], code, MAX_CODE_CANDIDATES + len(excluded), in_bytes, _to_json_list(excluded), limit)
         rows = _with_vector_functions(
             self._db, lambda: self._db.execute(SQL["nearest_memories"], bindings).fetchall()
         )
@@ -205,7 +203,7 @@ class _View:
             [int(row[0]) for row in self._db.execute(SQL["memories_with_words"], (query, MAX_MATCHES_PER_TERM))]
             for query in queries
         ]
-        best = rank_by_words(found, self._left_out(without), limit)
+        best = rank_by_words(found, self._list_excluded(without), limit)
         rows = self._rows("memories_by_number", scope, _to_json_list(best))
         hits = {row[0]: _to_hit(row[1:]) for row in rows}
         return [hits[number] for number in best if number in hits]
@@ -221,8 +219,8 @@ class _View:
         found = self._db.execute(SQL["same_memory"], (agent_id, owner, compute_digest(text))).fetchone()
         return None if found is None else str(found[0])
 
-    def _left_out(self, without: Without) -> list[int]:
-        """The numbers of those that are not wanted."""
+    def _list_excluded(self, without: Without) -> list[int]:
+        """Return the numbers of the excluded memories."""
         found: list[int] = []
         if without.session is not None:
             own = (without.session, without.since)
@@ -237,7 +235,7 @@ def _to_json_list(items: Iterable[str | int]) -> str:
 
 
 def _build_query(term: Term, marks: Sequence[str]) -> str:
-    """In the language of FTS5. Folded words have no character that means anything in it."""
+    """Return an FTS5 query. Folded words contain no FTS5 syntax."""
     queries: list[str] = []
     for prefix in marks:
         *others, last = [f'"{prefix}{word}"' for word in term.words]
@@ -251,14 +249,15 @@ def _to_hit(row: Any, likeness: float | None = None) -> MemoryHit:
 
 
 def _strip_marks(words: str, memory: Memory) -> str:
-    """The words without their marks. They are kept once for each mark, and all marks of a memory are as long."""
+    """Return the words without their marks. They are stored once per mark, and all marks of a memory have the same
+    length."""
     marks = list_stored_marks(memory.agent_id, memory.owner)
     own = words if len(marks) == 1 else words[: len(words) // len(marks)]
     return f" {own} ".replace(f" {marks[0]}", " ")
 
 
 def _do_nothing(_: object) -> None:
-    """Nobody need be told."""
+    """Do nothing after the commit."""
 
 
 def _to_memory(row: Any) -> Memory:
@@ -271,7 +270,7 @@ def _to_memories(rows: Any) -> list[Memory]:
 
 
 def forget_memory(db: SqliteDatabase, memory_id: MemoryId) -> bool:
-    """Delete a memory with its words, codes and vectors; whether it was there."""
+    """Delete a memory with its words, codes and vectors, and return whether it existed."""
     found = db.execute(SQL["memory_to_forget"], (memory_id,)).fetchone()
     if found is None:
         return False
@@ -285,8 +284,8 @@ def forget_memory(db: SqliteDatabase, memory_id: MemoryId) -> bool:
 
 
 def _assign_memory(db: SqliteDatabase, memory: Memory, owner: UserId) -> bool:
-    """Give a memory to another owner, under another number: it is new there. False: the owner has that fact, which
-    takes over how often it was used."""
+    """Give a memory to another owner under a new number. If the owner already has that fact, merge the usage counts
+    into it and return False."""
     forget_memory(db, memory.memory_id)
     if insert_memory(db, replace(memory, owner=owner)):
         return True
@@ -299,7 +298,7 @@ def _assign_memory(db: SqliteDatabase, memory: Memory, owner: UserId) -> bool:
 
 
 def _find_space(db: SqliteDatabase, scope: MemoryScope, embedder: str) -> tuple[int, int, int] | None:
-    """Its number, its dimensions, and how far it has come."""
+    """Return the number, the dimensions and the progress of a vector space, or None."""
     found = db.execute(SQL["memory_space"], (scope.agent_id, _space_owner(scope), embedder)).fetchone()
     return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
 
@@ -311,8 +310,8 @@ def _space_owner(scope: MemoryScope) -> UserId:
 def _prepare_space(
     db: SqliteDatabase, scope: MemoryScope, embedder: str, dimensions: int | None
 ) -> tuple[int, bool]:
-    """The space to keep vectors of these dimensions in, and whether all is to be made anew. None: there is no
-    vector to keep, so any space will do."""
+    """Return the space for vectors of these dimensions, and whether all vectors must be computed again. Without
+    dimensions there is no vector to store, so any space will do."""
     space = _find_space(db, scope, embedder)
     if space is None:
         values = (scope.agent_id, _space_owner(scope), embedder, dimensions or 0)
@@ -320,7 +319,7 @@ def _prepare_space(
         return int(found[0]) if found else 0, False
     if dimensions in (None, space[1]):
         return space[0], False
-    if space[1] == 0:  # the first vector
+    if space[1] == 0:  # its first vector
         db.execute(SQL["size_memory_space"], (dimensions, space[0]))
         return space[0], False
     db.execute(SQL["clear_memory_codes"], (space[0],))
@@ -330,7 +329,7 @@ def _prepare_space(
 
 
 def _with_vector_functions(db: SqliteDatabase, look: Callable[[], Result]) -> Result:
-    """The same look, on a connection that knows vectors: it is taught when it is first asked for them."""
+    """Run a query that needs vector functions, loading them if the connection lacks them."""
     try:
         return look()
     except apsw.SQLError as error:
@@ -350,8 +349,8 @@ def _load_vector_functions(db: SqliteDatabase) -> None:
             db.load_extension(sqlite_vec.loadable_path())
         finally:
             db.enable_load_extension(False)
-    except Exception as error:  # whatever a package does when it is imported
+    except Exception as error:  # an import may raise anything
         raise VectorsUnavailable(
-            f"SQLite cannot compare vectors here, because sqlite-vec could not be loaded ({error}). Install "
+            f"SQLite cannot compare vectors: sqlite-vec could not be loaded ({error}). Install "
             "sqlite-vec for this platform, or set the agent's memory.embedder to none."
         ) from error

@@ -1,4 +1,4 @@
-"""How what a run remembers is written beside its event, in the same transaction; and how any memory is kept."""
+"""Inserting memories on SQLite, and the projections of memory events, which are written in the same transaction."""
 
 import logging
 from collections.abc import Callable
@@ -24,12 +24,12 @@ BAD_MEMORY_ERRORS = (
     ValueError,
     TypeError,
 )
-"""What says that one memory cannot be kept, and nothing about the disk."""
+"""Errors that concern a single memory and not the disk."""
 
 
 def insert_memory(db: SqliteDatabase, memory: Memory) -> bool:
-    """Keep it with its words; whether it is new. One whose id is there already is left as it is, and so is a fact
-    whose text is."""
+    """Store a memory with its words, and return whether it is new. A memory whose id exists, or a fact whose text
+    exists, is left unchanged."""
     text = replace_surrogates(memory.text)
     words = mark_words(text, memory.agent_id, memory.owner)
     found = db.execute(
@@ -58,7 +58,7 @@ def insert_memory(db: SqliteDatabase, memory: Memory) -> bool:
 
 
 def mark_words(text: str, agent_id: AgentId, owner: UserId) -> str:
-    """The words of a text as they are kept: once for each mark."""
+    """Return the words of a text as they are indexed: once per mark."""
     found = folded(text)
     return " ".join([prefix + word for prefix in list_stored_marks(agent_id, owner) for word in found])
 
@@ -70,15 +70,15 @@ def _project_saved(db: SqliteDatabase, run: int, draft: Draft) -> None:
     if (memory := _build_run_memory(db, run, draft, data.memory_id, data.text)) is None:
         return
     if data.repeats is not None:
-        said_again = (at, data.pinned, data.repeats, memory.agent_id, memory.owner)
-        if db.execute(SQL["repeat_memory"], said_again).fetchall():
+        repeated = (at, data.pinned, data.repeats, memory.agent_id, memory.owner)
+        if db.execute(SQL["repeat_memory"], repeated).fetchall():
             return
-    kept = Memory(
+    fact = Memory(
         memory.memory_id, memory.agent_id, "long_term", memory.text, at, data.source,
         pinned=data.pinned, session_id=memory.session_id, run_id=memory.run_id, owner=memory.owner,
     )  # fmt: skip
-    if not insert_memory(db, kept):
-        same = (at, data.pinned, kept.agent_id, kept.owner, compute_digest(kept.text))
+    if not insert_memory(db, fact):
+        same = (at, data.pinned, fact.agent_id, fact.owner, compute_digest(fact.text))
         db.execute(SQL["repeat_same_memory"], same).fetchall()
 
 
@@ -90,7 +90,7 @@ def _project_journal(db: SqliteDatabase, run: int, draft: Draft) -> None:
 
 
 def _build_run_memory(db: SqliteDatabase, run: int, draft: Draft, memory_id: str, text: str) -> Memory | None:
-    """What a run noted; None where there is nothing to keep, or it is kept already."""
+    """Return the note of a run, or None if there is nothing to store or it is stored already."""
     found = db.execute(SQL["run_of_memory"], (run,)).fetchone()
     if found is None or not text.strip() or db.execute(SQL["has_memory"], (memory_id,)).fetchone():
         return None
@@ -116,7 +116,7 @@ def _project_recalled(db: SqliteDatabase, _: int, draft: Draft) -> None:
 def _log_bad_memories(
     project: Callable[[SqliteDatabase, int, Draft], None],
 ) -> Callable[[SqliteDatabase, int, Draft], None]:
-    """The same, but a memory that cannot be kept is told of and left out: no run stops for it."""
+    """Wrap a projection so that a memory that cannot be stored is logged and skipped. The run continues."""
 
     def projected(db: SqliteDatabase, run: int, draft: Draft) -> None:
         db.execute("SAVEPOINT memory")
@@ -124,7 +124,7 @@ def _log_bad_memories(
             project(db, run, draft)
         except BAD_MEMORY_ERRORS as error:
             db.execute("ROLLBACK TO memory")
-            logger.warning("a memory could not be kept (%s): %s", draft.type, error)
+            logger.warning("skipped a memory that could not be stored (%s): %s", draft.type, error)
         db.execute("RELEASE memory")
 
     return projected
@@ -135,4 +135,4 @@ MEMORY_PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
     "journal_written": _log_bad_memories(_project_journal),
     "memory_recalled": _log_bad_memories(_project_recalled),
 }
-"""By type of event, as in `projections`."""
+"""By event type, as in `projections`."""

@@ -1,4 +1,4 @@
-"""What is written beside an event, in its transaction, so that lists need not read journals."""
+"""Projections of events, written in the same transaction so that lists need not read journals."""
 
 from collections.abc import Callable
 
@@ -78,14 +78,14 @@ PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
     "run_forked": _project_fork,
     "segment_opened": _project_segment,
 }
-"""By type of event. Each is handed the database, the number of the run and the event."""
+"""By event type. Each is called with the database, the number of the run and the event."""
 
 
 def require_open_approval(db: SqliteDatabase, approval_id: ApprovalId, now: Instant) -> None:
-    """Raise InvalidState unless the approval still waits for its answer, and its time has not run out."""
+    """Raise InvalidState unless the approval is undecided and has not expired."""
     found = db.execute(SQL["approval"], (approval_id,)).fetchone()
     if found is None:
-        raise InvalidState(f"{approval_id} is not open any more.")
+        raise InvalidState(f"{approval_id} is no longer open.")
     expires_at, decision, _, _ = found[-4:]
     if decision is not None or (expires_at is not None and expires_at <= now):
         raise InvalidState(f"{approval_id} is no longer open.")

@@ -1,4 +1,4 @@
-"""Reserving and settling on SQLite, as parts of the transaction of an append."""
+"""Reservations and settlements on SQLite, made in the transaction of an append."""
 
 from collections.abc import Iterator
 
@@ -16,18 +16,18 @@ from treadle.stores.reservations import (
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 
 PERMANENT_BUCKET = 0
-"""The one bucket of what is never forgotten."""
+"""The single bucket of usage that never expires."""
 
 
 def reserve(db: SqliteDatabase, run: int, wanted: Reserve, now: Instant) -> tuple[Short | None, tuple[Short, ...]]:
-    """Set aside what is wanted, in every account or in none: what stood in the way; or else which accounts come
-    to their end, where nobody was told."""
+    """Reserve the request in every account or in none. Return the account that lacks the amount, or the accounts
+    that are close to a ceiling and were not warned yet."""
     found = [short for ceilings in wanted.accounts for short in list_standings(db, ceilings, wanted, now)]
     lacking = [short for short in found if short.used + short.reserved + short.wanted > short.ceiling]
     if lacking:
         for short in lacking:
             if short.used + short.wanted > short.ceiling:
-                return short, ()  # which nobody's settling will change
+                return short, ()  # settling other calls will not free enough
         return lacking[0], ()
     for ceilings in wanted.accounts:
         account = ceilings.account
@@ -47,7 +47,7 @@ def reserve(db: SqliteDatabase, run: int, wanted: Reserve, now: Instant) -> tupl
 
 
 def settle(db: SqliteDatabase, run: int, draft: Draft, rate: float) -> None:
-    """A model call of the run has ended: what it has used takes the place of what was reserved."""
+    """Replace the reservation of a model call that ended with its usage."""
     data = draft.data
     assert isinstance(data, LlmResponse | LlmError | ContextCompacted | CompactionFailed)
     cost = data.cost or 0.0
@@ -55,7 +55,7 @@ def settle(db: SqliteDatabase, run: int, draft: Draft, rate: float) -> None:
 
 
 def settle_lost_call(db: SqliteDatabase, run: int, now: Instant) -> None:
-    """Nobody will know what the model call has used that was under way: take it to be all that was reserved."""
+    """Settle a model call whose end is unknown, assuming that it used all that was reserved."""
     _settle(db, run, now, None, (None, None))
 
 
@@ -70,7 +70,7 @@ def _settle(
 
 
 def list_standings(db: SqliteDatabase, ceilings: Ceilings, wanted: Reserve, now: Instant) -> Iterator[Short]:
-    """How an account stands, for each of its ceilings that this counts against."""
+    """Yield the standing of an account for each ceiling that the request counts against."""
     account = ceilings.account
     if wanted.tokens:
         cost, credits, tokens, reserved_cost, reserved_credits = _read_account(db, account)
@@ -101,22 +101,23 @@ def _sum_bucket(db: SqliteDatabase, account: str, kind: str) -> int:
 
 
 def _read_account(db: SqliteDatabase, account: str) -> tuple[float, float, int, float, float]:
-    """Dollars and credits that were used; tokens, dollars and credits that are reserved."""
+    """Return the dollars and credits used, and the tokens, dollars and credits reserved."""
     [found] = db.execute(SQL["account"], (account,)).fetchall()
     cost, credits, tokens, reserved_cost, reserved_credits = found
     return cost, credits, tokens, reserved_cost, reserved_credits
 
 
 def _should_warn(db: SqliteDatabase, short: Short, now: Instant) -> bool:
-    """Whether an account comes to its end and nobody was told in this window, or of this ceiling; now they are."""
+    """Return whether an account is close to a ceiling and was not warned in this window or about this ceiling.
+    Records the warning."""
     if short.kind in ("steps", "runs"):
-        return False  # which the run itself says, where its agent wants that
+        return False  # the run reports these if its agent is configured to
     used = short.used + short.wanted if short.kind == "calls" else short.used
     if used < short.ceiling * WARN_AT:
         return False
-    told = db.execute(SQL["warned"], (short.account, short.kind)).fetchone()
+    warned = db.execute(SQL["warned"], (short.account, short.kind)).fetchone()
     window = {"tokens": HOUR, "calls": MINUTE}.get(short.kind)
-    if told is not None and told[0] == short.ceiling and (window is None or now - told[1] < window):
+    if warned is not None and warned[0] == short.ceiling and (window is None or now - warned[1] < window):
         return False
     db.execute(SQL["warn"], (short.account, short.kind, short.ceiling, now))
     return True

@@ -1,4 +1,4 @@
-"""The whole text of long results, on SQLite."""
+"""The full text of truncated results, on SQLite."""
 
 from treadle.domain.envelope import Origin
 from treadle.domain.ids import SessionId

@@ -1,5 +1,5 @@
-"""One transaction over many runs. What all of them append is gathered and written with a few statements: each
-statement gives the interpreter to other threads and must win it back, so fewer is faster for everyone."""
+"""One transaction over many runs. The events of all runs are collected and written with a few statements: each
+statement releases the interpreter lock and must reacquire it, so fewer statements are faster for all threads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ ROWS_PER_STATEMENT = 64
 
 @dataclass(slots=True)
 class RunRow:
-    """What an append must know of its run, as it stands within the transaction."""
+    """The row of a run as it stands within the transaction."""
 
     id: int
     origin: Origin
@@ -35,45 +35,45 @@ class RunRow:
     lease_until: Instant | None
     sequence: int
     counted: int
-    """The last sequence that is in the lists of usage."""
+    """The last sequence whose usage is written."""
     places: int | None
-    """How many runs of its agent are worked on at a time; None: any number."""
+    """The concurrency limit of the agent; None for no limit."""
 
 
 class OwnedRows:
-    """The rows of the runs that are owned here, kept from one transaction to the next: an owner advances its run
-    again and again. They are what the database holds as long as nobody else has written to it."""
+    """The rows of the runs that this process owns, cached across transactions because an owner advances its run
+    repeatedly. They equal the database as long as no other connection writes to it."""
 
     def __init__(self) -> None:
         self.rows: dict[RunId, RunRow] = {}
         self.payers: dict[RunId, Payer] = {}
-        """For whom each of them counts what it uses: nobody but its owner adds to that."""
+        """Usage counters of the runs; only the owner of a run adds to them."""
         self.position = -1
-        """Of the latest event, over all runs; -1: it must be looked up. None is ever given twice, whatever was
-        deleted."""
+        """The position of the latest event over all runs, or -1 to look it up. A position is never reused, even
+        after deletions."""
         self._version = 0
 
     def begin(self, database: SqliteDatabase) -> None:
-        """At the start of a transaction: forget what may not be so any more."""
+        """Drop what may be stale at the start of a transaction."""
         if database.data_version() != self._version:
             self.rows.clear()
             self.position = -1
 
     def commit(self, database: SqliteDatabase) -> None:
-        """A transaction was committed."""
+        """Record that a transaction was committed."""
         self._version = database.data_version()
 
     def forget(self) -> None:
-        """A transaction was given up, and what it has changed here never was."""
+        """Drop everything after a transaction was rolled back."""
         self.position = -1
         self.rows.clear()
         self.payers.clear()
 
 
 class Transaction:
-    """The transaction, as the work in it sees it.
+    """The transaction as the work in it sees it.
 
-    Work that refuses does so before it has appended or executed anything, so that it leaves no trace."""
+    Work that raises a TreadleError does so before it appends or executes anything, so it leaves no trace."""
 
     def __init__(self, database: SqliteDatabase, owned: OwnedRows) -> None:
         self.db = database
@@ -91,18 +91,18 @@ class Transaction:
         return row
 
     def own(self, row: RunRow) -> None:
-        """The run is about to be advanced again and again."""
+        """Cache the row of a run that this process now owns."""
         self._owned[row.origin.run_id] = row
 
-    def learn(self, row: RunRow, events: Sequence[Any], now: Instant) -> None:
-        """For a run that has a new owner, and all of its events: for whom it counts what it uses from now on. What
-        was reserved for it before is settled."""
+    def adopt(self, row: RunRow, events: Sequence[Any], now: Instant) -> None:
+        """Start counting the usage of a run with a new owner, given all of its events, and settle earlier
+        reservations."""
         payer = self._payers[row.origin.run_id] = rebuild_payer(events, row.counted)
         if payer.is_bounded:
             settle_lost_call(self.db, row.id, now)
 
-    def let_go(self, row: RunRow) -> None:
-        """Nobody owns the run now. What it has used is written with it."""
+    def release(self, row: RunRow) -> None:
+        """Write the usage of a run that is released."""
         self._used.add(self._payer(row).take())
         row.counted = row.sequence
         self._owned.pop(row.origin.run_id, None)
@@ -110,7 +110,7 @@ class Transaction:
         self._rows[row.origin.run_id] = row
 
     def forget(self) -> None:
-        """Read rows anew: a statement has changed them."""
+        """Drop all cached rows, because a statement changed them."""
         self.flush()
         self._rows.clear()
         self._owned.clear()
@@ -141,18 +141,18 @@ class Transaction:
 
     def _payer(self, row: RunRow) -> Payer:
         payer = self._payers.get(row.origin.run_id)
-        if payer is None:  # it was forgotten with a transaction that was given up
+        if payer is None:  # it was dropped with a transaction that was rolled back
             stored = self.db.execute(SQL["events_after"], (row.id, 0, -1)).fetchall()
             payer = self._payers[row.origin.run_id] = rebuild_payer(stored, row.counted)
         return payer
 
     def finish(self) -> None:
-        """Write the last of what was gathered: the transaction is about to be committed."""
+        """Write everything collected before the commit."""
         self.flush()
         self._used.write(self.db)
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the collected events."""
         width = EVENT_COLUMNS * ROWS_PER_STATEMENT
         for at in range(0, len(self._values), width):
             part = self._values[at : at + width]
@@ -174,24 +174,24 @@ def read_run_row(database: SqliteDatabase, run_id: RunId) -> RunRow:
 
 
 def explain_missing_run(database: SqliteDatabase, run_id: RunId) -> UnknownRun:
-    """Why there is no such run: nobody knows of it, or it was deleted."""
+    """Return the error for a run that does not exist: it is unknown, or it was deleted."""
     if found := database.execute(SQL["tombstone_of_run"], (run_id,)).fetchone():
         session_id, at, by = found
         return RunDeleted(
-            f"{run_id} was deleted with its session {session_id} on {minute(at)} by {by}: nothing of it is left."
+            f"{run_id} was deleted with its session {session_id} on {minute(at)} by {by}. Its data was removed."
         )
-    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows all runs.")
 
 
 def explain_deleted_session(database: SqliteDatabase, session_id: SessionId) -> SessionDeleted:
-    """For a session that was deleted: it is not begun again."""
+    """Return the error for a session that was deleted and cannot be used again."""
     found = database.execute(SQL["tombstone"], (session_id,)).fetchone()
     when = "" if found is None else f" on {minute(found[-2])} by {found[-1]}"
-    return SessionDeleted(f"{session_id} was deleted{when}: nothing of it is left. Begin another session.")
+    return SessionDeleted(f"{session_id} was deleted{when}. Start another session.")
 
 
 def require_usable_session(database: SqliteDatabase, new: NewRun) -> None:
-    """Raise SessionDeleted or SessionTaken where the session of a new run was deleted, or is another owner's."""
+    """Raise SessionDeleted or SessionTaken if the session of a new run was deleted or belongs to another owner."""
     session_id = new.origin.session_id
     if database.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
         raise explain_deleted_session(database, session_id)

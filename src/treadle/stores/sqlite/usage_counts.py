@@ -1,4 +1,4 @@
-"""What one transaction adds to the lists of usage, on SQLite."""
+"""Usage that one transaction adds, on SQLite."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ from treadle.stores.usage_counts import Rows
 
 
 class UsageSums:
-    """What one transaction adds to the lists of usage."""
+    """The usage that one transaction adds."""
 
     def __init__(self) -> None:
         self._rows: Rows = {}
@@ -18,7 +18,7 @@ class UsageSums:
             self._rows[key] = row if known is None else [one + other for one, other in zip(known, row, strict=True)]
 
     def write(self, database: SqliteDatabase) -> None:
-        """One statement, however many runs have used something."""
+        """Write all sums with one statement."""
         if self._rows:
             values: list[Value] = []
             for key, row in self._rows.items():

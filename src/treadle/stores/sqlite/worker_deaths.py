@@ -1,4 +1,4 @@
-"""The workers that died while they owned runs."""
+"""Workers that died while they owned runs."""
 
 from treadle.domain.ids import Instant
 from treadle.ports.journal import LATELY_SECONDS, Death

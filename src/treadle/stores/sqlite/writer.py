@@ -1,8 +1,8 @@
-"""One writer for all runs: whatever is ready is committed together, in one transaction and one fsync.
+"""Group commit for all runs: work that is ready is committed in one transaction and one fsync.
 
-An operation that is refused fails alone; the rest of its group commits. When the disk is full, new work is
-refused and work under way waits for room. When a commit cannot be made durable, everything stops: what is in
-memory cannot be trusted to be on disk, and a retry would pretend that it is."""
+Work that raises a TreadleError fails alone; the rest of its group commits. When the disk is full, new work is
+rejected and work in progress waits for space. When a commit cannot be made durable, everything stops: memory and
+disk may differ, and a retry would hide that."""
 
 import asyncio
 import contextlib
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Work = Callable[[Transaction], Result]
-"""Part of a transaction. It may be run again when the transaction has to be."""
+"""Part of a transaction. It runs again if the transaction is retried."""
 Look = Callable[[SqliteDatabase], Result]
 
 RETRY_SECONDS = 0.5
-"""How long to wait before a group that found the disk full or the database locked is tried again."""
+"""Pause before a group is retried after the disk was full or the database locked."""
 
 
 BAD_VALUE_ERRORS = (
@@ -39,15 +39,15 @@ BAD_VALUE_ERRORS = (
     TypeError,
     OverflowError,
 )
-"""What says that one piece of work cannot be stored, and nothing about the disk. UnicodeEncodeError is one."""
+"""Errors that concern a single piece of work and not the disk. UnicodeEncodeError is one of them."""
 
 
 class SqliteWriter(Protocol):
-    """Runs work inside the next group commit, or as a read of what is committed."""
+    """Runs work in the next group commit, or reads what is committed."""
 
     def write(self, work: Work[Result], then: Callable[[Result], None], patient: bool) -> "asyncio.Future[Result]":
-        """Do the work in the next transaction; after its commit call `then`, on the event loop and in the order of
-        commits. Patient work waits when the disk is full; the other is refused with StoreFull."""
+        """Run the work in the next transaction. After the commit, call `then` on the event loop, in commit order.
+        Patient work waits when the disk is full; other work fails with StoreFull."""
         ...
 
     def read(self, look: Look[Result]) -> "asyncio.Future[Result]": ...
@@ -57,7 +57,7 @@ class SqliteWriter(Protocol):
 
 @dataclass(slots=True)
 class PendingWork:
-    """One piece of work on its way."""
+    """One piece of work on its way to the database."""
 
     work: Work[Any]
     then: Callable[[Any], None]
@@ -66,10 +66,11 @@ class PendingWork:
     result: Any = None
     error: BaseException | None = None
     done: bool = False
-    """It is committed, or refused for good: whatever becomes of its group, it is not done again."""
+    """Committed or rejected for good: not run again, whatever happens to the rest of its group."""
 
     def settle(self) -> None:
-        """Tell the world, then the caller. A caller that has gone away changes nothing: it is committed."""
+        """Publish the result, then return it to the caller. A cancelled caller changes nothing: the work is
+        committed."""
         if self.error is None:
             self.then(self.result)
             if not self.future.done():
@@ -79,10 +80,12 @@ class PendingWork:
 
 
 def commit_group(database: SqliteDatabase, items: Sequence[PendingWork], owned: OwnedRows) -> None:
-    """Run all the work in one transaction. Work that refuses fails alone. Raises when nothing was committed."""
+    """Run all work in one transaction. Work that raises a TreadleError fails alone.
+
+    Raise if nothing was committed."""
     try:
         _commit_together(database, items, owned)
-    except BAD_VALUE_ERRORS as error:  # not a refusal but a fault, and it has left traces
+    except BAD_VALUE_ERRORS as error:  # a fault rather than a rejection; it may have left changes
         if len(items) == 1:
             items[0].error = error
         else:
@@ -114,7 +117,7 @@ def _commit_together(database: SqliteDatabase, items: Sequence[PendingWork], own
 
 
 class ThreadWriter:
-    """The writer of a real database: a thread that commits, a thread that reads."""
+    """The writer of a database file, with one thread that commits and one that reads."""
 
     def __init__(
         self,
@@ -165,7 +168,7 @@ class ThreadWriter:
                 self._fail(items, self._lost)
 
     def _take(self) -> list[PendingWork]:
-        """All that is waiting. The word to stop, which comes last, is put back."""
+        """Return all queued work. The stop marker, which comes last, is put back."""
         items: list[PendingWork] = []
         while not self._queue.empty():
             item = self._queue.get()
@@ -187,7 +190,7 @@ class ThreadWriter:
                 group = self._settle_done(group)
                 logger.warning("%s is locked by another program; waiting for it", self._path)
             except BaseException as error:
-                return self._lose(self._settle_done(group), error)
+                return self._stop(self._settle_done(group), error)
             else:
                 return self._settle(group)
             if self._closing:
@@ -197,7 +200,7 @@ class ThreadWriter:
         return None
 
     def _settle_done(self, group: list[PendingWork]) -> list[PendingWork]:
-        """Settle what was committed by itself before the group got stuck; what is left is to be tried again."""
+        """Settle the work that was committed before the group failed, and return the rest for a retry."""
         self._settle([item for item in group if item.done])
         return [item for item in group if not item.done]
 
@@ -205,11 +208,11 @@ class ThreadWriter:
         self._fail([item for item in group if not item.patient], error)
         return [item for item in group if item.patient]
 
-    def _lose(self, group: list[PendingWork], error: BaseException) -> None:
+    def _stop(self, group: list[PendingWork], error: BaseException) -> None:
         reason = explain(error, self._path) if isinstance(error, apsw.Error) else error
         lost = self._lost = StoreLost(
-            f"A write to {self._path} could not be made durable ({reason}). The engine has stopped; start it again "
-            "and it goes on from what is on disk."
+            f"A write to {self._path} could not be made durable: {reason}. The engine has stopped. Start it again; "
+            "it resumes from what is on disk."
         )
         self._fail([*group, *self._take()], lost)
         with contextlib.suppress(RuntimeError):
@@ -221,7 +224,7 @@ class ThreadWriter:
         self._settle(group)
 
     def _settle(self, group: list[PendingWork]) -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop has gone; what is committed stays so
+        with contextlib.suppress(RuntimeError):  # the event loop is closed; the commit stands
             self._loop.call_soon_threadsafe(_settle_all, group)
 
 
@@ -231,7 +234,7 @@ def _settle_all(group: list[PendingWork]) -> None:
 
 
 class _Reader:
-    """Reads on a connection and a thread of its own, so that no commit waits for a reader."""
+    """Reads on a connection and thread of its own, so that no commit waits for a reader."""
 
     def __init__(self, connection: SqliteDatabase, loop: asyncio.AbstractEventLoop, path: str) -> None:
         self._path = path
@@ -257,13 +260,13 @@ class _Reader:
         self._connection.close()
 
     def _serve(self) -> None:
-        while (wanted := self._queue.get()) is not None:
-            look, future = wanted
+        while (item := self._queue.get()) is not None:
+            look, future = item
             try:
                 answer, error = look(self._connection), None
             except BaseException as raised:
                 answer, error = None, explain(raised, self._path) if isinstance(raised, apsw.Error) else raised
-            with contextlib.suppress(RuntimeError):  # the event loop has gone, and the asker with it
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, and the caller gone
                 self._loop.call_soon_threadsafe(_answer, future, answer, error)
 
 
@@ -276,8 +279,8 @@ def _answer(future: "asyncio.Future[Any]", answer: Any, error: BaseException | N
 
 
 class InlineWriter:
-    """A writer without threads, for a database in memory: the next turn of the event loop commits all that was
-    asked for in this one. Simulated time and seeded order hold for it."""
+    """A writer without threads, for a database in memory: the next turn of the event loop commits all work
+    requested in this one. It works with simulated time and a seeded order."""
 
     def __init__(self, connection: SqliteDatabase) -> None:
         self.connection = connection

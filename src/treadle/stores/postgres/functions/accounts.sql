@@ -1,6 +1,6 @@
--- Reserving, settling and counting, as parts of the transaction of an append.
+-- Reservations, settlements and usage counts, written in the transaction of an append.
 
--- A model call of the run has ended: what it has used takes the place of what was reserved. NULL: all of that.
+-- Replace the reservation of a model call that ended with its usage. NULL stands for the whole reservation.
 CREATE OR REPLACE FUNCTION settle(run_ BIGINT, tokens_ BIGINT, cost_ FLOAT8, credits_ FLOAT8, now_ FLOAT8)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -25,7 +25,7 @@ BEGIN
     DELETE FROM reservations WHERE run = run_;
 END $$;
 
--- What an account has used within a window: each bucket with its amount.
+-- Return the usage of an account within a window, as buckets with amounts.
 CREATE OR REPLACE FUNCTION in_window(account_ TEXT, kind_ TEXT, oldest BIGINT, OUT used FLOAT8, OUT buckets JSONB)
 LANGUAGE sql STABLE AS $$
     SELECT coalesce(sum(amount), 0)::FLOAT8,
@@ -33,7 +33,7 @@ LANGUAGE sql STABLE AS $$
     FROM windows WHERE account = account_ AND kind = kind_ AND bucket >= oldest
 $$;
 
--- How the accounts stand, for each of their ceilings that this counts against, in order.
+-- Return the standing of the accounts for each ceiling that the request counts against, in order.
 CREATE OR REPLACE FUNCTION standing(wanted JSONB, now_ FLOAT8)
 RETURNS TABLE (account TEXT, kind TEXT, ceiling FLOAT8, used FLOAT8, reserved FLOAT8, wants FLOAT8, buckets JSONB)
 LANGUAGE plpgsql AS $$
@@ -86,8 +86,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Set aside what is wanted, in every account or in none: `refused`, what stood in the way; or else `near`, which
--- accounts come to their end, where nobody was told.
+-- Reserve the request in every account or in none. Return `refused`, the account that lacks the amount, or `near`, the
+-- accounts that are close to a ceiling and were not warned yet.
 CREATE OR REPLACE FUNCTION reserve(run_ BIGINT, wanted JSONB, now_ FLOAT8, OUT refused JSONB, OUT near JSONB)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -102,14 +102,14 @@ BEGIN
     FROM jsonb_array_elements(found) WITH ORDINALITY AS s (value, place),
          jsonb_to_record(value) AS v (used FLOAT8, reserved FLOAT8, wants FLOAT8, ceiling FLOAT8)
     WHERE used + reserved + wants > ceiling
-    ORDER BY used + wants <= ceiling, place LIMIT 1;  -- first what nobody's settling will change
+    ORDER BY used + wants <= ceiling, place LIMIT 1;  -- first those that no settlement can free
     IF refused IS NOT NULL THEN
         RETURN;
     END IF;
     FOR each IN
         SELECT value, v.* FROM jsonb_array_elements(found) AS value,
                jsonb_to_record(value) AS v (account TEXT, kind TEXT, used FLOAT8, wants FLOAT8, ceiling FLOAT8)
-        WHERE v.kind NOT IN ('steps', 'runs')  -- which the run itself tells of, where its agent wants that
+        WHERE v.kind NOT IN ('steps', 'runs')  -- the run reports these if its agent is configured to
     LOOP
         IF is_news(each.account, each.kind, each.ceiling, now_,
                    each.used + CASE each.kind WHEN 'calls' THEN each.wants ELSE 0 END) THEN
@@ -142,7 +142,8 @@ RETURNS VOID LANGUAGE sql AS $$
     ON CONFLICT (account, kind, bucket) DO UPDATE SET amount = windows.amount + excluded.amount
 $$;
 
--- Whether an account comes to its end and nobody was told in this window, or of this ceiling; now they are.
+-- Return whether an account is close to a ceiling and was not warned in this window or about this ceiling. Records the
+-- warning.
 CREATE OR REPLACE FUNCTION is_news(account_ TEXT, kind_ TEXT, ceiling_ FLOAT8, now_ FLOAT8, used_ FLOAT8)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
@@ -161,7 +162,7 @@ BEGIN
     RETURN TRUE;
 END $$;
 
--- Add what runs have used to the lists of usage: rows in the order of the table's columns.
+-- Add rows, in the column order of the table, to the usage lists.
 CREATE OR REPLACE FUNCTION count_usage(rows_ JSONB) RETURNS VOID LANGUAGE sql AS $$
     INSERT INTO usage AS known
     SELECT (v->>0)::INTEGER, v->>1, v->>2, v->>3, sum((v->>4)::BIGINT), sum((v->>5)::BIGINT), sum((v->>6)::BIGINT),

@@ -1,6 +1,6 @@
--- Deleting for good, whole or not at all.
+-- Permanent deletion of sessions, in one transaction.
 
--- A session as it is before it is deleted; no rows: there is none.
+-- Return a session before it is deleted; no rows if it does not exist.
 CREATE OR REPLACE FUNCTION deletable(session_id_ TEXT)
 RETURNS TABLE (session_id TEXT, agent_id TEXT, runs INTEGER, unfinished INTEGER, events BIGINT, first_at FLOAT8,
                latest_at FLOAT8) LANGUAGE sql STABLE AS $$
@@ -11,7 +11,7 @@ RETURNS TABLE (session_id TEXT, agent_id TEXT, runs INTEGER, unfinished INTEGER,
     WHERE r.session_id = session_id_ GROUP BY r.session_id
 $$;
 
--- The session, and those that were begun by its runs, or theirs, and by no others: in the order in which they are found.
+-- Return the session, and the sessions that were started only by runs of its family, in the order in which they are found.
 CREATE OR REPLACE FUNCTION family_of(session_id_ TEXT) RETURNS TEXT[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
     family TEXT[] := ARRAY[session_id_];
@@ -36,14 +36,14 @@ BEGIN
     RETURN family;
 END $$;
 
--- Nobody adds a run to these sessions, claims one of theirs or ends one until the end of this transaction.
+-- Block adding, claiming and ending runs of these sessions until the end of this transaction.
 CREATE OR REPLACE FUNCTION lock_sessions(session_ids TEXT[]) RETURNS VOID LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock(wanted.lock) FROM (
         SELECT DISTINCT hashtextextended(session_id, 0) AS lock FROM unnest(session_ids) AS session_id ORDER BY lock
     ) AS wanted
 $$;
 
--- Delete all that one session has; what is left is that it was there.
+-- Delete everything that belongs to a session, and leave a tombstone.
 CREATE OR REPLACE FUNCTION delete_one(session_id_ TEXT, now_ FLOAT8, by_ TEXT, deletion_ TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
@@ -81,8 +81,8 @@ BEGIN
             deletion_);
 END $$;
 
--- Delete a session and its family. What stands in the way: the id of a run that has not ended, or that there is no such
--- session; null: it is done, by this very deletion. A family that has grown since it was locked is looked at again.
+-- Delete a session and its family. Return what prevents it: the id of a run that has not ended, or that there is no such
+-- session; null if this deletion did it. A family that has grown since it was locked is read again.
 CREATE OR REPLACE FUNCTION delete_session(
     session_id_ TEXT, now_ FLOAT8, by_ TEXT, deletion_ TEXT, OUT unknown BOOLEAN, OUT unfinished TEXT, OUT where_ TEXT
 ) LANGUAGE plpgsql AS $$
@@ -112,7 +112,7 @@ BEGIN
     END IF;
 END $$;
 
--- Delete those of these sessions in which nothing happens, and nothing has happened since then.
+-- Delete those of these sessions that are idle and have had no events since then.
 CREATE OR REPLACE FUNCTION prune_sessions(
     session_ids TEXT[], before_ FLOAT8, now_ FLOAT8, by_ TEXT, deletion_ TEXT
 ) RETURNS VOID LANGUAGE plpgsql AS $$

@@ -1,14 +1,14 @@
--- All events of all runs, as one sequence.
+-- The feed: all events of all runs as one sequence.
 
--- Say, until the end of this transaction, that it may still add events after the last position there is now.
+-- Announce, until the end of this transaction, that it may still add events after the current last position.
 CREATE OR REPLACE FUNCTION hold_feed() RETURNS VOID LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock_shared((7436::BIGINT << 48) | CASE WHEN is_called THEN last_value ELSE 0 END)
     FROM events_position_seq
 $$;
 
--- The position up to which nobody can add anything any more. Whoever reads the feed must ask before, in a statement of
--- its own: what is committed between the two is seen, or is above the bound. The last position is read first: whoever
--- has taken it, or one before it, has said so by then, or is committed.
+-- Return the position up to which no transaction can add events any more. A reader of the feed must call this first, in a
+-- statement of its own: what is committed between the two is visible or above the bound. The last position is read
+-- first: a transaction that took it, or an earlier one, has announced itself by then or is committed.
 CREATE OR REPLACE FUNCTION feed_bound() RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     last BIGINT := (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM events_position_seq);

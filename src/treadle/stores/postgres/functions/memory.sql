@@ -1,6 +1,6 @@
--- Memories, as parts of the transaction of an event or by themselves.
+-- Memories, written in the transaction of an event or in one of their own.
 
--- Say, until the end of this transaction, that it may still add memories after the last number there is now.
+-- Announce, until the end of this transaction, that it may still add memories after the current last number.
 CREATE OR REPLACE FUNCTION hold_memories() RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('treadle.holds_memories', TRUE) IS DISTINCT FROM 'yes' THEN
@@ -10,8 +10,8 @@ BEGIN
     END IF;
 END $$;
 
--- The number up to which nobody can add a memory any more. The last number is read first: whoever takes a lower one
--- holds its lock by then, or has committed.
+-- Return the number up to which no transaction can add a memory any more. The last number is read first: a transaction
+-- with a lower one holds its lock by then, or has committed.
 CREATE OR REPLACE FUNCTION memory_bound() RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     last BIGINT := (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM memories_id_seq);
@@ -22,15 +22,15 @@ BEGIN
           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())));
 END $$;
 
--- What the words of one owner's memories begin with in the index: those of others cost nothing. Two may have the same;
--- whoever asks names the agent and the owner too. That of the local user is as it was before there were others.
+-- Return the prefix of one owner's words in the index, so that a search skips the words of others. Two owners may share
+-- a mark, so queries also filter by agent and owner. The mark of the local user is that of older databases.
 CREATE OR REPLACE FUNCTION mark_of(agent_id_ TEXT, owner_ TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE owner_ WHEN 'local' THEN left(encode(sha256(convert_to(agent_id_, 'UTF8')), 'hex'), 4)
            ELSE left(encode(sha256(convert_to(agent_id_ || '/' || owner_, 'UTF8')), 'hex'), 8) END
 $$;
 
--- The words of a memory as they are in the index: under the mark of its owner, and under one for all owners but the
--- local user.
+-- Return the words of a memory as they are indexed: under the mark of its owner and, unless that is the local user,
+-- under the mark for all owners.
 CREATE OR REPLACE FUNCTION marked_words(words JSONB, agent_id_ TEXT, owner_ TEXT)
 RETURNS TSVECTOR LANGUAGE sql IMMUTABLE AS $$
     SELECT array_to_tsvector(ARRAY(
@@ -39,8 +39,8 @@ RETURNS TSVECTOR LANGUAGE sql IMMUTABLE AS $$
              unnest(CASE owner_ WHEN 'local' THEN ARRAY[owner_] ELSE ARRAY[owner_, '*'] END) AS kept))
 $$;
 
--- Keep a memory with its words; whether it is new. One whose id is there already is left as it is, and so is a fact
--- whose text is.
+-- Store a memory with its words, and return whether it is new. A memory whose id exists, or a fact whose text exists, is
+-- left unchanged.
 CREATE OR REPLACE FUNCTION keep_memory(kept JSONB, agent_id_ TEXT, owner_ TEXT, session_id_ TEXT, run_id_ TEXT)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 BEGIN
@@ -56,7 +56,7 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- What people add: how many of these are new.
+-- Add memories from outside a run, and return how many are new.
 CREATE OR REPLACE FUNCTION keep_memories(all_ JSONB) RETURNS INTEGER LANGUAGE plpgsql AS $$
 DECLARE
     kept  JSONB;
@@ -70,8 +70,8 @@ BEGIN
     RETURN count;
 END $$;
 
--- Keep what a run has saved or noted, or refresh what it has said before. What cannot be kept is left out, and told of
--- in the log of the server: no run stops for it.
+-- Store what a run saved or noted, or refresh a repeated memory. A memory that cannot be stored is skipped and reported
+-- in the server log; the run continues.
 CREATE OR REPLACE FUNCTION remember(run_ BIGINT, kept JSONB) RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     whose runs;
@@ -100,7 +100,7 @@ EXCEPTION
         RAISE WARNING 'a memory of % could not be kept: %', whose.run_id, SQLERRM;
 END $$;
 
--- These were shown to a model.
+-- Record that these memories were shown to a model.
 CREATE OR REPLACE FUNCTION recalled(memory_ids JSONB, at_ FLOAT8) RETURNS VOID LANGUAGE sql AS $$
     WITH shown AS (
         SELECT id FROM memories WHERE memory_id = ANY(ARRAY(SELECT jsonb_array_elements_text(memory_ids)))
@@ -109,9 +109,9 @@ CREATE OR REPLACE FUNCTION recalled(memory_ids JSONB, at_ FLOAT8) RETURNS VOID L
     UPDATE memories SET used_at = greatest(used_at, at_), uses = uses + 1 FROM shown WHERE memories.id = shown.id
 $$;
 
--- Keep what an embedder has made of memories: codes, where one is null there will be none, and the numbers of the
--- vectors, one after the other. Vectors of other dimensions that were kept under this name go. Then see how far the
--- embedder has come: up to the first memory that it has not seen, and no further than nobody can add one.
+-- Store the codes and vectors of memories. A null code means that there will be none; the vectors are concatenated.
+-- Vectors of other dimensions under this name are deleted. Then advance `done_to` to the last memory before the first one
+-- without a code, but not beyond the number up to which memories can still be added.
 CREATE OR REPLACE FUNCTION keep_vectors(
     agent_id_ TEXT, owner_ TEXT, embedder_ TEXT, dimensions_ INTEGER, memories_ BIGINT[], codes_ VARBIT[],
     numbers_ REAL[]
@@ -134,7 +134,7 @@ BEGIN
     INSERT INTO memory_codes (space, memory, code)
     SELECT known.id, made.memory, made.code
     FROM unnest(memories_, codes_) AS made (memory, code) JOIN memories ON memories.id = made.memory
-    ORDER BY made.memory FOR KEY SHARE OF memories  -- one that was forgotten meanwhile stays so
+    ORDER BY made.memory FOR KEY SHARE OF memories  -- a memory deleted meanwhile stays deleted
     ON CONFLICT (space, memory) DO UPDATE SET code = coalesce(excluded.code, memory_codes.code);
     INSERT INTO memory_vectors (space, memory, numbers)
     SELECT known.id, made.memory, numbers_[(made.place - 1) * dimensions_ + 1 : made.place * dimensions_]
@@ -164,9 +164,8 @@ BEGIN
     END IF;
 END $$;
 
--- Give memories to another owner, each under another number: it is new there, and its vectors are made anew. A fact that
--- the new owner has already stays as it is there, and takes over how often the other was used. How many were moved, and
--- how many were merged so.
+-- Assign memories to another owner, each under a new number, and compute their vectors again. A fact that the new owner
+-- already has is kept, and the usage counts are merged into it. Return how many were moved and how many merged.
 CREATE OR REPLACE FUNCTION assign_memories(
     owner_ TEXT, ids TEXT[], agent_id_ TEXT, before TEXT, OUT moved INTEGER, OUT merged INTEGER
 ) LANGUAGE plpgsql AS $$

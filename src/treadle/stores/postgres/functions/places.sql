@@ -1,11 +1,11 @@
--- A run that is owned has one of the places of its agent, where that has so many and no more.
+-- Concurrency limits of agents: an owned run takes one of the places of its agent.
 
--- How many other runs of its agent are owned.
+-- Return how many other runs of its agent are owned.
 CREATE OR REPLACE FUNCTION places_taken(found runs) RETURNS BIGINT LANGUAGE sql AS $$
     SELECT count(*) FROM runs WHERE agent_id = found.agent_id AND worker IS NOT NULL AND id <> found.id
 $$;
 
--- The runs of an agent that wait for a place and would have one now, if there are so many.
+-- Return the runs of an agent that wait for a place and would now get one of this many.
 CREATE OR REPLACE FUNCTION next_of_agent(agent_id_ TEXT, places_ INTEGER, now_ FLOAT8) RETURNS TEXT[]
 LANGUAGE sql AS $$
     SELECT ARRAY(

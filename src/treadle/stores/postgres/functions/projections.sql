@@ -1,4 +1,4 @@
--- What is written beside events of a run, so that lists need not read journals: by the name in `as`.
+-- Write the projections of a run's events, so that lists need not read journals. Dispatches on `as`.
 CREATE OR REPLACE FUNCTION project(run_ BIGINT, session_id_ TEXT, beside JSONB, now_ FLOAT8)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE

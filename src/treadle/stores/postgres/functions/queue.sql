@@ -1,10 +1,10 @@
--- Jobs for PgQueuer, written as it does itself, in the transaction of what they are for. A job says: look at this run.
--- Its key has the epoch of the run, so there is one at most until the run is claimed, and what happens after that has
--- one of its own, whatever has become of the first by then.
+-- Jobs for PgQueuer, in its own format, written in the transaction that causes them. A job requests to poll a run. Its
+-- key contains the epoch of the run, so there is at most one job until the run is claimed, and later events get a job of
+-- their own whatever happened to the first.
 
--- Have those of these runs looked at that are due within a minute, are nobody's, and have nothing in their way; and
--- those in `heard`, which were told something, in any case: it may be that they need not wait. A timer that is farther
--- away is left to the sweep: PgQueuer goes past every job that is not due yet whenever it takes one.
+-- Enqueue those of these runs that are due within a minute, have no owner and are not blocked; and all runs in `heard`,
+-- which received an event and may not have to wait any longer. Later timers are left to the sweep, because PgQueuer scans
+-- every job that is not due yet whenever it fetches one.
 CREATE OR REPLACE FUNCTION enqueue(woken TEXT[], heard TEXT[], now_ FLOAT8) RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO pgqueuer (priority, entrypoint, payload, execute_after, dedupe_key, status)
@@ -22,8 +22,8 @@ BEGIN
     DO UPDATE SET execute_after = least(pgqueuer.execute_after, excluded.execute_after);
 END $$;
 
--- Take back the jobs of runs that were claimed, where nobody has taken them yet: `claims` are the answers to those who
--- claimed. Whoever looks first need not look again. (A DELETE wakes all workers, also one that deletes nothing.)
+-- Delete the unfetched jobs of runs that were claimed; `claims` are the results of the claims. (A DELETE wakes all
+-- workers even if it deletes nothing.)
 CREATE OR REPLACE FUNCTION take_back(claims JSONB[]) RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     keys TEXT[] := ARRAY(SELECT concat(claim->'origin'->>0, ':', (claim->'epoch')::INTEGER - 1)

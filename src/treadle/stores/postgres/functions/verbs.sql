@@ -1,6 +1,6 @@
--- The verbs of the journal, each a part of one transaction. Each answers in JSON, and says which run its events go to,
--- from which sequence on, and how many of them.
--- Why there is no such run: nobody knows of it, or it was deleted.
+-- The verbs of the journal, each part of one transaction. Each returns its result as JSON, and which run its events belong
+-- to, from which sequence on, and how many there are.
+-- Return why a run does not exist: it is unknown, or it was deleted.
 CREATE OR REPLACE FUNCTION gone(run_id_ TEXT) RETURNS JSONB LANGUAGE sql STABLE AS $$
     SELECT coalesce(
         (SELECT jsonb_build_object('gone', jsonb_build_array(session_id, deleted_at, deleted_by))
@@ -8,13 +8,13 @@ CREATE OR REPLACE FUNCTION gone(run_id_ TEXT) RETURNS JSONB LANGUAGE sql STABLE 
         '{"gone": [null, null, null]}')
 $$;
 
--- Whether a session was deleted: then it is not begun again.
+-- Return whether a session was deleted and so cannot be used again.
 CREATE OR REPLACE FUNCTION buried(session_ids JSONB) RETURNS JSONB LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('buried', jsonb_build_array(session_id, deleted_at, deleted_by))
     FROM deleted_sessions WHERE session_id = ANY(ARRAY(SELECT jsonb_array_elements_text(session_ids))) LIMIT 1
 $$;
 
--- Whether one of the sessions that runs are to begin in is another owner's.
+-- Return whether one of the sessions for new runs belongs to another owner.
 CREATE OR REPLACE FUNCTION taken_session(begun JSONB) RETURNS JSONB LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('taken', op->>'session')
     FROM jsonb_array_elements(begun) AS op
@@ -88,7 +88,7 @@ BEGIN
     answer := answer || jsonb_build_object('sequence', first, 'new', TRUE);
 END $$;
 
--- Give the run up, ended or not; say which run should be looked at next.
+-- Release the run, ended or not, and return which run to poll next.
 CREATE OR REPLACE FUNCTION let_go(INOUT found runs, release JSONB, said_ BYTEA, now_ FLOAT8, OUT woken JSONB)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -146,7 +146,7 @@ BEGIN
     END IF;
     accepted := found.sequence <= (op->'seen')::BIGINT;
     run := found.id; first := found.sequence + 1;
-    IF op ? 'beside_facts' THEN  -- what they settle is free for what is reserved now
+    IF op ? 'beside_facts' THEN  -- settles before the new reservation
         PERFORM project(run, found.session_id, op->'beside_facts', now_);
     END IF;
     IF accepted AND op ? 'reserve' THEN
@@ -191,8 +191,8 @@ BEGIN
     END IF;
 END $$;
 
--- The events of a run that has only begun, so that whoever claims it need not ask for them: null where they are large, or
--- where some of them are written by this very batch.
+-- Return the events of a run that has just started, so that the claiming worker need not read them; null if they are large
+-- or if this batch writes some of them.
 CREATE OR REPLACE FUNCTION opening(run_ BIGINT, sequence_ INTEGER) RETURNS JSONB LANGUAGE sql STABLE AS $$
     SELECT jsonb_agg(jsonb_build_array(sequence, event_id, timestamp, type, version, encode(data, 'hex')) ORDER BY sequence)
     FROM events WHERE run = run_ HAVING count(*) = sequence_ AND sum(length(data)) <= 8192
@@ -218,7 +218,7 @@ BEGIN
         taken := places_taken(found);
     END IF;
     IF (earlier IS NOT NULL OR taken >= found.places) AND (found.id = ANY(cancelled) OR EXISTS (
-        SELECT 1 FROM events WHERE run = found.id AND type = 'cancel_requested')) THEN  -- it is claimed to be ended
+        SELECT 1 FROM events WHERE run = found.id AND type = 'cancel_requested')) THEN  -- claimed only to end it
         taken := 0;
         earlier := CASE WHEN found.status <> 'pending' THEN earlier END;
     END IF;

@@ -1,12 +1,11 @@
--- One transaction for all that a process has ready.
+-- Group commit: one transaction for all operations that a process has ready.
 --
--- Who waits for whom: the row of the writer, then sessions, agents and submission keys by their hash, then runs by their
--- number, then accounts by name. No two batches that keep to this order wait for each other.
+-- Lock order: the row of the writer; sessions, agents and submission keys by their hash; runs by their number; accounts by
+-- name. Batches that follow this order cannot deadlock.
 
--- Lock all that a batch will touch: `sessions` by name and those of the runs in `turns`, `agents` by their ids and those
--- of the runs in `turns` and `places`, where they have a number of places, submission `keys`, `runs` and, for those in
--- `ends`, whoever comes next in their sessions; and the runs with these numbers. Whatever is in `turns`, `places` and
--- `ends` is in `runs` as well.
+-- Lock everything that a batch touches: `sessions` by name and those of the runs in `turns`; `agents` by id and those of
+-- the runs in `turns` and `places`, if they have a concurrency limit; submission `keys`; `runs` and, for those in `ends`,
+-- the next run of their sessions; and the runs with these numbers. All of `turns`, `places` and `ends` is also in `runs`.
 CREATE OR REPLACE FUNCTION lock_runs(locks JSONB, numbers BIGINT[]) RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     wanted RECORD;
@@ -37,7 +36,7 @@ BEGIN
     PERFORM 1 FROM runs WHERE id = ANY(numbers || found.numbers) ORDER BY id FOR NO KEY UPDATE;
 END $$;
 
--- Lock the accounts that are reserved from, and those that the runs in `settling` have something reserved from.
+-- Lock the accounts of new reservations, and those in which the runs in `settling` hold reservations.
 CREATE OR REPLACE FUNCTION lock_accounts(locks JSONB) RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(wanted.lock) FROM (
@@ -50,13 +49,13 @@ BEGIN
     ) AS wanted;
 END $$;
 
--- A run to which something was added: its id, its last sequence, and whether that was delivered.
+-- A run with new events: its id, its last sequence, and whether the event was delivered by someone other than its owner.
 CREATE OR REPLACE FUNCTION note(op JSONB, sequence_ INTEGER) RETURNS TEXT LANGUAGE sql STABLE AS $$
     SELECT concat('[', op->'run', ',', sequence_, CASE op->>'do' WHEN 'deliver' THEN ',true]' ELSE ',false]' END)
 $$;
 
--- Tell every process that listens on the channel `treadle`, once this is committed: who has written, and the notes of
--- the runs that it has written to. One message takes at most 8000 bytes.
+-- Notify every process that listens on the channel `treadle`, after the commit, of the writer and the runs it wrote to. A
+-- payload has at most 8000 bytes.
 CREATE OR REPLACE FUNCTION tell_all(writer_ TEXT, news TEXT[]) RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     FOR at_ IN 1 .. cardinality(news) BY 60 LOOP
@@ -65,8 +64,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- What was answered to a batch of which nobody knows whether it was done. NULL: it was not; and its number is taken now,
--- so that it cannot be done any more, wherever it is on its way. Whoever is at it just now is waited for.
+-- Return the results of a batch whose outcome is unknown. NULL: it was not applied, and its number is now taken, so that it
+-- can never be applied even if it is still on its way. Waits for a batch that is being applied.
 CREATE OR REPLACE FUNCTION look_back(writer_ TEXT, batch_ BIGINT) RETURNS TEXT LANGUAGE plpgsql AS $$
 DECLARE
     known writers;
@@ -82,9 +81,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Advances that add events and ask for nothing else, each of another run, in the order of their numbers: those whose
--- owner has the run still and has seen all of it are done, at once. `moved` says which. (A join would be planned in
--- whatever order; and a CASE cannot make the planner read an index of all that are owned, or unfinished.)
+-- Apply advances that only append events, each of another run, in the order of their numbers: those whose caller still
+-- owns the run and has seen all of it are applied at once. `moved` says which. (A join would be planned in any order, and
+-- a CASE keeps the planner from reading an index of all owned or unfinished runs.)
 CREATE OR REPLACE FUNCTION advance_many(
     numbers BIGINT[], epochs INTEGER[], seen INTEGER[], facts INTEGER[], intents INTEGER[],
     OUT moved BIGINT[], OUT news TEXT[]
@@ -103,10 +102,10 @@ BEGIN
     INTO moved, news FROM done;
 END $$;
 
--- Do all of this in one transaction, each by itself: one that is refused leaves nothing. `numbers` and its like are
--- advances that add events and ask for nothing else, `ops` the other verbs; `ids` and its like are their events in that
--- order, `owners` and `places` where those of the former will stand, and `said_` what runs that end have said. A batch
--- that comes twice is answered as it was.
+-- Apply a batch in one transaction; a rejected operation leaves no changes. `numbers` and the arrays next to it are
+-- advances that only append events, `ops` the other verbs; `ids` and the arrays next to it are their events in that order,
+-- `owners` and `places` the runs and sequences of the former's events, and `said_` the messages of runs that end. A batch
+-- that arrives twice gets the same results.
 CREATE OR REPLACE FUNCTION write_all(
     writer_ TEXT, batch_ BIGINT, run_ids TEXT[], numbers BIGINT[], epochs INTEGER[], seen INTEGER[], facts INTEGER[],
     intents INTEGER[], ops JSONB, locks JSONB, ids TEXT[], stamps FLOAT8[], types TEXT[], datas BYTEA[],
@@ -242,7 +241,7 @@ BEGIN
         INSERT INTO events (run, sequence, event_id, timestamp, type, version, data)
         SELECT run, place, id, stamp, type, version_, data
         FROM (SELECT unnest(owners) AS run, unnest(places) AS place, unnest(ids) AS id, unnest(stamps) AS stamp,
-                     unnest(types) AS type, unnest(datas) AS data) AS made  -- in FROM, they would be gathered first
+                     unnest(types) AS type, unnest(datas) AS data) AS made  -- in FROM they would be materialized first
         WHERE run IS NOT NULL;
     END IF;
     IF usage_ <> '[]' THEN
