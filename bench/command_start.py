@@ -15,7 +15,7 @@ from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import Command
 from treadle.sandbox import bubblewrap
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.seccomp import sandbox_filter
+from treadle.sandbox.seccomp import build_sandbox_filter
 
 ROUNDS = 100
 BAR = 1.1
@@ -27,7 +27,7 @@ WORK = {
 
 def commands_with(make_filter: Callable[[], bytes | None]) -> ShellCommands:
     """Commands whose sandbox has this filter: it is made when the sandbox is first tried."""
-    bubblewrap.sandbox_filter = make_filter
+    bubblewrap.build_sandbox_filter = make_filter
     commands = ShellCommands()
     found = asyncio.run(commands.confinement())
     if not found.sandbox:
@@ -42,7 +42,7 @@ async def _milliseconds(commands: ShellCommands, command: Command) -> float:
 
 
 def main() -> int:
-    with_filter, without = commands_with(sandbox_filter), commands_with(lambda: None)
+    with_filter, without = commands_with(build_sandbox_filter), commands_with(lambda: None)
     code = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, (text, rounds) in WORK.items():

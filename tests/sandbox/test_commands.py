@@ -16,7 +16,7 @@ from tests.sandbox.hostile import POLICIES, processes_called, tree
 from tests.sandbox.survivors import WAYS, a_mark, survivors
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError, Finished, SandboxMissing
-from treadle.sandbox.broker_client import KEEPER
+from treadle.sandbox.broker_client import BROKER_MODULE
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.limits import CommandLimits
 
@@ -150,9 +150,9 @@ def test_a_keeper_that_was_killed_is_replaced_and_leaves_nothing(workspace: Path
             await commands.run(Command(text, workspace, OFF), print)
         for stray in processes_called(mark):
             await asyncio.to_thread(gone, stray, mark)
-        (nursery,) = [pid for pid in processes_called(KEEPER) if _parent(pid) == os.getpid()]
+        (nursery,) = [pid for pid in processes_called(BROKER_MODULE) if _parent(pid) == os.getpid()]
         os.kill(nursery, signal.SIGKILL)
-        await asyncio.to_thread(gone, nursery, KEEPER)
+        await asyncio.to_thread(gone, nursery, BROKER_MODULE)
         finished = await commands.run(Command("echo again", workspace, OFF), print)
         commands.close()
         return finished

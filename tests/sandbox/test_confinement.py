@@ -17,7 +17,7 @@ from tests.sandbox.endurance import Left, endure
 from tests.sandbox.hostile import MODES
 from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import CommandError
-from treadle.sandbox.bubblewrap import exposed
+from treadle.sandbox.bubblewrap import resolve_exposed
 
 pytestmark = needs_bubblewrap
 
@@ -166,7 +166,7 @@ def test_the_engines_home_is_never_shown(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["/", "/usr", "/etc"])
 def test_the_system_is_no_workspace(folder: str) -> None:
     with pytest.raises(CommandError, match="the system itself"):
-        exposed(Path(folder), SandboxPolicy(), ())
+        resolve_exposed(Path(folder), SandboxPolicy(), ())
 
 
 @pytest.mark.parametrize(("name", "told"), [("relative", "the whole path"), ("/not/there", "is not there")])

@@ -13,7 +13,14 @@ import pytest
 from tests.sandbox.conftest import Run, needs_bubblewrap
 from treadle.domain.permissions import SandboxPolicy
 from treadle.sandbox import seccomp
-from treadle.sandbox.seccomp import ABSENT, ARCHITECTURES, KEYS, REFUSED, sandbox_filter, unconfined_filter
+from treadle.sandbox.seccomp import (
+    ABSENT,
+    ARCHITECTURES,
+    KEYS,
+    REFUSED,
+    build_sandbox_filter,
+    build_unconfined_filter,
+)
 from treadle.sandbox.self_restriction import join_new_keyring
 
 ALLOW, KILL, EPERM, ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
@@ -69,7 +76,7 @@ def machine(request: pytest.FixtureRequest) -> str:
 
 
 def test_every_listed_call_is_refused_and_others_are_not(machine: str) -> None:
-    program, architecture, column = sandbox_filter(machine), ARCHITECTURES[machine], COLUMN[machine]
+    program, architecture, column = build_sandbox_filter(machine), ARCHITECTURES[machine], COLUMN[machine]
     for calls, verdict in ((REFUSED, EPERM), (ABSENT, ENOSYS)):
         for name, numbers in calls.items():
             if (number := numbers[column]) is not None:
@@ -82,7 +89,7 @@ def test_every_listed_call_is_refused_and_others_are_not(machine: str) -> None:
 
 
 def test_other_interfaces_of_the_processor_are_no_way_round(machine: str) -> None:
-    program = sandbox_filter(machine)
+    program = build_sandbox_filter(machine)
     for foreign in (0x40000003, 0x40000028, 0xC00000F3, *set(ARCHITECTURES.values()) - {ARCHITECTURES[machine]}):
         assert decide(program, 0, foreign) == KILL
     if machine == "x86_64":
@@ -91,27 +98,27 @@ def test_other_interfaces_of_the_processor_are_no_way_round(machine: str) -> Non
 
 
 def test_arguments_that_are_refused(machine: str) -> None:
-    program, architecture = sandbox_filter(machine), ARCHITECTURES[machine]
+    program, architecture = build_sandbox_filter(machine), ARCHITECTURES[machine]
     clone, unshare, ioctl = {"x86_64": (56, 272, 16), "aarch64": (220, 97, 29)}[machine]
     for number in (clone, unshare):
         assert decide(program, number, architecture, 0x10000000 | 17) == EPERM
         assert decide(program, number, architecture, 0x01200011) == ALLOW
     for request, verdict in ((0x5412, EPERM), (0x541C, EPERM), (0x5413, ALLOW), (0xFFFFFFFF00005412, EPERM)):
         assert decide(program, ioctl, architecture, 0, request) == verdict
-        assert decide(unconfined_filter(machine), ioctl, architecture, 0, request) == verdict
+        assert decide(build_unconfined_filter(machine), ioctl, architecture, 0, request) == verdict
 
 
 def test_without_a_sandbox_only_key_rings_are_refused(machine: str) -> None:
-    program, architecture = unconfined_filter(machine), ARCHITECTURES[machine]
+    program, architecture = build_unconfined_filter(machine), ARCHITECTURES[machine]
     keys = {numbers[COLUMN[machine]] for numbers in KEYS.values()}
     for number in range(600):
         assert decide(program, number, architecture) == (EPERM if number in keys else ALLOW), number
 
 
 def test_another_processor_has_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sandbox_filter("riscv64") is None
+    assert build_sandbox_filter("riscv64") is None
     monkeypatch.setattr(seccomp, "_machine", lambda: "riscv64")
-    assert "riscv64" in seccomp.why_no_filter()
+    assert "riscv64" in seccomp.explain_missing_filter()
 
 
 def numbers_in(header: str) -> Iterator[tuple[str, int]]:

@@ -13,7 +13,7 @@ from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.ports.sandbox import Command, Finished
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.limits import CommandLimits
-from treadle.sandbox.toolchains import SYSTEM_PATH, toolchains_of
+from treadle.sandbox.toolchains import SYSTEM_PATH, find_toolchains
 
 each_mode = pytest.mark.parametrize("mode", EACH_MODE)
 
@@ -142,4 +142,4 @@ def test_a_workspace_cannot_have_another_folder_shown(user: User) -> None:
 
 
 def shown(environment: Mapping[str, str], user: User) -> tuple[Path, ...]:
-    return toolchains_of(environment, user.workspace, [user.engine], "/run/home").folders
+    return find_toolchains(environment, user.workspace, [user.engine], "/run/home").folders

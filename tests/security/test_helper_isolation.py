@@ -12,7 +12,7 @@ import pytest
 from treadle.domain.permissions import SandboxPolicy
 from treadle.models.local.server_processes import Server
 from treadle.ports.sandbox import Command
-from treadle.sandbox.broker_client import KEEPER
+from treadle.sandbox.broker_client import BROKER_MODULE
 from treadle.sandbox.commands import ShellCommands
 from treadle.system.helper_process import ENVIRONMENT, FOLDER, run_helper
 
@@ -101,7 +101,7 @@ def test_the_keeper_of_commands_is_isolated(tmp_path: Path) -> None:
         commands = ShellCommands()
         try:
             finished = await commands.run(Command("env", tmp_path, SandboxPolicy("off")), lambda text: None)
-            (keeper,) = children_called(KEEPER)
+            (keeper,) = children_called(BROKER_MODULE)
             assert_isolated(keeper)
         finally:
             commands.close()

@@ -17,11 +17,11 @@ from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.ports.sandbox import Command
 from treadle.sandbox import commands as sandbox_commands
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.self_restriction import landlock_version
+from treadle.sandbox.self_restriction import read_landlock_version
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 needs_landlock = pytest.mark.skipif(
-    sys.platform != "linux" or landlock_version() < 3, reason="the kernel has no Landlock that can do this"
+    sys.platform != "linux" or read_landlock_version() < 3, reason="the kernel has no Landlock that can do this"
 )
 
 

@@ -1,7 +1,7 @@
-"""The process that keeps commands: it starts a supervisor for each, and nothing of them outlives the engine.
+"""The broker process: it starts a supervisor for each command, and makes sure that no command outlives the engine.
 
-One for an engine, on its own, with an empty environment and no packages. It is not dumpable, as the secrets that
-commands are granted pass through it."""
+There is one broker per engine, with an empty environment and no third-party packages. It is not dumpable, because
+secrets granted to commands pass through it."""
 
 import gc
 import os
@@ -17,37 +17,37 @@ from typing import NoReturn
 from treadle.sandbox.process_tree import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
-    below,
-    children_of,
+    list_children,
+    list_tree,
+    open_child_wakeup,
     prctl,
-    reap,
-    send,
-    wait_for_an_end,
-    wakeups,
+    reap_children,
+    send_signal,
+    wait_for_child,
 )
 from treadle.sandbox.supervisor import Supervisor, home_prefix
 
 
-class Nursery:
+class Broker:
     def __init__(self, channel: socket.socket, engine: int | None) -> None:
         self._channel = channel
         self._engine = engine
         self._supervisors: set[int] = set()
-        self._wake = wakeups()
+        self._wake = open_child_wakeup()
 
     def serve(self) -> None:
         while True:
             ready, _, _ = select.select([self._channel, self._wake], [], [])
             if self._wake in ready:
                 os.read(self._wake, 4096)
-                self._tidy()
-            if self._channel in ready and not self._take():
+                self._clean_up()
+            if self._channel in ready and not self._accept():
                 break
-        while self._tidy():
-            wait_for_an_end(self._wake, 1)
+        while self._clean_up():
+            wait_for_child(self._wake, 1)
 
-    def _take(self) -> bool:
-        """Start what was handed over. False when the engine has closed the channel."""
+    def _accept(self) -> bool:
+        """Start the command that was handed over. Return False when the engine has closed the channel."""
         word, descriptors, _, _ = socket.recv_fds(self._channel, 1, 2)
         if not word:
             return False
@@ -72,21 +72,21 @@ class Nursery:
         finally:
             os._exit(code)
 
-    def _tidy(self) -> bool:
-        """Forget supervisors that ended, and end what one that was killed has left. False when none is left."""
+    def _clean_up(self) -> bool:
+        """Reap supervisors, and kill what a killed supervisor left behind. Return False when none is left."""
         ended: dict[int, int] = {}
-        reap(ended)
+        reap_children(ended)
         killed = [pid for pid in self._supervisors & ended.keys() if ended[pid] != 0]
         self._supervisors -= ended.keys()
-        strays = [child for child in children_of(os.getpid()) if child not in self._supervisors]
-        send(below(strays), signal.SIGKILL)
+        strays = [child for child in list_children(os.getpid()) if child not in self._supervisors]
+        send_signal(list_tree(strays), signal.SIGKILL)
         for pid in killed:
             remove_home(pid)
         return bool(self._supervisors) or bool(strays)
 
 
 def remove_home(supervisor: int) -> None:
-    """What a supervisor that was killed could not remove itself."""
+    """Remove the private home that a killed supervisor left behind."""
     folder = tempfile.gettempdir()
     for name in os.listdir(folder):
         if name.startswith(home_prefix(supervisor)):
@@ -98,13 +98,13 @@ def remove_home(supervisor: int) -> None:
 def main() -> None:
     channel, engine = int(sys.argv[1]), int(sys.argv[2])
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-        score.write("900")  # when memory runs out, a command goes and not the engine
+        score.write("900")  # when memory runs out, the kernel kills a command, not the engine
     gc.disable()
-    gc.freeze()  # a collection would copy the memory that forks share
+    gc.freeze()  # a collection would unshare the memory of forks
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    watched = None
-    with suppress(OSError, AttributeError):  # not on old kernels: there the closed channel alone tells
-        watched = os.pidfd_open(engine)
+    engine_pidfd = None
+    with suppress(OSError, AttributeError):  # old kernels lack it; there the closed channel is the only sign
+        engine_pidfd = os.pidfd_open(engine)
     if os.getppid() == engine:
-        Nursery(socket.socket(fileno=channel), watched).serve()
+        Broker(socket.socket(fileno=channel), engine_pidfd).serve()

@@ -1,7 +1,7 @@
-"""What bubblewrap is told: which folders a command sees, and how.
+"""The arguments of bubblewrap: which folders a command sees, and how.
 
-The root of a sandbox is empty. The system is put into it read-only, the workspace at its own path, and nothing
-else: homes, other programs' sockets and the engine's own folder are not hidden but absent."""
+The root of a sandbox is empty. The system is mounted read-only and the workspace at its own path. Everything else
+(homes, sockets of other programs, the engine's own folder) is not hidden but absent."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,13 @@ from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.private_paths import CREDENTIALS, PROJECT_NAMES, private_place
 from treadle.ports.sandbox import CommandError
 from treadle.sandbox.limits import CommandLimits
-from treadle.sandbox.seccomp import sandbox_filter
+from treadle.sandbox.seccomp import build_sandbox_filter
 
 HOME = "/run/home"
 ARGUMENTS_FROM, STATE_TO, WORKSPACE_FROM = "3", "4", "5"
 FIRST_FILE = 6
-"""The descriptors that the keeper passes: after these come the files that are copied into the sandbox."""
+"""The first descriptor of the files that are copied into the sandbox. The broker passes the descriptors above
+first."""
 SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/run/current-system",
 )  # fmt: skip
@@ -40,34 +41,34 @@ ETC_FILES = (
     "ld-musl*", "localtime", "lsb-release", "mime.types", "nsswitch.conf", "os-release", "passwd", "profile",
     "protocols", "resolv.conf", "services", "timezone",
 )  # fmt: skip
-"""What programs need of /etc. Keys, hashes of passwords and the settings of services are not among it. Files are
-copied, which takes a third of the time of binding them."""
+"""The files of /etc that programs need, without keys, password hashes or settings of services. They are copied,
+which takes a third of the time of bind mounts."""
 KEYS = ("/etc/ssl/private", "/etc/pki/tls/private")
 KERNEL = (
     "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/asound",
     "/proc/driver", "/proc/mtrr", "/proc/pressure", "/proc/scsi", "/proc/tty", "/proc/dynamic_debug",
     "/proc/latency_stats", "/proc/timer_stats",
 )  # fmt: skip
-"""Settings of the kernel itself, which whoever runs as root could write to without any capability: one of them
-names a program that it starts outside of any sandbox. Bubblewrap leaves out /proc/sys where it cannot tell."""
+"""Kernel settings that root could write without any capability; one of them names a program that the kernel starts
+outside of any sandbox. Bubblewrap does not always protect /proc/sys."""
 NO_NAMESPACES = (
     "uid map", "new namespace", "user namespace", "Operation not permitted", "Permission denied", "No permissions",
 )  # fmt: skip
 
 
-class Features(Struct, frozen=True):
-    """What the bubblewrap of this machine can do beside the old and common."""
+class BubblewrapFeatures(Struct, frozen=True):
+    """Optional features of the installed bubblewrap."""
 
     by_descriptor: bool = False
-    """Bind an open folder, so that nobody can put another in its place meanwhile."""
+    """Bind an open folder, so that it cannot be replaced meanwhile."""
     sizes: bool = False
     no_nested: bool = False
-    """Forbid user namespaces inside."""
+    """Forbid user namespaces inside the sandbox."""
     filters: bool = False
-    """Hold a command to a seccomp filter."""
+    """Apply a seccomp filter."""
 
     @classmethod
-    def read(cls, help_text: str) -> "Features":
+    def read(cls, help_text: str) -> "BubblewrapFeatures":
         options = ("--bind-fd", "--size", "--disable-userns", "--seccomp")
         return cls(*(option in help_text for option in options))
 
@@ -78,48 +79,47 @@ class _Mount(Struct, frozen=True):
 
     @property
     def depth(self) -> int:
-        """What lies in another folder is put there after it."""
+        """Mounts inside other folders come after those."""
         return len(Path(self.place).parts)
 
 
 class Bubblewrap:
-    """The bubblewrap of one machine, and what it always shows of that machine."""
+    """The bubblewrap of this machine, and what every sandbox contains."""
 
     def __init__(
         self,
-        features: Features,
+        features: BubblewrapFeatures,
         limits: CommandLimits,
         hidden: Sequence[Path],
         private: Sequence[str] = (),
     ) -> None:
-        """`hidden` is never shown, `private` only where a policy names it."""
+        """`hidden` is never exposed, `private` only if a policy names it."""
         self._features = features
         self._hidden = hidden
         self._private = private
-        self.copied = tuple(place for place in _in_etc(ETC_FILES) if os.path.isfile(place))
-        """The files that the keeper opens."""
-        self.filter = (sandbox_filter() or b"") if features.filters else b""
-        self._always = (*_system(), *_own(features, limits), *_copies(self.copied, features))
+        self.copied = tuple(place for place in _list_etc(ETC_FILES) if os.path.isfile(place))
+        """The files that the broker opens."""
+        self.filter = (build_sandbox_filter() or b"") if features.filters else b""
+        self._always = (*_mount_system(), *_mount_private(features, limits), *_copy_files(self.copied, features))
 
     def arguments(
         self, workspace: Path, policy: SandboxPolicy, variables: Mapping[str, str], toolchains: Sequence[Path] = ()
     ) -> tuple[str, ...]:
-        """All but the command. The workspace and the folders with the user's programs are given as they really are,
-        without symbolic links.
+        """Return all arguments except the command. The workspace and the toolchain folders must be resolved.
 
-        Raises CommandError where a policy shows what must not be shown."""
-        named = exposed(workspace, policy, self._hidden)
+        Raise CommandError if a policy exposes a hidden path."""
+        named = resolve_exposed(workspace, policy, self._hidden)
         known = {folder.place for folder in named}
-        shown = [*(Exposed(place, writable=False) for place in toolchains if place not in known), *named]
+        shown = [*(ExposedFolder(place, writable=False) for place in toolchains if place not in known), *named]
         mounts = [
             *self._always,
-            *_exposed(shown, workspace, self._features),
-            *_masked(shown, self._hidden),
-            *_masked(shown, self._unnamed(shown)),
+            *_mount_exposed(shown, workspace, self._features),
+            *_mask(shown, self._hidden),
+            *_mask(shown, self._list_unnamed_private(shown)),
         ]
         mounts.sort(key=lambda mount: mount.depth)
         return (
-            *_isolation(policy, self._features),
+            *_isolation_arguments(policy, self._features),
             *(("--seccomp", str(FIRST_FILE + len(self.copied))) if self.filter else ()),
             *(argument for mount in mounts for argument in mount.arguments),
             *(argument for place in ("/dev", "/") for argument in ("--remount-ro", place)),
@@ -128,22 +128,22 @@ class Bubblewrap:
             str(workspace),
         )
 
-    def _unnamed(self, shown: "Sequence[Exposed]") -> list[Path]:
-        """Return the private places in what is shown that the policy does not name itself."""
+    def _list_unnamed_private(self, shown: "Sequence[ExposedFolder]") -> list[Path]:
+        """Return the private paths in exposed folders that the policy does not name itself."""
         roots = [str(folder.place) for folder in shown]
         named = [root for root in roots if private_place(root) is not None]
-        of_user = [place for place in self._private if any(_within(place, root) for root in roots)]
+        of_user = [place for place in self._private if any(_is_within(place, root) for root in roots)]
         of_roots = [f"{root.rstrip('/')}/{place}" for root in roots for place in CREDENTIALS]
         return [
             Path(place)
             for place in dict.fromkeys((*of_user, *of_roots))
             if os.path.lexists(place)
-            and os.path.realpath(place) == place  # a link leads to what is masked itself, or to nothing private
-            and not any(_within(place, name) for name in named)
+            and os.path.realpath(place) == place  # the target of a link is masked itself, or is not private
+            and not any(_is_within(place, name) for name in named)
         ]
 
 
-def _isolation(policy: SandboxPolicy, features: Features) -> tuple[str, ...]:
+def _isolation_arguments(policy: SandboxPolicy, features: BubblewrapFeatures) -> tuple[str, ...]:
     return (
         "--unshare-user",
         "--unshare-all",
@@ -161,62 +161,62 @@ def _isolation(policy: SandboxPolicy, features: Features) -> tuple[str, ...]:
     )
 
 
-# ── What is always there ──
+# ── Mounts of every sandbox ──
 
 
-def _system() -> list[_Mount]:
+def _mount_system() -> list[_Mount]:
     mounts: list[_Mount] = []
     for place in SYSTEM:
         if os.path.islink(place):
             mounts.append(_Mount(place, ("--symlink", os.readlink(place), place)))
         elif os.path.isdir(place):
             mounts.append(_Mount(place, ("--ro-bind", place, place)))
-    folders = [place for place in _in_etc(ETC_FOLDERS) if os.path.isdir(place)]
+    folders = [place for place in _list_etc(ETC_FOLDERS) if os.path.isdir(place)]
     mounts += [_Mount(place, ("--ro-bind-try", place, place)) for place in folders]
     mounts += [_Mount(place, ("--tmpfs", place)) for place in KEYS if os.path.isdir(place)]
     return mounts
 
 
-def _in_etc(patterns: Sequence[str]) -> list[str]:
+def _list_etc(patterns: Sequence[str]) -> list[str]:
     names = sorted(os.listdir("/etc"))
     return [f"/etc/{name}" for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def _copies(places: Sequence[str], features: Features) -> list[_Mount]:
-    readable = ("--perms", "0644") if features.sizes else ()  # both came with the same version
+def _copy_files(places: Sequence[str], features: BubblewrapFeatures) -> list[_Mount]:
+    readable = ("--perms", "0644") if features.sizes else ()  # both were added in the same version
     return [
         _Mount(place, (*readable, "--file", str(FIRST_FILE + index), place)) for index, place in enumerate(places)
     ]
 
 
-def _own(features: Features, limits: CommandLimits) -> list[_Mount]:
+def _mount_private(features: BubblewrapFeatures, limits: CommandLimits) -> list[_Mount]:
     return [
         _Mount("/proc", ("--proc", "/proc")),
         *(_Mount(place, ("--ro-bind", place, place)) for place in KERNEL if os.path.exists(place)),
         _Mount("/dev", ("--dev", "/dev")),
-        _Mount("/dev/shm", _room("/dev/shm", features, limits.shared_memory)),
-        _Mount("/tmp", _room("/tmp", features, limits.temporary)),
+        _Mount("/dev/shm", _mount_tmpfs("/dev/shm", features, limits.shared_memory)),
+        _Mount("/tmp", _mount_tmpfs("/tmp", features, limits.temporary)),
         _Mount("/var/tmp", ("--symlink", "/tmp", "/var/tmp")),
-        _Mount(HOME, _room(HOME, features, limits.temporary)),
+        _Mount(HOME, _mount_tmpfs(HOME, features, limits.temporary)),
     ]
 
 
-def _room(place: str, features: Features, size: int) -> tuple[str, ...]:
+def _mount_tmpfs(place: str, features: BubblewrapFeatures, size: int) -> tuple[str, ...]:
     return ("--size", str(size), "--perms", "1777", "--tmpfs", place) if features.sizes else ("--tmpfs", place)
 
 
-# ── What a policy shows ──
+# ── Mounts of a policy ──
 
 
-class Exposed(Struct, frozen=True):
+class ExposedFolder(Struct, frozen=True):
     place: Path
     writable: bool
 
 
-def exposed(workspace: Path, policy: SandboxPolicy, hidden: Sequence[Path]) -> list[Exposed]:
-    """The folders beside the system, resolved and vetted; the workspace is the last."""
-    shown = [Exposed(_resolved(name, "readable"), writable=False) for name in policy.readable]
-    shown += [Exposed(_resolved(name, "writable"), writable=True) for name in policy.writable]
+def resolve_exposed(workspace: Path, policy: SandboxPolicy, hidden: Sequence[Path]) -> list[ExposedFolder]:
+    """Return the folders exposed in addition to the system, resolved and checked. The workspace is the last."""
+    shown = [ExposedFolder(_resolve_folder(name, "readable"), writable=False) for name in policy.readable]
+    shown += [ExposedFolder(_resolve_folder(name, "writable"), writable=True) for name in policy.writable]
     for folder in shown:
         for secret in hidden:
             if folder.place.is_relative_to(secret):
@@ -226,7 +226,7 @@ def exposed(workspace: Path, policy: SandboxPolicy, hidden: Sequence[Path]) -> l
                 )
     if workspace in hidden:
         raise CommandError(f"{workspace} cannot be a workspace: it is kept from commands. Choose another folder.")
-    shown.append(Exposed(workspace, writable=True))
+    shown.append(ExposedFolder(workspace, writable=True))
     for folder in shown:
         if folder.writable and any(Path(place).is_relative_to(folder.place) for place in (*SYSTEM, "/etc")):
             raise CommandError(
@@ -236,7 +236,7 @@ def exposed(workspace: Path, policy: SandboxPolicy, hidden: Sequence[Path]) -> l
     return shown
 
 
-def _resolved(name: str, setting: str) -> Path:
+def _resolve_folder(name: str, setting: str) -> Path:
     path = Path(name).expanduser()
     if not path.is_absolute():
         raise CommandError(f"`sandbox.{setting}` has {name!r}; give the whole path, from / or ~.")
@@ -248,7 +248,7 @@ def _resolved(name: str, setting: str) -> Path:
         ) from None
 
 
-def _exposed(shown: Sequence[Exposed], workspace: Path, features: Features) -> list[_Mount]:
+def _mount_exposed(shown: Sequence[ExposedFolder], workspace: Path, features: BubblewrapFeatures) -> list[_Mount]:
     mounts: list[_Mount] = []
     for folder in shown:
         place = str(folder.place)
@@ -260,8 +260,8 @@ def _exposed(shown: Sequence[Exposed], workspace: Path, features: Features) -> l
     return mounts
 
 
-def _masked(shown: Sequence[Exposed], hidden: Sequence[Path]) -> list[_Mount]:
-    """Something empty over each hidden place that lies in a folder that is shown."""
+def _mask(shown: Sequence[ExposedFolder], hidden: Sequence[Path]) -> list[_Mount]:
+    """Return empty mounts over each hidden path inside an exposed folder."""
     mounts: list[_Mount] = []
     for secret in hidden:
         if not any(secret.is_relative_to(folder.place) for folder in shown):
@@ -274,25 +274,27 @@ def _masked(shown: Sequence[Exposed], hidden: Sequence[Path]) -> list[_Mount]:
     return mounts
 
 
-def private_places_of_user() -> tuple[str, ...]:
-    """Return where the private places of the engine's user are or would be, without links."""
+def list_private_paths() -> tuple[str, ...]:
+    """Return the resolved paths of the user's private files, whether they exist or not."""
     home = os.path.expanduser("~")
     return tuple(os.path.realpath(os.path.join(home, place)) for place in (*CREDENTIALS, *PROJECT_NAMES))
 
 
-def _within(place: str, folder: str) -> bool:
+def _is_within(place: str, folder: str) -> bool:
     return place == folder or place.startswith(f"{folder.rstrip('/')}/")
 
 
-def why_not(output: str) -> str:
-    """What to do where bubblewrap is there and does not work."""
+def explain_failure(output: str) -> str:
+    """Return why bubblewrap does not work although it is installed, and what to do."""
     lines = [line for line in output.splitlines() if line.strip()]
-    said = next((line for line in lines if line.startswith("bwrap:")), lines[0] if lines else "it said nothing")
-    if "proc" in said:
-        return f"bubblewrap cannot mount /proc ({said}): this container forbids it; run it with fewer restrictions"
-    if any(words in said for words in NO_NAMESPACES):
+    message = next((line for line in lines if line.startswith("bwrap:")), lines[0] if lines else "it said nothing")
+    if "proc" in message:
         return (
-            f"bubblewrap cannot make a namespace ({said}): allow user namespaces, with "
+            f"bubblewrap cannot mount /proc ({message}): this container forbids it; run it with fewer restrictions"
+        )
+    if any(words in message for words in NO_NAMESPACES):
+        return (
+            f"bubblewrap cannot make a namespace ({message}): allow user namespaces, with "
             f"`sysctl kernel.unprivileged_userns_clone=1` or an AppArmor profile for bwrap"
         )
-    return f"bubblewrap does not work here ({said})"
+    return f"bubblewrap does not work here ({message})"

@@ -1,4 +1,5 @@
-"""Shell commands on this machine, by the keeper, confined by bubblewrap where the policy wants it and it works."""
+"""Runs shell commands on this machine through the broker, confined by bubblewrap if the policy requires it and it
+works."""
 
 import asyncio
 import logging
@@ -12,35 +13,35 @@ import msgspec
 
 from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, SandboxMissing
-from treadle.sandbox.advice import advice_for
-from treadle.sandbox.broker_client import CommandRequest, CommandWatch, Keeper, Session, finished
+from treadle.sandbox.advice import suggest_setting
+from treadle.sandbox.broker_client import BrokerProcess, CommandRequest, CommandSession, CommandWatch, to_finished
 from treadle.sandbox.bubblewrap import (
     ARGUMENTS_FROM,
     HOME,
     Bubblewrap,
-    Features,
-    private_places_of_user,
-    why_not,
+    BubblewrapFeatures,
+    explain_failure,
+    list_private_paths,
 )
-from treadle.sandbox.environment import environment
-from treadle.sandbox.git_settings import overrides_for, variables_for
+from treadle.sandbox.environment import build_environment
+from treadle.sandbox.git_settings import build_git_variables, read_git_overrides
 from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.output import Output
-from treadle.sandbox.seccomp import unconfined_filter, why_no_filter
-from treadle.sandbox.toolchains import SYSTEM_PATH, Toolchains, toolchains_of
+from treadle.sandbox.seccomp import build_unconfined_filter, explain_missing_filter
+from treadle.sandbox.toolchains import SYSTEM_PATH, Toolchains, find_toolchains
 
 NOT_INSTALLED = "bubblewrap is not installed: apt-get install bubblewrap"
 ONLY_LINUX = "bubblewrap is for Linux; here commands run with the rights of the engine's user"
-PROBE_TIMEOUT = 10.0
-MOST_WORKSPACES = 64
-"""Whose toolchains are remembered."""
+PROBE_TIMEOUT_SECONDS = 10.0
+MAX_CACHED_WORKSPACES = 64
+"""Workspaces whose toolchains are cached."""
 BASH = "/bin/bash"
 
 log = logging.getLogger("treadle.sandbox")
 
 
 class ShellCommands:
-    """`bash -lc` for agents. Close it when the engine stops."""
+    """Runs `bash -lc` for agents. Close it when the engine stops."""
 
     def __init__(
         self,
@@ -50,28 +51,28 @@ class ShellCommands:
         user: Mapping[str, str] | None = None,
         bubblewrap: str | None = None,
     ) -> None:
-        """`hidden` are folders and files that no policy may show: the engine's home. `user` is the environment of
-        the user, whose programs commands may use; without it they use those of the system. `bubblewrap` is the
-        program (searched for if it is not given)."""
+        """`hidden` are folders and files that no policy may expose, such as the engine's home. `user` is the
+        environment of the user, whose programs commands may use; without it they use those of the system.
+        `bubblewrap` is the program, searched for if omitted."""
         self._hidden = tuple(dict.fromkeys(place.resolve() for place in hidden))
-        self._limits = limits or CommandLimits.of_this_machine()
+        self._limits = limits or CommandLimits.for_machine()
         self._user = user or {"PATH": SYSTEM_PATH}
         self._toolchains: dict[Path, Toolchains] = {}
-        self._program = _found_bubblewrap() if bubblewrap is None else shutil.which(bubblewrap)
+        self._program = _find_bubblewrap() if bubblewrap is None else shutil.which(bubblewrap)
         self._shell = BASH if Path(BASH).exists() else shutil.which("bash", path=self._user.get("PATH")) or BASH
-        self._keeper = Keeper()
+        self._broker = BrokerProcess()
         self._confinement: Confinement | None = None
-        self._sandbox = Bubblewrap(Features(), self._limits, self._hidden)
-        self._said = False
+        self._sandbox = Bubblewrap(BubblewrapFeatures(), self._limits, self._hidden)
+        self._has_warned = False
 
     async def run(self, command: Command, show: Callable[[str], None]) -> Finished:
         confined = await self._is_confined(command)
-        workspace = _as_it_is(command.workspace)
-        tools = self._tools_for(workspace)
-        overrides = await overrides_for(command.git, workspace, tools.outside)
-        request = self._request(command, workspace, confined, tools, variables_for(overrides, command.git))
+        workspace = _resolve_workspace(command.workspace)
+        tools = self._find_tools(workspace)
+        overrides = await read_git_overrides(command.git, workspace, tools.outside)
+        request = self._request(command, workspace, confined, tools, build_git_variables(overrides, command.git))
         output = Output(self._limits.kept_output, show)
-        session = Session(self._keeper, output, self._limits.output)
+        session = CommandSession(self._broker, output, self._limits.output)
         following = asyncio.create_task(session.follow(request))
         while True:
             try:
@@ -84,9 +85,9 @@ class ShellCommands:
         if report.left:
             log.warning("%d processes of a command could not be ended: %s", report.left, command.text)
         if not report.began and report.ended_by is None:
-            raise CommandError(f"The command was not run: {why_not(output.text)}.")
-        ended = finished(report, output)
-        advice = advice_for(ended, command.policy, self._user.get("PATH", "")) if confined else ""
+            raise CommandError(f"The command was not run: {explain_failure(output.text)}.")
+        ended = to_finished(report, output)
+        advice = suggest_setting(ended, command.policy, self._user.get("PATH", "")) if confined else ""
         return msgspec.structs.replace(ended, advice=advice) if advice else ended
 
     async def confinement(self) -> Confinement:
@@ -95,8 +96,8 @@ class ShellCommands:
         return self._confinement
 
     def close(self) -> None:
-        """End the keeper process. It is started again if another command comes."""
-        self._keeper.close()
+        """Stop the broker. It is started again if another command arrives."""
+        self._broker.close()
 
     async def _is_confined(self, command: Command) -> bool:
         if command.policy.mode == "off":
@@ -106,8 +107,8 @@ class ShellCommands:
             return True
         if command.policy.mode == "required":
             raise SandboxMissing(found.reason)
-        if not self._said:
-            self._said = True
+        if not self._has_warned:
+            self._has_warned = True
             log.warning(
                 "Commands run without a sandbox: %s. They can read and write what the engine's user can. "
                 "`sandbox: required` refuses to run them.",
@@ -115,33 +116,35 @@ class ShellCommands:
             )
         return False
 
-    # ── What the keeper is told ──
+    # ── Requests ──
 
-    def _tools_for(self, workspace: Path) -> Toolchains:
-        """What commands in a workspace may use, looked for once."""
+    def _find_tools(self, workspace: Path) -> Toolchains:
+        """Return the toolchains for a workspace, from the cache if possible."""
         if (found := self._toolchains.get(workspace)) is None:
-            if len(self._toolchains) >= MOST_WORKSPACES:
+            if len(self._toolchains) >= MAX_CACHED_WORKSPACES:
                 self._toolchains.clear()
-            found = self._toolchains[workspace] = toolchains_of(self._user, workspace, self._hidden, HOME)
+            found = self._toolchains[workspace] = find_toolchains(self._user, workspace, self._hidden, HOME)
         return found
 
     def _request(
         self, command: Command, workspace: Path, confined: bool, tools: Toolchains, git: dict[str, str]
     ) -> CommandRequest:
         try:
-            variables = environment(command.environment, tools, HOME, git)
+            variables = build_environment(command.environment, tools, HOME, git)
         except ValueError as error:
             raise CommandError(str(error)) from None
-        # A login shell takes the path from /etc/profile, which knows nothing of the user's programs.
+        # A login shell takes the path from /etc/profile, which does not include the user's programs.
         line = (self._shell, "-lc", f"export PATH={shlex.quote(tools.path)}; {command.text}")
         if not confined:
-            request = self._kept(line, variables, str(workspace), str(workspace), command.timeout)
+            request = self._build_request(line, variables, str(workspace), str(workspace), command.timeout)
             denied = () if command.policy.mode == "off" else tuple(map(str, self._hidden))
-            return msgspec.structs.replace(request, filter=unconfined_filter() or b"", denied=denied)
-        shown = tools.folders
-        return self._confined(self._sandbox, line, workspace, command.policy, variables, command.timeout, shown)
+            return msgspec.structs.replace(request, filter=build_unconfined_filter() or b"", denied=denied)
+        toolchains = tools.folders
+        return self._build_confined_request(
+            self._sandbox, line, workspace, command.policy, variables, command.timeout, toolchains
+        )
 
-    def _confined(
+    def _build_confined_request(
         self,
         sandbox: Bubblewrap,
         line: tuple[str, ...],
@@ -149,20 +152,20 @@ class ShellCommands:
         policy: SandboxPolicy,
         variables: dict[str, str],
         timeout: float,
-        shown: Sequence[Path] = (),
+        toolchains: Sequence[Path] = (),
     ) -> CommandRequest:
-        request = self._kept(self._wrapped(line), {}, str(workspace), "/", timeout)
+        request = self._build_request(self._wrap(line), {}, str(workspace), "/", timeout)
         return msgspec.structs.replace(
             request,
-            confined=sandbox.arguments(workspace, policy, variables, shown),
+            confined=sandbox.arguments(workspace, policy, variables, toolchains),
             files=sandbox.copied,
             filter=sandbox.filter,
         )
 
-    def _wrapped(self, line: tuple[str, ...]) -> tuple[str, ...]:
+    def _wrap(self, line: tuple[str, ...]) -> tuple[str, ...]:
         return (self._program or "", "--args", ARGUMENTS_FROM, "--", *line)
 
-    def _kept(
+    def _build_request(
         self,
         argv: tuple[str, ...],
         variables: dict[str, str],
@@ -179,10 +182,10 @@ class ShellCommands:
             timeout=timeout,
             grace=limits.grace,
             limits=CommandWatch(limits.memory, limits.processes, limits.disk_left),
-            rlimits=limits.of_processes(timeout),
+            rlimits=limits.build_rlimits(timeout),
         )
 
-    # ── Whether there is a sandbox ──
+    # ── Probe ──
 
     async def _probe(self) -> Confinement:
         if sys.platform != "linux":
@@ -190,56 +193,61 @@ class ShellCommands:
         if self._program is None:
             return Confinement(sandbox=False, reason=NOT_INSTALLED)
         try:
-            (_, told) = await self._tried(self._kept((self._program, "--help"), {}, "/", "/", PROBE_TIMEOUT))
-            reason = await self._why_none(Features.read(told))
+            (_, output) = await self._try(
+                self._build_request((self._program, "--help"), {}, "/", "/", PROBE_TIMEOUT_SECONDS)
+            )
+            reason = await self._try_features(BubblewrapFeatures.read(output))
         except CommandError as error:
             reason = f"bubblewrap cannot be started: {error}"
-        unfiltered = "" if self._sandbox.filter else why_no_filter() or "bubblewrap or the kernel cannot filter"
+        unfiltered = (
+            "" if self._sandbox.filter else explain_missing_filter() or "bubblewrap or the kernel cannot filter"
+        )
         return Confinement(sandbox=reason is None, reason=reason or "", unfiltered=unfiltered)
 
-    async def _why_none(self, features: Features) -> str | None:
-        """Try all features, then fewer: what an old kernel or a container forbids. Return why none works."""
+    async def _try_features(self, features: BubblewrapFeatures) -> str | None:
+        """Try all features, then fewer, for old kernels and containers. Return why none works, or None."""
         fewer: tuple[dict[str, bool], ...] = (
             {},
             {"no_nested": False},
             {"filters": False},
             {"no_nested": False, "filters": False},
         )
-        tried: list[Features] = []
+        tried: list[BubblewrapFeatures] = []
         reason = None
         for without in fewer:
             chosen = msgspec.structs.replace(features, **without)
             if chosen not in tried:
                 tried.append(chosen)
-                reason = await self._why_not(chosen)
+                reason = await self._try_sandbox(chosen)
                 if reason is None:
                     return None
         return reason
 
-    async def _why_not(self, features: Features) -> str | None:
-        """Run nothing in a sandbox with these features; keep it if that worked."""
-        sandbox = Bubblewrap(features, self._limits, self._hidden, private_places_of_user())
-        somewhere = _as_it_is(Path("/tmp"))
+    async def _try_sandbox(self, features: BubblewrapFeatures) -> str | None:
+        """Run a trivial command in a sandbox with these features. Use it from now on if that worked; return why not
+        otherwise."""
+        sandbox = Bubblewrap(features, self._limits, self._hidden, list_private_paths())
+        workspace = _resolve_workspace(Path("/tmp"))
         line = (self._shell, "-c", "true")
-        request = self._confined(sandbox, line, somewhere, SandboxPolicy(), {}, PROBE_TIMEOUT)
-        code, told = await self._tried(request)
+        request = self._build_confined_request(sandbox, line, workspace, SandboxPolicy(), {}, PROBE_TIMEOUT_SECONDS)
+        code, output = await self._try(request)
         if code != 0:
-            return why_not(told)
+            return explain_failure(output)
         self._sandbox = sandbox
         return None
 
-    async def _tried(self, request: CommandRequest) -> tuple[int | None, str]:
+    async def _try(self, request: CommandRequest) -> tuple[int | None, str]:
         output = Output(self._limits.kept_output, lambda text: None)
-        report = await Session(self._keeper, output, self._limits.output).follow(request)
+        report = await CommandSession(self._broker, output, self._limits.output).follow(request)
         return report.exit_code, output.text
 
 
-def _as_it_is(workspace: Path) -> Path:
+def _resolve_workspace(workspace: Path) -> Path:
     try:
         return workspace.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         raise CommandError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from None
 
 
-def _found_bubblewrap() -> str | None:
+def _find_bubblewrap() -> str | None:
     return shutil.which("bwrap", path=SYSTEM_PATH)

@@ -1,9 +1,9 @@
-"""The environment of a command: built anew, with nothing of the engine's own but where programs are."""
+"""The environment of a command, built from scratch. Only the search path comes from the engine's user."""
 
 import re
 from collections.abc import Mapping
 
-from treadle.sandbox.git_settings import variables_for
+from treadle.sandbox.git_settings import build_git_variables
 from treadle.sandbox.toolchains import Toolchains
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -12,7 +12,7 @@ FIXED: Mapping[str, str] = {
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "SHELL": "/bin/bash",
-    # There is no terminal, and nobody to type into it.
+    # There is no terminal and no one to answer prompts.
     "TERM": "dumb",
     "PAGER": "cat",
     "MANPAGER": "cat",
@@ -29,17 +29,17 @@ FIXED: Mapping[str, str] = {
 }
 
 
-def environment(
+def build_environment(
     given: Mapping[str, str], tools: Toolchains, home: str, git: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The variables of one command. Those given cannot replace ours.
+    """Return the variables of one command. The given variables cannot override the fixed ones.
 
-    `git` are the variables with git's overrides. Raises ValueError for a name that is none of a variable."""
+    `git` contains the variables with git's overrides. Raise ValueError if a name is not a valid variable name."""
     for name, value in given.items():
         if VARIABLE.match(name) is None or "\0" in value:
             raise ValueError(
                 f"`{name}` cannot be handed to a command as a variable: its name has more than letters, digits and "
                 f"underscores, or its value has a NUL. Rename it, or do not grant it to this tool."
             )
-    for_git = variables_for((), None) if git is None else git
-    return {**given, **FIXED, **for_git, **tools.variables, "PATH": tools.path, "HOME": home}
+    git_variables = build_git_variables((), None) if git is None else git
+    return {**given, **FIXED, **git_variables, **tools.variables, "PATH": tools.path, "HOME": home}

@@ -1,7 +1,7 @@
-"""Overrides for the settings with which a repository makes git run programs, handed to git in its environment.
+"""Overrides for the settings with which a repository makes git run programs, passed to git in its environment.
 
-`ALWAYS` holds for every git process that a command starts. `overrides_for` adds what can be named only after the
-settings of the repository were read: filters, text converters, diff programs. Git before 2.31 ignores all of it."""
+`ALWAYS` applies to every git process of a command. `read_git_overrides` adds settings whose names depend on the
+repository: filters, text converters, diff programs. Git before 2.31 ignores all of them."""
 
 import asyncio
 import contextlib
@@ -40,43 +40,43 @@ ALWAYS: tuple[Setting, ...] = (
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
 )
-"""Settings that name a program, or that reach into other repositories, at values that do neither."""
-READING: tuple[Setting, ...] = (("core.hooksPath", "/dev/null"), ("diff.ignoreSubmodules", "dirty"))
-READING_VARIABLES: Mapping[str, str] = {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none"}
-"""Reading writes no index, so no hook has a reason to run. It fetches nothing either: a partial clone would fetch
-what is missing with the program that its settings name, and no override replaces that one."""
+"""Settings that could name a program or reach into other repositories, set to harmless values."""
+READ_ONLY_SETTINGS: tuple[Setting, ...] = (("core.hooksPath", "/dev/null"), ("diff.ignoreSubmodules", "dirty"))
+READ_ONLY_VARIABLES: Mapping[str, str] = {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none"}
+"""Reading writes no index, so no hook needs to run. It also fetches nothing: a partial clone would fetch missing
+objects with the program that its settings name, and no override replaces that one."""
 _IDENTITY_TEXTCONV = "cat"
 _FAILS = "false"
-"""A diff program cannot be switched off by a setting; this one makes git say that it died."""
+"""A diff program cannot be disabled by a setting; this one makes git report that it died."""
 _SUBMODULE = re.compile(r"(submodule\..*)\.[^.]*", re.DOTALL)
-_MOST_SETTINGS = 2000
+_MAX_SETTINGS = 2000
 _TIMEOUT_SECONDS = 10.0
 
 
-def variables_for(overrides: Iterable[Setting], use: GitUse | None) -> dict[str, str]:
-    """Return the environment variables with which git takes these overrides and those that always hold."""
-    settings = [*ALWAYS, *(READING if use is not None and use.reads_only else ()), *overrides]
+def build_git_variables(overrides: Iterable[Setting], use: GitUse | None) -> dict[str, str]:
+    """Return the environment variables that pass these overrides and `ALWAYS` to git."""
+    settings = [*ALWAYS, *(READ_ONLY_SETTINGS if use is not None and use.reads_only else ()), *overrides]
     variables = {**VARIABLES, "GIT_CONFIG_COUNT": str(len(settings))}
     if use is not None and use.reads_only:
-        variables |= READING_VARIABLES
+        variables |= READ_ONLY_VARIABLES
     for index, (name, value) in enumerate(settings):
         variables[f"GIT_CONFIG_KEY_{index}"] = name
         variables[f"GIT_CONFIG_VALUE_{index}"] = value
     return variables
 
 
-_READING_ENVIRONMENT = {
+_READ_ONLY_ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/nonexistent",
     "LC_ALL": "C.UTF-8",
-    **variables_for((), GitUse(reads_only=True)),
+    **build_git_variables((), GitUse(reads_only=True)),
 }
 
 
-async def overrides_for(use: GitUse | None, workspace: Path, path: str) -> tuple[Setting, ...]:
-    """Return overrides for the programs that the settings of the repositories in use name.
+async def read_git_overrides(use: GitUse | None, workspace: Path, path: str) -> tuple[Setting, ...]:
+    """Return overrides for the programs named in the settings of the repositories in use.
 
-    Raises CommandError where those settings cannot be read."""
+    Raise CommandError if the settings cannot be read."""
     program = None if use is None else shutil.which("git", path=path)
     if use is None or program is None:
         return ()
@@ -84,18 +84,18 @@ async def overrides_for(use: GitUse | None, workspace: Path, path: str) -> tuple
     for folder in use.folders:
         place = workspace / folder
         if place.is_dir():
-            names = await _names(program, place, "--list", "--includes")
-            submodules = await _submodule_names(program, place) if use.reads_only else set[str]()
-            found |= _overrides(names | submodules, use.reads_only)
-    if len(found) > _MOST_SETTINGS:
+            names = await _list_setting_names(program, place, "--list", "--includes")
+            submodules = await _list_submodule_names(program, place) if use.reads_only else set[str]()
+            found |= _build_overrides(names | submodules, use.reads_only)
+    if len(found) > _MAX_SETTINGS:
         raise CommandError(
-            f"The command was not run: the repository names more than {_MOST_SETTINGS} programs in its settings. "
+            f"The command was not run: the repository names more than {_MAX_SETTINGS} programs in its settings. "
             f"Check its .git/config."
         )
     return tuple(found.items())
 
 
-def _overrides(names: Iterable[str], reads_only: bool) -> dict[str, str]:
+def _build_overrides(names: Iterable[str], reads_only: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names:
         section, _, rest = name.partition(".")
@@ -118,21 +118,21 @@ def _overrides(names: Iterable[str], reads_only: bool) -> dict[str, str]:
     return found
 
 
-async def _submodule_names(program: str, folder: Path) -> set[str]:
-    """Return the settings in `.gitmodules`, which git takes from the first of these places that has it."""
+async def _list_submodule_names(program: str, folder: Path) -> set[str]:
+    """Return the settings in `.gitmodules`, from all places where git looks for it."""
     found = set[str]()
-    top = await _run(program, folder, "rev-parse", "--show-toplevel")
+    top = await _run_git(program, folder, "rev-parse", "--show-toplevel")
     if top is not None and (Path(top.rstrip("\n")) / ".gitmodules").is_file():
         file = str(Path(top.rstrip("\n")) / ".gitmodules")
-        found |= await _names(program, folder, "--file", file, "--list")
+        found |= await _list_setting_names(program, folder, "--file", file, "--list")
     for blob in (":.gitmodules", "HEAD:.gitmodules"):
-        listed = await _run(program, folder, "config", "--name-only", "-z", "--blob", blob, "--list")
+        listed = await _run_git(program, folder, "config", "--name-only", "-z", "--blob", blob, "--list")
         found |= set(filter(None, (listed or "").split("\0")))
     return found
 
 
-async def _names(program: str, folder: Path, *arguments: str) -> set[str]:
-    listed = await _run(program, folder, "config", "--name-only", "-z", *arguments)
+async def _list_setting_names(program: str, folder: Path, *arguments: str) -> set[str]:
+    listed = await _run_git(program, folder, "config", "--name-only", "-z", *arguments)
     if listed is None:
         raise CommandError(
             f"The command was not run: git cannot read the settings of the repository in {str(folder)!r}. "
@@ -141,15 +141,15 @@ async def _names(program: str, folder: Path, *arguments: str) -> set[str]:
     return set(filter(None, listed.split("\0")))
 
 
-async def _run(program: str, folder: Path, *arguments: str) -> str | None:
-    """Return what git prints, or None where it fails. These verbs run nothing that a repository names."""
+async def _run_git(program: str, folder: Path, *arguments: str) -> str | None:
+    """Return what git prints, or None if it fails. These git commands run no programs of the repository."""
     process = await asyncio.create_subprocess_exec(
         program,
         "-C",
         str(folder),
         *arguments,
         cwd="/",
-        env=_READING_ENVIRONMENT,
+        env=_READ_ONLY_ENVIRONMENT,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What a command writes: shown as it comes, counted, and kept in bounded room."""
+"""The output of a command: streamed, measured, and stored within a limit."""
 
 import codecs
 from collections import deque
@@ -6,29 +6,29 @@ from collections.abc import Callable
 
 
 class Output:
-    """The head and the tail of a stream of bytes, and how long it was."""
+    """The head and the tail of a byte stream, and its length."""
 
-    def __init__(self, room: int, show: Callable[[str], None]) -> None:
-        self._room = room // 2
+    def __init__(self, max_bytes: int, show: Callable[[str], None]) -> None:
+        self._half_bytes = max_bytes // 2
         self._show = show
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
-        self._in_tail = 0
+        self._tail_bytes = 0
         self.length = 0
 
     def feed(self, data: bytes) -> None:
-        if self.length < 2 * self._room:
+        if self.length < 2 * self._half_bytes:
             self._show_text(self._decoder.decode(data))
         self.length += len(data)
-        if missing := self._room - len(self._head):
+        if missing := self._half_bytes - len(self._head):
             self._head += data[:missing]
             data = data[missing:]
         if data:
             self._tail.append(data)
-            self._in_tail += len(data)
-            while self._in_tail - len(self._tail[0]) >= self._room:
-                self._in_tail -= len(self._tail.popleft())
+            self._tail_bytes += len(data)
+            while self._tail_bytes - len(self._tail[0]) >= self._half_bytes:
+                self._tail_bytes -= len(self._tail.popleft())
 
     def end(self) -> None:
         self._show_text(self._decoder.decode(b"", final=True))
@@ -39,8 +39,8 @@ class Output:
 
     @property
     def text(self) -> str:
-        """Bytes that are no UTF-8 are replaced."""
-        tail = b"".join(self._tail)[-self._room :]
+        """The stored text. Bytes that are not UTF-8 are replaced."""
+        tail = b"".join(self._tail)[-self._half_bytes :]
         left_out = self.length - len(self._head) - len(tail)
         if left_out <= 0:
             return (bytes(self._head) + tail).decode("utf-8", "replace")

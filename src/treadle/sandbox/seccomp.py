@@ -1,6 +1,7 @@
-"""Filters for system calls (seccomp), as programs for the kernel's BPF machine: what no command of an agent needs.
+"""System call filters (seccomp), as programs for the kernel's BPF machine: they block calls that no command of an
+agent needs.
 
-Numbers are those of the kernel's own tables, for x86-64 and for arm64. On other machines there is no filter."""
+The numbers are those of the kernel's tables for x86-64 and arm64. Other machines have no filter."""
 
 import os
 import struct
@@ -11,14 +12,14 @@ _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _EQUAL, _AT_LEAST, _ABOVE, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x25, 0x45, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
 X32 = 0x40000000
-"""The bit of a number that chooses the x32 interface, which has numbers of its own for some calls."""
+"""The bit that selects the x32 interface, which has its own numbers for some calls."""
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _COLUMN = {"x86_64": 0, "aarch64": 1}
 
 KEYS: dict[str, tuple[int | None, int | None]] = {
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
 }  # fmt: skip
-"""The kernel's key rings, where tickets and passwords of the user may be."""
+"""The kernel's key rings, which may contain tickets and passwords of the user."""
 REFUSED: dict[str, tuple[int | None, int | None]] = {
     **KEYS,
     # other processes
@@ -39,39 +40,40 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432),
     "fspick": (433, 433), "mount_setattr": (442, 442), "open_tree_attr": (467, 467), "setns": (308, 268),
 }  # fmt: skip
-"""Refused with EPERM, by name: the numbers on x86-64 and on arm64."""
+"""Calls that fail with EPERM, with their numbers on x86-64 and arm64."""
 ABSENT: dict[str, tuple[int | None, int | None]] = {
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "clone3": (435, 435),
 }  # fmt: skip
-"""Said not to exist (ENOSYS), so that programs use what came before: of clone3 no filter can see the flags."""
+"""Calls that fail with ENOSYS, so that programs fall back to older ones: a filter cannot see the flags of clone3.
+"""
 CLONE_NEWUSER, TIOCSTI, TIOCLINUX = 0x10000000, 0x5412, 0x541C
 _CLONE, _UNSHARE, _IOCTL = (56, 220), (272, 97), (16, 29)
 
 
-def sandbox_filter(machine: str | None = None) -> bytes | None:
-    """Return the filter of a confined command; None where this machine has none."""
-    return _program(machine or _machine(), REFUSED, ABSENT, namespaces=True)
+def build_sandbox_filter(machine: str | None = None) -> bytes | None:
+    """Return the filter of a confined command, or None if this machine has none."""
+    return _build_program(machine or _machine_name(), REFUSED, ABSENT, namespaces=True)
 
 
-def unconfined_filter(machine: str | None = None) -> bytes | None:
-    """Return the filter of a command without a sandbox: the key rings, and typing into terminals. What it runs may
-    debug its own processes. No process below it can take the filter off, so it also marks them."""
-    return _program(machine or _machine(), KEYS, {}, namespaces=False)
+def build_unconfined_filter(machine: str | None = None) -> bytes | None:
+    """Return the filter of a command without a sandbox: it blocks the key rings and typing into terminals. The
+    command may debug its own processes. No descendant can remove the filter, so it also marks them."""
+    return _build_program(machine or _machine_name(), KEYS, {}, namespaces=False)
 
 
-def why_no_filter() -> str:
-    """Return why this machine has no filter; empty where it has one."""
-    machine = _machine()
+def explain_missing_filter() -> str:
+    """Return why this machine has no filter, or an empty string if it has one."""
+    machine = _machine_name()
     return "" if machine in ARCHITECTURES else f"there is no table of system calls for {machine}"
 
 
-def _machine() -> str:
+def _machine_name() -> str:
     machine = os.uname().machine
     return machine if struct.calcsize("P") == 8 else f"32-bit programs on {machine}"
 
 
-def _program(
+def _build_program(
     machine: str,
     refused: dict[str, tuple[int | None, int | None]],
     absent: dict[str, tuple[int | None, int | None]],
@@ -81,49 +83,53 @@ def _program(
     if machine not in ARCHITECTURES:
         return None
     column = _COLUMN[machine]
-    made = [
-        _do(_LOAD, _ARCHITECTURE),
-        _do(_EQUAL, ARCHITECTURES[machine], 1, 0),
-        _do(_RETURN, _KILL_PROCESS),  # a program for another processor, whose numbers mean something else
-        _do(_LOAD, _NUMBER),
+    program = [
+        _instruction(_LOAD, _ARCHITECTURE),
+        _instruction(_EQUAL, ARCHITECTURES[machine], 1, 0),
+        _instruction(_RETURN, _KILL_PROCESS),  # another architecture, where the numbers mean something else
+        _instruction(_LOAD, _NUMBER),
     ]
     if machine == "x86_64":
-        made += [_do(_AT_LEAST, X32, 0, 1), _do(_RETURN, _ERRNO | EPERM)]
+        program += [_instruction(_AT_LEAST, X32, 0, 1), _instruction(_RETURN, _ERRNO | EPERM)]
     for numbers, error in ((refused, EPERM), (absent, ENOSYS)):
-        for first, last in _ranges(number[column] for number in numbers.values()):
-            made += [_do(_AT_LEAST, first, 0, 2), _do(_ABOVE, last, 1, 0), _do(_RETURN, _ERRNO | error)]
+        for first, last in _merge_ranges(number[column] for number in numbers.values()):
+            program += [
+                _instruction(_AT_LEAST, first, 0, 2),
+                _instruction(_ABOVE, last, 1, 0),
+                _instruction(_RETURN, _ERRNO | error),
+            ]
     for value in (TIOCSTI, TIOCLINUX):
-        made += _unless_argument(_IOCTL[column], 1, _EQUAL, value, is_last=value == TIOCLINUX)
+        program += _refuse_argument(_IOCTL[column], 1, _EQUAL, value, is_last=value == TIOCLINUX)
     if namespaces:
-        made += _unless_argument(_CLONE[column], 0, _ANY_BIT, CLONE_NEWUSER)
-        made += _unless_argument(_UNSHARE[column], 0, _ANY_BIT, CLONE_NEWUSER)
-    made.append(_do(_RETURN, _ALLOW))
-    return b"".join(made)
+        program += _refuse_argument(_CLONE[column], 0, _ANY_BIT, CLONE_NEWUSER)
+        program += _refuse_argument(_UNSHARE[column], 0, _ANY_BIT, CLONE_NEWUSER)
+    program.append(_instruction(_RETURN, _ALLOW))
+    return b"".join(program)
 
 
-def _unless_argument(number: int, argument: int, compare: int, value: int, *, is_last: bool = True) -> list[bytes]:
-    """Refuse a call with this argument. The number is loaded again where another check of the same call follows."""
-    after = _do(_RETURN, _ALLOW) if is_last else _do(_LOAD, _NUMBER)
+def _refuse_argument(number: int, argument: int, compare: int, value: int, *, is_last: bool = True) -> list[bytes]:
+    """Refuse a call with this argument. The number is loaded again if another check of the same call follows."""
+    after = _instruction(_RETURN, _ALLOW) if is_last else _instruction(_LOAD, _NUMBER)
     return [
-        _do(_EQUAL, number, 0, 4),
-        _do(_LOAD, 16 + 8 * argument),  # the lower half: both machines are little-endian
-        _do(compare, value, 0, 1),
-        _do(_RETURN, _ERRNO | EPERM),
+        _instruction(_EQUAL, number, 0, 4),
+        _instruction(_LOAD, 16 + 8 * argument),  # the lower half: both machines are little-endian
+        _instruction(compare, value, 0, 1),
+        _instruction(_RETURN, _ERRNO | EPERM),
         after,
     ]
 
 
-def _do(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """Return one instruction: struct sock_filter."""
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    """Return one instruction (struct sock_filter)."""
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-def _ranges(numbers: Iterable[int | None]) -> list[tuple[int, int]]:
-    """Return the numbers as ranges of consecutive ones: fewer comparisons for every call that is allowed."""
-    found: list[tuple[int, int]] = []
+def _merge_ranges(numbers: Iterable[int | None]) -> list[tuple[int, int]]:
+    """Return the numbers as ranges of consecutive ones, so that allowed calls need fewer comparisons."""
+    ranges: list[tuple[int, int]] = []
     for number in sorted(number for number in numbers if number is not None):
-        if found and number == found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], number)
         else:
-            found.append((number, number))
-    return found
+            ranges.append((number, number))
+    return ranges

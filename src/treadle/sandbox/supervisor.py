@@ -1,6 +1,6 @@
-"""One command in a process of its own: started, watched, and ended with everything below it.
+"""The supervisor of one command: starts it, watches it, and kills it with all of its descendants.
 
-Runs in the keeper. It adopts every orphan below it (a subreaper), so that children which called setsid or forked
+It runs in the broker and adopts every orphan below it (a subreaper), so that children that called setsid or forked
 twice are still found."""
 
 import json
@@ -24,37 +24,37 @@ from treadle.sandbox.process_tree import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
-    alive,
-    below,
-    children_of,
-    groups_of,
-    memory_of,
+    count_threads,
+    is_alive,
+    list_children,
+    list_groups,
+    list_tree,
+    measure_memory,
+    open_child_wakeup,
     prctl,
-    reap,
-    send,
-    send_to_groups,
-    threads_of_this_machine,
-    wait_for_an_end,
-    wakeups,
+    reap_children,
+    send_signal,
+    signal_groups,
+    wait_for_child,
 )
-from treadle.sandbox.self_restriction import deny, install_filter, join_new_keyring
+from treadle.sandbox.self_restriction import deny_paths, install_filter, join_new_keyring
 
-FIRST_LOOK = 0.02
-SLOWEST_LOOK = 0.25
-"""Seconds between two looks at what a command uses."""
-BETWEEN_SWEEPS = 0.005
-LAST_WORDS = 5.0
-"""Seconds after which the engine is told of what cannot be ended."""
-FIRST_PASSED = 3
-HIGH = 64
-MOST_OPEN = 65536
-STOPS = {b"c": "cancelled", b"o": "output"}
-GENTLE = ("timeout", "cancelled")
-"""Why a command is asked to end before it is made to."""
+FIRST_POLL_SECONDS = 0.02
+MAX_POLL_SECONDS = 0.25
+"""Longest interval between two checks of a command's resource usage."""
+SWEEP_INTERVAL_SECONDS = 0.005
+REPORT_AFTER_SECONDS = 5.0
+"""After this time the engine gets a report about processes that cannot be killed."""
+FIRST_PASSED_FD = 3
+TEMPORARY_FD = 64
+MAX_FD = 65536
+STOP_REASONS = {b"c": "cancelled", b"o": "output"}
+GRACEFUL_REASONS = ("timeout", "cancelled")
+"""Reasons for which a command gets SIGTERM before SIGKILL."""
 
 
-def moved_home(variables: dict[str, str], home: str) -> dict[str, str]:
-    """The variables of a command with another home, and with the caches that lie in it."""
+def relocate_home(variables: dict[str, str], home: str) -> dict[str, str]:
+    """Return the variables of a command with another home, including the caches in it."""
     before = variables.get("HOME", home)
     moved = {
         name: home + value.removeprefix(before)
@@ -65,22 +65,24 @@ def moved_home(variables: dict[str, str], home: str) -> dict[str, str]:
 
 
 def home_prefix(supervisor: int) -> str:
-    """How the private home of an unconfined command is called."""
+    """Return the name prefix of the private home of an unconfined command."""
     return f"treadle-{supervisor}-"
 
 
-def become(request: dict[str, Any], output: int, passed: list[int]) -> NoReturn:
+def exec_command(request: dict[str, Any], output: int, passed: list[int]) -> NoReturn:
     """Turn the forked child into the command."""
     try:
         os.setsid()
-        high = [os.dup2(descriptor, HIGH + index) for index, descriptor in enumerate((output, *passed))]
+        temporary = [
+            os.dup2(descriptor, TEMPORARY_FD + index) for index, descriptor in enumerate((output, *passed))
+        ]
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-        os.dup2(high[0], 1)
-        os.dup2(high[0], 2)
-        for index, descriptor in enumerate(high[1:]):
-            os.dup2(descriptor, FIRST_PASSED + index)
-        os.closerange(FIRST_PASSED + len(passed), min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], MOST_OPEN))
-        limit(request)
+        os.dup2(temporary[0], 1)
+        os.dup2(temporary[0], 2)
+        for index, descriptor in enumerate(temporary[1:]):
+            os.dup2(descriptor, FIRST_PASSED_FD + index)
+        os.closerange(FIRST_PASSED_FD + len(passed), min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], MAX_FD))
+        apply_limits(request)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         os.umask(0o022)
@@ -88,8 +90,8 @@ def become(request: dict[str, Any], output: int, passed: list[int]) -> NoReturn:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         join_new_keyring()
         if not request["confined"]:
-            prctl(PR_SET_NO_NEW_PRIVS, 1)  # a program that gained rights could not be killed
-            deny(request["denied"], request["workspace"])
+            prctl(PR_SET_NO_NEW_PRIVS, 1)  # a program that gained privileges could not be killed
+            deny_paths(request["denied"], request["workspace"])
             if request["filter"]:
                 install_filter(b64decode(request["filter"]))
         os.execve(request["argv"][0], request["argv"], request["environment"])
@@ -98,8 +100,8 @@ def become(request: dict[str, Any], output: int, passed: list[int]) -> NoReturn:
     os._exit(127)
 
 
-def _in_memory(data: bytes) -> int:
-    """Return a descriptor from which this can be read."""
+def _open_in_memory(data: bytes) -> int:
+    """Return a descriptor from which the data can be read."""
     descriptor = os.memfd_create("treadle")
     with os.fdopen(os.dup(descriptor), "wb") as written:
         written.write(data)
@@ -107,16 +109,16 @@ def _in_memory(data: bytes) -> int:
     return descriptor
 
 
-def limit(request: dict[str, Any]) -> None:
-    """What the kernel holds the command to. The number of processes is a second fence behind our own count: it
-    does not bind root, and it counts all that the user runs, so it starts from what runs already."""
-    limits = {getattr(resource, name): most for name, most in request["rlimits"].items()}
+def apply_limits(request: dict[str, Any]) -> None:
+    """Apply the kernel limits of the command. The limit on processes only backs up the supervisor's own count: it
+    does not bind root, and it counts all processes of the user, so it starts from their current number."""
+    limits = {getattr(resource, name): maximum for name, maximum in request["rlimits"].items()}
     if LINUX and os.geteuid() != 0:
-        limits[resource.RLIMIT_NPROC] = threads_of_this_machine() + 2 * request["limits"]["processes"]
-    for number, most in limits.items():
+        limits[resource.RLIMIT_NPROC] = count_threads() + 2 * request["limits"]["processes"]
+    for number, maximum in limits.items():
         hard = resource.getrlimit(number)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(number, (most, most))
+        maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+        resource.setrlimit(number, (maximum, maximum))
 
 
 class Supervisor:
@@ -126,153 +128,154 @@ class Supervisor:
         self._engine = engine
         self._ended: dict[int, int] = {}
         self._seen: set[int] = set()
-        self._why: str | None = None
+        self._reason: str | None = None
         self._home: str | None = None
         self._status: int | None = None
         self._reported = False
 
     def serve(self) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        with suppress(OSError, AttributeError):  # where it may: to be heard among very many processes
+        with suppress(OSError, AttributeError):  # if permitted: to get the processor among very many processes
             os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
         self._request = self._receive()
-        self._wake = wakeups()
-        self._had_room = self._room() >= self._request["limits"]["disk_left"]
+        self._wake = open_child_wakeup()
+        self._had_free_space = self._measure_free_space() >= self._request["limits"]["disk_left"]
         self._start()
         self._watch()
-        if self._why in GENTLE:
-            self._ask_to_end()
-        self._sweep()
+        if self._reason in GRACEFUL_REASONS:
+            self._terminate()
+        self._kill_all()
         if self._home is not None:
             shutil.rmtree(self._home, ignore_errors=True)
         if not self._reported:
             self._report(0)
 
-    # ── The beginning ──
+    # ── Start ──
 
     def _receive(self) -> dict[str, Any]:
-        (length,) = struct.unpack("!I", self._exactly(4))
-        return json.loads(self._exactly(length))
+        (length,) = struct.unpack("!I", self._receive_exactly(4))
+        return json.loads(self._receive_exactly(length))
 
-    def _exactly(self, length: int) -> bytes:
-        """No more than that: words to stop may follow at once."""
+    def _receive_exactly(self, length: int) -> bytes:
+        """Read exactly this many bytes, because stop signals may follow."""
         received = b""
         while len(received) < length:
             piece = self._control.recv(length - len(received))
             if not piece:
-                raise ConnectionError("the engine has gone")
+                raise ConnectionError("the engine is gone")
             received += piece
         return received
 
     def _start(self) -> None:
         request, passed = self._request, []
         if request["confined"]:
-            passed = self._for_the_sandbox(request)
+            passed = self._open_sandbox_descriptors(request)
         else:
             self._home = tempfile.mkdtemp(prefix=home_prefix(os.getpid()))
-            request["environment"] = moved_home(request["environment"], self._home)
+            request["environment"] = relocate_home(request["environment"], self._home)
         self._main = os.fork()
         if self._main == 0:
-            become(request, self._output, passed)
+            exec_command(request, self._output, passed)
         for descriptor in (self._output, *passed):
             os.close(descriptor)
 
-    def _for_the_sandbox(self, request: dict[str, Any]) -> list[int]:
-        """Its arguments (nobody sees them in a list of processes), where it writes its state, the workspace."""
-        arguments = _in_memory(b"\0".join(os.fsencode(argument) for argument in request["confined"]))
+    def _open_sandbox_descriptors(self, request: dict[str, Any]) -> list[int]:
+        """Return the descriptors for bubblewrap: its arguments (so that the process list does not show them), its
+        status pipe, the workspace, the files to copy and the filter."""
+        arguments = _open_in_memory(b"\0".join(os.fsencode(argument) for argument in request["confined"]))
         self._status, writer = os.pipe()
         folder = os.open(request["workspace"], os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
         if os.readlink(f"/proc/self/fd/{folder}") != request["workspace"]:
             raise OSError(f"the workspace {request['workspace']} was moved while it was being opened")
         files = [os.open(path, os.O_RDONLY | os.O_NONBLOCK) for path in request["files"]]
-        filters = [_in_memory(b64decode(request["filter"]))] if request["filter"] else []
+        filters = [_open_in_memory(b64decode(request["filter"]))] if request["filter"] else []
         return [arguments, writer, folder, *files, *filters]
 
-    # ── While it runs ──
+    # ── Watch ──
 
     def _watch(self) -> None:
-        """Until it ends, or there is a reason to end it."""
+        """Wait until the command ends, or there is a reason to kill it."""
         now = time.monotonic()
-        deadline, between = now + self._request["timeout"], FIRST_LOOK
-        look = now + between
-        while self._why is None and not self._main_ended():
+        deadline, interval = now + self._request["timeout"], FIRST_POLL_SECONDS
+        next_poll = now + interval
+        while self._reason is None and not self._has_ended():
             now = time.monotonic()
             if now >= deadline:
-                self._why = "timeout"
-            elif now >= look:
-                self._why = self._excess(self._request["limits"])
-                between = min(between * 1.5, SLOWEST_LOOK)
-                look = time.monotonic() + between
+                self._reason = "timeout"
+            elif now >= next_poll:
+                self._reason = self._find_excess(self._request["limits"])
+                interval = min(interval * 1.5, MAX_POLL_SECONDS)
+                next_poll = time.monotonic() + interval
             else:
-                self._listen(min(deadline, look) - now)
+                self._listen(min(deadline, next_poll) - now)
 
     def _listen(self, seconds: float) -> None:
-        """Wait for a word of the engine, its end, or the end of a child."""
+        """Wait for a signal of the engine, its end, or the end of a child."""
         watched = [self._control.fileno(), self._wake] + ([self._engine] if self._engine is not None else [])
         ready, _, _ = select.select(watched, [], [], max(seconds, 0))
         if self._wake in ready:
             os.read(self._wake, 4096)
         if self._engine in ready:
-            self._why = "lost"
+            self._reason = "lost"
         elif self._control.fileno() in ready:
-            self._why = "lost"
+            self._reason = "lost"
             with suppress(OSError):
-                self._why = STOPS.get(self._control.recv(1), "lost")
+                self._reason = STOP_REASONS.get(self._control.recv(1), "lost")
 
-    def _main_ended(self) -> bool:
-        reap(self._ended)
+    def _has_ended(self) -> bool:
+        reap_children(self._ended)
         return self._main in self._ended
 
-    def _excess(self, limits: dict[str, Any]) -> str | None:
-        tree = self._tree()
+    def _find_excess(self, limits: dict[str, Any]) -> str | None:
+        tree = self._list_descendants()
         if len(tree) > limits["processes"]:
             return "processes"
-        if memory_of(tree) > limits["memory"]:
+        if measure_memory(tree) > limits["memory"]:
             return "memory"
-        return "disk" if self._had_room and self._room() < limits["disk_left"] else None
+        return "disk" if self._had_free_space and self._measure_free_space() < limits["disk_left"] else None
 
-    def _tree(self) -> list[int]:
-        return below(children_of(os.getpid()))
+    def _list_descendants(self) -> list[int]:
+        return list_tree(list_children(os.getpid()))
 
-    def _room(self) -> int:
+    def _measure_free_space(self) -> int:
         try:
             disk = os.statvfs(self._request["workspace"])
         except OSError:
             return sys.maxsize
         return disk.f_bavail * disk.f_frsize
 
-    # ── The end ──
+    # ── End ──
 
-    def _ask_to_end(self) -> None:
-        asked = [pid for pid in self._tree() if not self._request["confined"] or pid != self._main]
-        self._count(pid for pid in asked if alive(pid))
-        send(asked, signal.SIGTERM)
+    def _terminate(self) -> None:
+        terminated = [pid for pid in self._list_descendants() if not self._request["confined"] or pid != self._main]
+        self._count(pid for pid in terminated if is_alive(pid))
+        send_signal(terminated, signal.SIGTERM)
         if not LINUX:
-            send_to_groups({self._main}, signal.SIGTERM)
-        why, until = self._why, time.monotonic() + self._request["grace"]
-        while not self._main_ended() and self._why == why and time.monotonic() < until:
+            signal_groups({self._main}, signal.SIGTERM)
+        reason, until = self._reason, time.monotonic() + self._request["grace"]
+        while not self._has_ended() and self._reason == reason and time.monotonic() < until:
             self._listen(until - time.monotonic())
-        self._why = why
+        self._reason = reason
 
-    def _sweep(self) -> None:
-        """Kill until there is no child left: then there is nothing at all below, as orphans become children.
+    def _kill_all(self) -> None:
+        """Kill until there is no child left. Orphans become children, so then no descendant is left either.
 
-        It never gives up, but tells the engine after a while what it could not end so far."""
-        until = time.monotonic() + LAST_WORDS
+        This never gives up, but reports after a while what it could not kill so far."""
+        until = time.monotonic() + REPORT_AFTER_SECONDS
         if self._main not in self._ended or not LINUX:
-            send_to_groups({self._main}, signal.SIGKILL)
-        while reap(self._ended):
-            tree = self._tree()
-            send_to_groups(groups_of(tree), signal.SIGKILL)
-            send(tree, signal.SIGKILL)
+            signal_groups({self._main}, signal.SIGKILL)
+        while reap_children(self._ended):
+            tree = self._list_descendants()
+            signal_groups(list_groups(tree), signal.SIGKILL)
+            send_signal(tree, signal.SIGKILL)
             self._count(tree)
             if time.monotonic() > until and not self._reported:
                 self._report(len(tree))
-            wait_for_an_end(self._wake, SLOWEST_LOOK if self._reported else BETWEEN_SWEEPS)
+            wait_for_child(self._wake, MAX_POLL_SECONDS if self._reported else SWEEP_INTERVAL_SECONDS)
 
     def _count(self, pids: Iterable[int]) -> None:
-        """Remember what had to be ended. The two processes of bubblewrap itself are not counted."""
-        own = {self._main, *children_of(self._main)} if self._request["confined"] else set[int]()
+        """Count the processes that had to be killed, except the two of bubblewrap itself."""
+        own = {self._main, *list_children(self._main)} if self._request["confined"] else set[int]()
         self._seen |= set(pids) - own - self._ended.keys()
 
     def _report(self, left: int) -> None:
@@ -280,17 +283,17 @@ class Supervisor:
         code = self._ended.get(self._main)
         report = {
             "exit_code": 128 - code if code is not None and code < 0 else code,
-            "ended_by": self._why,
+            "ended_by": self._reason,
             "killed": len(self._seen),
             "left": left,
-            "began": self._began(),
+            "began": self._has_begun(),
         }
-        with suppress(OSError):  # the engine may have gone
+        with suppress(OSError):  # the engine may be gone
             self._control.sendall(json.dumps(report).encode())
         self._control.close()
 
-    def _began(self) -> bool:
-        """Whether the sandbox was set up: bubblewrap gives the code of the command only where it was."""
+    def _has_begun(self) -> bool:
+        """Return whether the sandbox was set up: bubblewrap reports an exit code only then."""
         if self._status is None:
             return True
         os.set_blocking(self._status, False)

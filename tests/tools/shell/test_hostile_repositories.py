@@ -13,7 +13,7 @@ from treadle.domain.permissions import ApprovalRule, ApprovalRules, SandboxPolic
 from treadle.ports.sandbox import Command, GitUse
 from treadle.sandbox import git_settings
 from treadle.sandbox.commands import ShellCommands
-from treadle.sandbox.git_settings import ALWAYS, variables_for
+from treadle.sandbox.git_settings import ALWAYS, build_git_variables
 from treadle.tools.bash import Bash, BashArguments
 from treadle.tools.shell.git import use_of
 from treadle.tools.shell.parser import commands_of
@@ -202,7 +202,7 @@ async def test_reading_says_what_git_says(tmp_path: Path, commands: ShellCommand
 
 
 def test_the_variables_count_what_they_name() -> None:
-    variables = variables_for([("filter.x.clean", "")], None)
+    variables = build_git_variables([("filter.x.clean", "")], None)
     assert variables["GIT_CONFIG_COUNT"] == str(len(ALWAYS) + 1)
     assert variables[f"GIT_CONFIG_KEY_{len(ALWAYS)}"] == "filter.x.clean"
 
@@ -230,5 +230,5 @@ async def test_reading_the_settings_of_a_partial_clone_runs_nothing_it_names(
     git(tmp_path, "clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{source}", str(clone))
     git(clone, "config", "remote.origin.url", str(source))
     git(clone, "config", "remote.origin.uploadpack", f"touch {canary}; git-upload-pack")
-    await git_settings.overrides_for(GitUse(reads_only=True), clone, os.environ["PATH"])
+    await git_settings.read_git_overrides(GitUse(reads_only=True), clone, os.environ["PATH"])
     assert not canary.exists()
