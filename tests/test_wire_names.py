@@ -71,7 +71,8 @@ def wire_names() -> dict[str, object]:
         "sql functions": found(r"(?i)CREATE (?:OR REPLACE )?FUNCTION (\w+)", ".sql"),
         "tables": found(r"(?i)CREATE (?:UNLOGGED |VIRTUAL )?TABLE (?:IF NOT EXISTS )?(\w+)", ".sql"),
         "notify channels": found(r"pg_notify\('(\w+)'", ".sql"),
-        "advisory locks": found(r"\((\d+)::BIGINT << 48\)", ".sql") + found(r"\nLOCK = (\w+)", ".py"),
+        "advisory locks": found(r"\((\d+)::BIGINT << 48\)", ".sql")
+        + found(r"\n(?:MIGRATION_)?LOCK_ID = (\w+)", ".py"),
         "queue entrypoints": found(r'\nJOB = "(\w+)"', ".py"),
         "metrics": found(r'"(treadle_\w+)"', ".py"),
         "entry points": found(r'_GROUP = "([\w.]+)"', ".py"),

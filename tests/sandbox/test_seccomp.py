@@ -117,7 +117,7 @@ def test_without_a_sandbox_only_key_rings_are_refused(machine: str) -> None:
 
 def test_another_processor_has_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert build_sandbox_filter("riscv64") is None
-    monkeypatch.setattr(seccomp, "_machine", lambda: "riscv64")
+    monkeypatch.setattr(seccomp, "_machine_name", lambda: "riscv64")
     assert "riscv64" in seccomp.explain_missing_filter()
 
 

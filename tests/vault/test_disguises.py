@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.vault.canonical import canonical, finished
+from treadle.vault.canonical import canonicalize, find_stable_end
 from treadle.vault.redactor import SecretRedactor
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.~!$*+/="
@@ -42,7 +42,7 @@ ESCAPES: Mapping[str, Callable[[str], str]] = {
     "escaped line": lambda c: f"{c}\\n",
     "backslash": lambda c: f"\\{c}" if not c.isalnum() else c,
 }
-secrets = st.text(st.sampled_from(ALPHABET), min_size=12, max_size=40).filter(lambda s: len(canonical(s)) >= 12)
+secrets = st.text(st.sampled_from(ALPHABET), min_size=12, max_size=40).filter(lambda s: len(canonicalize(s)) >= 12)
 
 
 def shown(secret: str, text: str, cuts: list[int]) -> str:
@@ -69,9 +69,9 @@ def test_any_mixture_cut_anywhere(secret: str, data: st.DataObject) -> None:
     text = "".join(ESCAPES[kind](character) for kind, character in zip(kinds, secret, strict=True))
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=10))
     left = shown(secret, f"before {text} after", cuts)
-    plain = canonical(left.replace("[redacted:T]", "|"))
+    plain = canonicalize(left.replace("[redacted:T]", "|"))
     assert not [
-        part for part in _runs(canonical(secret)) if part in plain.replace("before", "").replace("after", "")
+        part for part in _runs(canonicalize(secret)) if part in plain.replace("before", "").replace("after", "")
     ]
 
 
@@ -120,8 +120,8 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.text(st.sampled_from("%25\\ux41&#;amp\x1b[m d8c3a9\0\u200b"), max_size=40), st.integers(0, 40))
 def test_a_text_is_decoded_alike_however_it_is_cut(text: str, cut: int) -> None:
-    done = finished(text[:cut])
-    assert canonical(text[:done]) + canonical(text[done:]) == canonical(text)
+    done = find_stable_end(text[:cut])
+    assert canonicalize(text[:done]) + canonicalize(text[done:]) == canonicalize(text)
 
 
 @settings(max_examples=100, deadline=None)

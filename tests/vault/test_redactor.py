@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.patience import LINEAR, cpu_seconds, growth, processor_seconds
 from tests.vault.leaks import ENCODINGS, embedded, leaks, pieces, values
-from treadle.vault.encoded_forms import SHORTEST, forms_of
+from treadle.vault.encoded_forms import MIN_FORM_CHARS, list_forms
 from treadle.vault.redactor import SecretRedactor
 
 TOKEN = "sk-ant-Zq8/+w\"x'<&>é 1%=\\n"
@@ -103,9 +103,9 @@ def test_the_lines_of_a_key_are_known_and_its_frame_is_not() -> None:
 
 
 def test_short_derived_forms_are_not_used() -> None:
-    assert all(len(form) >= SHORTEST for form in forms_of("12345678"))
-    assert set(forms_of("abc")) == {"abc"}
-    assert "short" not in forms_of("a long first line\nshort\n")
+    assert all(len(form) >= MIN_FORM_CHARS for form in list_forms("12345678"))
+    assert set(list_forms("abc")) == {"abc"}
+    assert "short" not in list_forms("a long first line\nshort\n")
 
 
 def test_of_overlapping_secrets_none_is_left_and_the_longest_gives_the_name() -> None:
@@ -131,7 +131,7 @@ def test_no_form_is_in_what_is_shown(leak: tuple[dict[str, str], str]) -> None:
     redactor = SecretRedactor(secrets.items())
     shown = redactor.redact(text)
     for value in secrets.values():
-        assert not [form for form in forms_of(value) if form in shown.text]
+        assert not [form for form in list_forms(value) if form in shown.text]
     assert redactor.redact(shown.text).text == shown.text
 
 
@@ -225,7 +225,7 @@ def test_64_kilobytes_cost_little() -> None:
     secrets = {f"S{n}": f"{randomness.token_urlsafe(30)}/+\"'é&{n}" for n in range(20)}
     redactor = SecretRedactor(secrets.items())
     source = " ".join(f"{zlib.crc32(bytes([n % 256, n // 256])):x} word\n" for n in range(9000))[:65536]
-    assert sum(len(forms_of(value)) for value in secrets.values()) >= 400
+    assert sum(len(list_forms(value)) for value in secrets.values()) >= 400
     assert cpu_seconds(lambda: redactor.redact(source)) < 5 * processor_seconds(), "about 4 ms in 2020"
 
 

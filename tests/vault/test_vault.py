@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> VaultStore:
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Vault:
-    return HomeVault(tmp_path, {}, look_every=0)
+    return HomeVault(tmp_path, {}, poll_interval=0)
 
 
 # ── Grants ──
@@ -64,7 +64,7 @@ def test_a_refusal_does_not_tell_whether_there_is_such_a_secret(vault: Vault, st
 
 def test_the_engine_itself_may_have_a_value(tmp_path: Path, store: VaultStore) -> None:
     store.put("OPENAI_API_KEY", CANARY)
-    vault = HomeVault(tmp_path, {}, look_every=0)
+    vault = HomeVault(tmp_path, {}, poll_interval=0)
     assert vault.value("OPENAI_API_KEY") == CANARY
     assert vault.value("OTHER") is None
 
@@ -153,7 +153,7 @@ def test_a_vault_that_can_be_read_no_more_still_hides_and_hands_nothing_out(
     tmp_path: Path, store: VaultStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.put("TOKEN", CANARY, [SecretGrant("a")])
-    vault = HomeVault(tmp_path, {}, look_every=0)
+    vault = HomeVault(tmp_path, {}, poll_interval=0)
     assert vault.reveal("TOKEN", "a", "bash") == CANARY
     store.rotate()
     (tmp_path / "vault.key").unlink()
@@ -166,7 +166,7 @@ def test_a_vault_that_can_be_read_no_more_still_hides_and_hands_nothing_out(
 
 def test_looking_for_changes_costs_microseconds(tmp_path: Path, store: VaultStore) -> None:
     store.put("TOKEN", CANARY)
-    vault = HomeVault(tmp_path, {}, look_every=0)
+    vault = HomeVault(tmp_path, {}, poll_interval=0)
     assert not vault.redactor.is_idle
     began = time.thread_time()
     for _ in range(1000):

@@ -1,8 +1,8 @@
-"""Text as a reader would decode it: escapes become characters, and what splits words without being seen is dropped.
+"""Canonical text: escapes are decoded, and invisible characters that split words are dropped.
 
-Percent, `\\u0041`, `\\x41`, `\\101`, `&#65;`, `&#x41;` and named entities are decoded, also where they were escaped
-more than once. White space, backslashes, NULs (UTF-16 read as text), ANSI sequences and zero-width characters are
-dropped. A secret and a text are compared in this form, so any mixture of these is found."""
+Percent, `\\u0041`, `\\x41`, `\\101`, `&#65;`, `&#x41;` and named entities are decoded, even if they were
+escaped more than once. White space, backslashes, NULs (UTF-16 read as text), ANSI sequences and zero-width
+characters are dropped. Secrets and texts are compared in this form, so any mixture of these is found."""
 
 import html
 import re
@@ -22,7 +22,7 @@ _LEVEL = "%(?:25)*"
 
 
 def _utf8(prefix: str) -> str:
-    """One character in UTF-8, each byte with this prefix."""
+    """Return a pattern for one character in UTF-8, each byte with this prefix."""
     more = f"{prefix}[89ABab]{_HEX}"
     return (
         f"{prefix}[0-7]{_HEX}|{prefix}[CDcd]{_HEX}{more}|{prefix}[Ee]{_HEX}(?:{more}){{2}}"
@@ -53,37 +53,37 @@ _UNFINISHED = re.compile(
     rf"|\\+x[C-Fc-f]{_HEX}(?:\\+x[89ABab]{_HEX}){{0,2}}"
     rf"|&(?:a|am|amp|amp;)*(?:\#[xX]?{_HEX}{{0,8}}|[A-Za-z][A-Za-z0-9]{{0,31}})?)\Z"
 )
-"""An escape that may go on in the next piece."""
-LONGEST_ESCAPE = 320
+"""An escape that may continue in the next piece."""
+MAX_ESCAPE_CHARS = 320
 _BYTES = re.compile(rf"(?:%|x)(?:25)*({_HEX}{{2}})(?=%|\\|\Z)")
 _NUMBER = re.compile(rf"{_HEX}+(?=[;}}]?\Z)")
 _RUN = re.compile(rf"[^%\\&\s{_INVISIBLE}]+")
 
 
-def canonical(text: str) -> str:
-    return "".join((_unescaped(text) if is_special(text) else text).split())
+def canonicalize(text: str) -> str:
+    return "".join((_unescape(text) if is_special(text) else text).split())
 
 
 def is_special(text: str) -> bool:
-    """Whether anything but white space is decoded or dropped in it."""
+    """Return whether anything besides white space is decoded or dropped."""
     return _SPECIAL.search(text) is not None
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     parts: list[str] = []
     at = 0
     for special in _SPECIAL.finditer(text):
         start = special.start()
         if start >= at and (escape := _ESCAPE.match(text, start)) is not None:
-            parts += (text[at:start], _decoded(escape))
+            parts += (text[at:start], _decode(escape))
             at = escape.end()
     parts.append(text[at:])
     return "".join(parts)
 
 
-def finished(text: str) -> int:
-    """Return up to where nothing that may follow changes how the text is decoded."""
-    tail = text[-LONGEST_ESCAPE:]
+def find_stable_end(text: str) -> int:
+    """Return the position up to which no following text changes how this text is decoded."""
+    tail = text[-MAX_ESCAPE_CHARS:]
     if _SPECIAL.search(tail) is None:
         return len(text)
     found = _UNFINISHED.search(tail)
@@ -94,10 +94,10 @@ class CanonicalToken(NamedTuple):
     start: int
     end: int
     size: int
-    """How many canonical characters it stands for: one for each of its own, or none or one for an escape."""
+    """The number of canonical characters: one per character of its own, or zero or one for an escape."""
 
 
-def tokens(text: str, start: int, end: int) -> Iterator[CanonicalToken]:
+def iterate_tokens(text: str, start: int, end: int) -> Iterator[CanonicalToken]:
     """Yield the parts of a text that have canonical characters."""
     at = start
     while at < end:
@@ -105,7 +105,7 @@ def tokens(text: str, start: int, end: int) -> Iterator[CanonicalToken]:
             yield CanonicalToken(at, run.end(), run.end() - at)
             at = run.end()
         elif (escape := _ESCAPE.match(text, at, end)) is not None:
-            if size := len("".join(_decoded(escape).split())):
+            if size := len("".join(_decode(escape).split())):
                 yield CanonicalToken(at, escape.end(), size)
             at = escape.end()
         else:
@@ -114,28 +114,28 @@ def tokens(text: str, start: int, end: int) -> Iterator[CanonicalToken]:
             at += 1
 
 
-def _decoded(found: re.Match[str]) -> str:
+def _decode(found: re.Match[str]) -> str:
     kind, text = found.lastgroup, found[0]
     if kind in ("ansi", "dropped", "blank"):
         return ""
     if kind in ("percent", "bytes"):
-        return _shown(bytes.fromhex("".join(_BYTES.findall(text))).decode("utf-8", "replace"))
+        return _drop_invisible(bytes.fromhex("".join(_BYTES.findall(text))).decode("utf-8", "replace"))
     if kind == "pair":
         high, low = (int(part[:4], 16) for part in re.split(r"\\+u", text)[1:])
         return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
     if kind == "entity":
         name = text.rpartition("amp;")[2] if text.endswith(";") and not text.endswith("amp;") else "amp;"
-        return _shown(html.unescape(f"&{name.lstrip('&')}"))
+        return _drop_invisible(html.unescape(f"&{name.lstrip('&')}"))
     if kind == "octal":
-        return _shown(chr(int(text[-3:], 8)))
+        return _drop_invisible(chr(int(text[-3:], 8)))
     digits = _NUMBER.search(text)
     base = 10 if kind == "number" and "x" not in text.lower() else 16
     code = int(digits[0], base) if digits is not None else 0
-    return _shown(chr(code)) if code < 0x110000 else ""
+    return _drop_invisible(chr(code)) if code < 0x110000 else ""
 
 
-def _shown(character: str) -> str:
-    """The character, unless it is one of those that are dropped: also a `%` or `&` is not decoded again."""
+def _drop_invisible(character: str) -> str:
+    """Return the character unless it is dropped. A decoded `%` or `&` is not decoded again."""
     return "" if _DROPPED.fullmatch(character) else character
 
 

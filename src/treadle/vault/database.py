@@ -1,4 +1,4 @@
-"""The file `vault.db`: opened for its owner alone, with its schema, and its errors in words."""
+"""The file `vault.db`: private to its owner, with its schema and readable errors."""
 
 import os
 from collections.abc import Generator, Iterator, Sequence
@@ -13,7 +13,7 @@ from treadle.ports.vault import VaultError
 
 APPLICATION_ID = 0x54524456
 FORMAT = 1
-BUSY_MS = 5000
+BUSY_TIMEOUT_MS = 5000
 PRIVATE = 0o600
 
 Value = str | int | float | bytes | None
@@ -26,7 +26,7 @@ class VaultRows(Protocol):
 
 
 class VaultDatabase(Protocol):
-    """What we use of a connection."""
+    """The part of a connection that the vault uses."""
 
     def execute(self, statements: str, bindings: Sequence[Value] = ...) -> VaultRows: ...
     def changes(self) -> int: ...
@@ -35,7 +35,7 @@ class VaultDatabase(Protocol):
 
 
 def open_database(path: Path) -> VaultDatabase:
-    """A connection to the vault, which is made if there is none."""
+    """Return a connection to the vault, created if missing."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -44,15 +44,17 @@ def open_database(path: Path) -> VaultDatabase:
             path.chmod(PRIVATE)
         connection = cast(VaultDatabase, apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE))
     except OSError as error:
-        raise VaultError(f"The vault {path} cannot be opened: {error.strerror}. Check it and its rights.") from None
+        raise VaultError(
+            f"The vault {path} cannot be opened: {error.strerror}. Check the file and its permissions."
+        ) from None
     except apsw.Error as error:
         raise explain(error, path) from error
     try:
-        connection.set_busy_timeout(BUSY_MS)
-        # No write-ahead log: the vault is one small file, seldom written, and EXTRA makes each commit durable.
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        # No write-ahead log: the vault is one small file, rarely written, and EXTRA makes each commit durable.
         for pragma in ("synchronous = EXTRA", "foreign_keys = ON", "secure_delete = ON", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
-        _make_ours(connection, path)
+        _initialize(connection, path)
     except apsw.Error as error:
         connection.close()
         raise explain(error, path) from error
@@ -64,14 +66,14 @@ def open_database(path: Path) -> VaultDatabase:
 
 @contextmanager
 def transaction(connection: VaultDatabase, path: Path, kind: str = "IMMEDIATE") -> Generator[None, None, None]:
-    """All of it or nothing. A DEFERRED one reads from one moment."""
+    """Run the block in a transaction. A DEFERRED one reads a consistent snapshot."""
     try:
         connection.execute(f"BEGIN {kind}")
         try:
             yield
             connection.execute("COMMIT")
         except BaseException:
-            with suppress(apsw.Error):  # SQLite may have rolled back by itself
+            with suppress(apsw.Error):  # SQLite may already have rolled back
                 connection.execute("ROLLBACK")
             raise
     except apsw.Error as error:
@@ -84,16 +86,18 @@ def explain(error: apsw.Error, path: Path) -> VaultError:
             return VaultError(f"The vault {path} is locked by another program. Close that program and try again.")
         case apsw.CorruptError() | apsw.NotADBError():
             return VaultError(
-                f"The vault {path} is damaged ({error}). Put a copy of it there, or move it away and set the "
+                f"The vault {path} is damaged ({error}). Restore a copy of it, or move it away and set the "
                 "secrets again."
             )
         case apsw.FullError():
-            return VaultError(f"No room to write to the vault {path}. Free some space; nothing was changed.")
+            return VaultError(f"The disk is full: the vault {path} was not changed. Free some space.")
         case _:
-            return VaultError(f"The vault {path} failed: {type(error).__name__}: {error}. Check it and its rights.")
+            return VaultError(
+                f"The vault {path} failed: {type(error).__name__}: {error}. Check the file and its permissions."
+            )
 
 
-def _make_ours(connection: VaultDatabase, path: Path) -> None:
+def _initialize(connection: VaultDatabase, path: Path) -> None:
     if _identity(connection) == (APPLICATION_ID, FORMAT):
         return
     with transaction(connection, path):
@@ -103,7 +107,7 @@ def _make_ours(connection: VaultDatabase, path: Path) -> None:
             return  # another process was faster
         if application == APPLICATION_ID:
             raise VaultError(
-                f"The vault {path} was written by a newer Treadle (format {version}; this one knows {FORMAT}). "
+                f"The vault {path} was written by a newer Treadle (format {version}; this one supports {FORMAT}). "
                 "Install that version. Nothing was changed."
             )
         if application or tables != (0,):

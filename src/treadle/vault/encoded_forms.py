@@ -1,4 +1,4 @@
-"""How a secret looks in the usual encodings. Pure text: what is looked for, not how it is found."""
+"""The forms of a secret in common encodings. Pure text: what to search for, not how."""
 
 import base64
 import html
@@ -8,23 +8,24 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from urllib.parse import quote
 
-from treadle.vault.canonical import canonical
+from treadle.vault.canonical import canonicalize
 
-SHORTEST = 8
-"""What is derived from a secret and shorter than this would hide innocent text."""
-SHORTEST_BROKEN = 16
-"""From here on an encoding is also found when white space breaks it: lines of 76 characters, bytes in columns."""
-SHORTEST_CUT = 12
-"""A form that lost its first characters to an escape before it is found from this length on."""
+MIN_FORM_CHARS = 8
+"""Shorter derived forms would hide unrelated text."""
+MIN_BROKEN_CHARS = 16
+"""From this length on, an encoding is also found when white space splits it, such as lines of 76 characters or
+columns of bytes."""
+MIN_CUT_CHARS = 12
+"""From this length on, a form is found even if it lost its first characters to a preceding escape."""
 
 _UNRESERVED = ("", "/", "!'()*", "!'()*;/?:@&=+$,#")
-"""What encoders of URLs leave as it is: strict ones, Python, encodeURIComponent, encodeURI."""
+"""Characters that URL encoders leave unchanged: strict ones, Python, encodeURIComponent, encodeURI."""
 _PERCENT = re.compile("%[0-9A-F]{2}")
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _NEVER_ESCAPED = re.compile(r"[A-Za-z0-9 .,:;=_~@#$%^*()\[\]{}|!?-]*")
 _MARKUP_SAFE = "<>&"
 _JSON_STYLES = ("", "/", _MARKUP_SAFE, _MARKUP_SAFE + "'", _MARKUP_SAFE + "'\"+`")
-"""What encoders of JSON escape beside what they must: Python, PHP, Go, PHP again, .NET."""
+"""Characters that JSON encoders escape in addition to the required ones: Python, PHP, Go, PHP again, .NET."""
 _APOSTROPHES = ("&#x27;", "&#39;", "&apos;", "'")
 _QUOTES = ("&quot;", "&#34;", '"')
 _SHELL_SPECIAL = re.compile(r"^[#~]|[\t\n !\"$&'()*,;<>?\[\\\]^`{|}]")
@@ -35,43 +36,43 @@ _END_OF_ESCAPE = re.compile("[nrtvf]|[xuU]?[0-9A-Fa-f]{1,8}")
 _BASE64_LINE = re.compile(r"[A-Za-z0-9+/_-]+=*")
 
 
-def decoded_forms_of(value: str) -> Mapping[str, bool]:
-    """Every text that gives a secret away in canonical form, and whether a base64 tail may follow it."""
+def list_decoded_forms(value: str) -> Mapping[str, bool]:
+    """Return every canonical text that reveals a secret, and whether a base64 tail may follow it."""
     lines = value.splitlines() if len(value.splitlines()) > 1 else []
     plain = [text for text in (value, *lines) if not _PEM_FRAME.fullmatch(text.strip())]
-    forms = {form: False for text in plain if len(form := canonical(text)) >= SHORTEST}
-    for text, may_break in forms_of(value).items():
+    forms = {form: False for text in plain if len(form := canonicalize(text)) >= MIN_FORM_CHARS}
+    for text, may_break in list_forms(value).items():
         if may_break:
-            forms.setdefault(canonical(text), False)
+            forms.setdefault(canonicalize(text), False)
     for text in dict.fromkeys((value, value.strip())):
-        if len(text) >= SHORTEST:
-            for encoded in _base64_inside(text):
-                if len(encoded) >= SHORTEST_BROKEN:
+        if len(text) >= MIN_FORM_CHARS:
+            for encoded in _list_embedded_base64(text):
+                if len(encoded) >= MIN_BROKEN_CHARS:
                     forms[encoded] = True
     for form, tail in list(forms.items()):
-        for rest in _after_an_escape(form):
+        for rest in _cut_escape_ends(form):
             forms.setdefault(rest, tail)
     return forms
 
 
-def _after_an_escape(form: str) -> Iterator[str]:
-    """Yield the form without the characters that decoding takes for the end of an escape: `\\` before `0x3a`."""
+def _cut_escape_ends(form: str) -> Iterator[str]:
+    """Yield the form without the characters that decoding treats as the end of an escape: `\\` before `0x3a`."""
     found = _END_OF_ESCAPE.match(form)
     for size in range(1, len(found[0]) + 1 if found else 0):
-        if len(form) - size >= SHORTEST_CUT:
+        if len(form) - size >= MIN_CUT_CHARS:
             yield form[size:]
 
 
-def has_tail(value: str) -> frozenset[str]:
-    """The forms of a value after which one more character of base64 may hold the rest of its bits."""
-    texts = [text for text in dict.fromkeys((value, value.strip())) if len(text) >= SHORTEST]
-    return frozenset(form for text in texts for form in _base64_inside(text))
+def list_tailed_forms(value: str) -> frozenset[str]:
+    """Return the forms of a value after which one more base64 character may hold its last bits."""
+    texts = [text for text in dict.fromkeys((value, value.strip())) if len(text) >= MIN_FORM_CHARS]
+    return frozenset(form for text in texts for form in _list_embedded_base64(text))
 
 
-def _base64_inside(text: str) -> Iterator[str]:
-    """A text within a longer base64 text, in each alignment: without the character that holds the last of its bits,
-    and with and without each that may hold the first of them."""
-    for value in _in_bytes(text):
+def _list_embedded_base64(text: str) -> Iterator[str]:
+    """Yield a text as it appears within longer base64, in each alignment: without the character that holds its last
+    bits, and with and without each character that may hold its first bits."""
+    for value in _encode_text(text):
         for before in range(3):
             for encode in (base64.b64encode, base64.urlsafe_b64encode):
                 encoded = encode(b"\0" * before + value).decode()
@@ -79,51 +80,51 @@ def _base64_inside(text: str) -> Iterator[str]:
                 yield encoded[-(-8 * before // 6) : end]
                 if before:
                     first = 8 * before // 6
-                    known = _value_of(encoded[first])
+                    known = _decode_symbol(encoded[first])
                     for unknown in range(4 ** (before if before == 1 else 2)):
-                        symbol = _symbol(unknown << (4 if before == 1 else 2) | known, encode)
+                        symbol = _encode_symbol(unknown << (4 if before == 1 else 2) | known, encode)
                         yield symbol + encoded[first + 1 : end]
 
 
-def _in_bytes(text: str) -> tuple[bytes, ...]:
+def _encode_text(text: str) -> tuple[bytes, ...]:
     return tuple(text.encode(encoding, "surrogatepass") for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 
 
-def _value_of(symbol: str) -> int:
+def _decode_symbol(symbol: str) -> int:
     return base64.urlsafe_b64decode(f"AAA{symbol.translate(_URLSAFE)}")[2]
 
 
-def _symbol(value: int, encode: Callable[[bytes], bytes]) -> str:
+def _encode_symbol(value: int, encode: Callable[[bytes], bytes]) -> str:
     return encode(bytes([value << 2]))[:1].decode()
 
 
-def forms_of(value: str) -> Mapping[str, bool]:
-    """Every text that gives a secret away, and whether white space may break it."""
-    forms: dict[str, bool] = dict.fromkeys(_texts(value), False)
+def list_forms(value: str) -> Mapping[str, bool]:
+    """Return every text that reveals a secret, and whether white space may split it."""
+    forms: dict[str, bool] = dict.fromkeys(_list_texts(value), False)
     for text in dict.fromkeys((value, value.strip())):
-        if len(text) < SHORTEST:
-            continue  # what so little becomes is found in texts of no consequence
-        in_utf8, *in_utf16 = _in_bytes(text)
+        if len(text) < MIN_FORM_CHARS:
+            continue  # encodings of so few characters occur in unrelated text
+        in_utf8, *in_utf16 = _encode_text(text)
         for encoded in chain(_encodings(in_utf8), *map(_utf16_encodings, in_utf16)):
-            if len(encoded) >= SHORTEST:
-                forms[encoded] = forms.get(encoded, False) or len(encoded) >= SHORTEST_BROKEN
+            if len(encoded) >= MIN_FORM_CHARS:
+                forms[encoded] = forms.get(encoded, False) or len(encoded) >= MIN_BROKEN_CHARS
     body = _pem_body(value)
-    if len(body) >= SHORTEST_BROKEN:
+    if len(body) >= MIN_BROKEN_CHARS:
         forms[body] = True
     forms.pop("", None)
     return forms
 
 
-def _texts(value: str) -> Iterator[str]:
-    """The value, as it is and as text formats write it; and each of its lines, which may come back alone."""
+def _list_texts(value: str) -> Iterator[str]:
+    """Yield the value as it is and as text formats write it, and each of its lines, which may appear alone."""
     lines = value.splitlines()
     yield from _escapes(value)
-    if len(value.strip()) >= SHORTEST:
+    if len(value.strip()) >= MIN_FORM_CHARS:
         yield from _escapes(value.strip())
     if len(lines) > 1:
         yield from _escapes("\r\n".join(lines))
     for line in map(str.strip, lines if len(lines) > 1 else ()):
-        if len(line) >= SHORTEST and not _PEM_FRAME.fullmatch(line):
+        if len(line) >= MIN_FORM_CHARS and not _PEM_FRAME.fullmatch(line):
             yield from _escapes(line)
 
 
@@ -176,7 +177,8 @@ def _html_forms(text: str) -> Iterator[str]:
 
 
 def _shell_forms(text: str) -> Iterator[str]:
-    """As bash prints variables (`set`, `export -p`, `printf %q`, `set -x`) and Python its strings."""
+    """Yield the value as bash prints variables (`set`, `export -p`, `printf %q`, `set -x`) and as Python prints
+    strings."""
     yield text.replace("'", "'\\''")
     yield text.replace("'", "'\"'\"'")
     yield _IN_DOUBLE_QUOTES.sub(r"\\\g<0>", text)
@@ -193,13 +195,17 @@ def _encodings(value: bytes) -> Iterator[str]:
         yield digits
         yield ":".join(pairs)
         yield "".join(f"\\x{pair}" for pair in pairs)
-        yield ",".join(f"0x{pair}" for pair in pairs)  # as `xxd -i`, when white space is left out
+        yield ",".join(f"0x{pair}" for pair in pairs)  # `xxd -i` without white space
     yield ",".join(map(str, value))
     in_base32 = base64.b32encode(value).decode()
     yield from (in_base32, in_base32.rstrip("="), in_base32.lower())
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         whole = encode(value).decode()
-        for form in (whole, whole.rstrip("="), *(_inner(encode(b"\0" * n + value), n, value) for n in range(3))):
+        for form in (
+            whole,
+            whole.rstrip("="),
+            *(_cut_to_known(encode(b"\0" * n + value), n, value) for n in range(3)),
+        ):
             yield form
             yield form.replace("/", "\\/")
             yield quote(form, safe="")
@@ -215,15 +221,15 @@ def _utf16_encodings(value: bytes) -> Iterator[str]:
         yield encode(value).decode().rstrip("=")
 
 
-def _inner(encoded: bytes, before: int, value: bytes) -> str:
-    """The characters that are the same whatever stands before and after the value: those whose six bits are all
-    of the value. At most one character on each side holds less than six of them and is not looked for."""
+def _cut_to_known(encoded: bytes, before: int, value: bytes) -> str:
+    """Return the characters that do not depend on the text around the value: those whose six bits all belong to the
+    value. At most one character on each side holds fewer and is not searched for."""
     first = -(-8 * before // 6)
     end = 8 * (before + len(value)) // 6
     return encoded[first:end].decode()
 
 
 def _pem_body(value: str) -> str:
-    """The lines of a key between its frame, in one: it may come back with other line ends, or with none."""
+    """Return the lines of a key between its markers, joined: it may appear with other line ends, or without."""
     lines = [line for line in map(str.strip, value.splitlines()) if line and not _PEM_FRAME.fullmatch(line)]
     return "".join(lines) if len(lines) > 1 and all(map(_BASE64_LINE.fullmatch, lines)) else ""

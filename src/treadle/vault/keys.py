@@ -1,6 +1,6 @@
-"""Where the key of a vault is kept: the environment, the keyring of the system, or a file of the home.
+"""Where the key of a vault is stored: the environment, the system keyring, or a file in the home.
 
-A place holds the key, and beside it the next one while the vault changes from one to the other."""
+A place stores the key and, during a rotation, the next one."""
 
 import base64
 import os
@@ -12,51 +12,51 @@ from typing import Any, Protocol
 
 from treadle.domain.errors import UsageError
 from treadle.ports.vault import VaultError
-from treadle.vault.cipher import KEY_BYTES, new_key
+from treadle.vault.cipher import KEY_BYTES, generate_key
 
 KEY = "TREADLE_VAULT_KEY"
 NEXT_KEY = "TREADLE_VAULT_NEXT_KEY"
 KEY_FILE = "vault.key"
 _NEXT = ".next"
 _SERVICE = "treadle"
-_MADE_SO = "python3 -c 'import os, base64; print(base64.b64encode(os.urandom(32)).decode())'"
+_KEY_COMMAND = "python3 -c 'import os, base64; print(base64.b64encode(os.urandom(32)).decode())'"
 
 
 class KeyPlace(Protocol):
     @property
     def where(self) -> str:
-        """In words, for people."""
+        """A description for messages."""
         ...
 
     def keys(self) -> Iterator[bytes]:
-        """The key, then the next one; as far as there are any."""
+        """Yield the key and the next one, if they exist."""
         ...
 
     def make(self) -> bytes:
-        """A key for a new vault, kept durably; the one that is there, if there is one."""
+        """Return the key for a new vault, stored durably; the existing one if there is one."""
         ...
 
     def prepare(self) -> bytes:
-        """The next key, kept durably beside the one that is there."""
+        """Store the next key durably in addition to the current one, and return it."""
         ...
 
     def settle(self, key: bytes) -> None:
-        """This is the key now; no other is kept. Doing it twice does no harm."""
+        """Make this the only key. Idempotent."""
         ...
 
 
-def place_for(home: Path, vault: str, environment: Mapping[str, str]) -> KeyPlace:
-    """Where the key of a vault is, or would be: the first of the places that works."""
+def find_key_place(home: Path, vault: str, environment: Mapping[str, str]) -> KeyPlace:
+    """Return where the key of a vault is or would be stored: the first place that works."""
     if environment.get(KEY):
         return EnvironmentKey(environment)
     file = KeyFile(home / KEY_FILE)
     if file.is_there:
         return file
-    return _keyring(vault) or file
+    return _open_keyring(vault) or file
 
 
 class EnvironmentKey:
-    """The key is a variable. Treadle cannot change it: whoever sets it brings the next one too."""
+    """The key is a variable. Treadle cannot change it, so the user also supplies the next one."""
 
     where = f"the variable {KEY}"
 
@@ -66,7 +66,7 @@ class EnvironmentKey:
     def keys(self) -> Iterator[bytes]:
         for variable in (KEY, NEXT_KEY):
             if given := self._environment.get(variable):
-                yield _decoded(given, f"The variable {variable}")
+                yield _decode(given, f"The variable {variable}")
 
     def make(self) -> bytes:
         return next(self.keys())
@@ -74,8 +74,8 @@ class EnvironmentKey:
     def prepare(self) -> bytes:
         if not self._environment.get(NEXT_KEY):
             raise UsageError(
-                f"The key is {self.where}, which Treadle cannot change. Put a new one into {NEXT_KEY} "
-                f"({_MADE_SO}), rotate again, then set {KEY} to the new one. Nothing was changed."
+                f"The key is {self.where}, which Treadle cannot change. Set {NEXT_KEY} to a new key "
+                f"({_KEY_COMMAND}), rotate again, then set {KEY} to the new key. Nothing was changed."
             )
         return list(self.keys())[1]
 
@@ -106,23 +106,23 @@ class KeyFile:
     def make(self) -> bytes:
         key = _read(self._path)
         if key is None:
-            _write(self._path, key := new_key())
+            _write(self._path, key := generate_key())
         return key
 
     def prepare(self) -> bytes:
-        key = new_key()
+        key = generate_key()
         _write(self._next, key)
         return key
 
     def settle(self, key: bytes) -> None:
         if _read(self._path) != key:
             _write(self._path, key)
-        for path in (self._next, _unfinished(self._next), _unfinished(self._path)):
+        for path in (self._next, _partial_path(self._next), _partial_path(self._path)):
             path.unlink(missing_ok=True)
 
 
 class KeyringKey:
-    """The key is in the keyring of the system, under the id of the vault."""
+    """The key is in the system keyring, under the id of the vault."""
 
     where = "the keyring of this system"
 
@@ -133,16 +133,16 @@ class KeyringKey:
     def keys(self) -> Iterator[bytes]:
         for name in self._names:
             if (given := self._backend.get_password(_SERVICE, name)) is not None:
-                yield _decoded(given, f"The entry {_SERVICE}/{name} of the keyring")
+                yield _decode(given, f"The entry {_SERVICE}/{name} of the keyring")
 
     def make(self) -> bytes:
         for key in self.keys():
             return key
-        self._put(self._names[0], key := new_key())
+        self._put(self._names[0], key := generate_key())
         return key
 
     def prepare(self) -> bytes:
-        self._put(self._names[1], key := new_key())
+        self._put(self._names[1], key := generate_key())
         return key
 
     def settle(self, key: bytes) -> None:
@@ -151,13 +151,13 @@ class KeyringKey:
             self._backend.delete_password(_SERVICE, self._names[1])
 
     def _put(self, name: str, key: bytes) -> None:
-        self._backend.set_password(_SERVICE, name, _encoded(key))
-        if self._backend.get_password(_SERVICE, name) != _encoded(key):
-            raise VaultError(f"The keyring does not keep the key of the vault. Set {KEY} instead ({_MADE_SO}).")
+        self._backend.set_password(_SERVICE, name, _encode(key))
+        if self._backend.get_password(_SERVICE, name) != _encode(key):
+            raise VaultError(f"The keyring did not store the key of the vault. Set {KEY} instead ({_KEY_COMMAND}).")
 
 
-def _keyring(vault: str) -> KeyringKey | None:
-    """The keyring, where one is installed and answers: on a server there is often none, or a locked one."""
+def _open_keyring(vault: str) -> KeyringKey | None:
+    """Return the keyring if one is installed and responds. Servers often have none, or a locked one."""
     try:
         import keyring  # an optional extra
         from keyring.backends import fail, null
@@ -166,7 +166,7 @@ def _keyring(vault: str) -> KeyringKey | None:
         if isinstance(backend, fail.Keyring | null.Keyring):
             return None
         backend.get_password(_SERVICE, vault)
-    except Exception:  # whatever a backend raises, it does not work
+    except Exception:  # a backend that raises does not work
         return None
     return KeyringKey(backend, vault)
 
@@ -174,25 +174,25 @@ def _keyring(vault: str) -> KeyringKey | None:
 # ── Keys as text ──
 
 
-def _encoded(key: bytes) -> str:
+def _encode(key: bytes) -> str:
     return base64.b64encode(key).decode()
 
 
-def _decoded(text: str, what: str) -> bytes:
-    """A key from base64 or hex. The text is not shown: it may be a key with one character lost."""
+def _decode(text: str, what: str) -> bytes:
+    """Return a key from base64 or hex. Errors do not show the text: it may be a key with one character missing."""
     text = text.strip()
-    for decode in (bytes.fromhex, _from_base64):
+    for decode in (bytes.fromhex, _decode_base64):
         with suppress(ValueError):
             if len(key := decode(text)) == KEY_BYTES:
                 return key
     raise VaultError(
         f"{what} is not a key: {KEY_BYTES} bytes in base64 or hex are needed, {len(text)} characters were found. "
-        f"Set it to the key that the vault was made with; a new one is made with: {_MADE_SO}"
+        f"Set it to the key that the vault was created with. To generate a new one, run: {_KEY_COMMAND}"
     )
 
 
-def _from_base64(text: str) -> bytes:
-    """The usual alphabet or that for URLs, with or without padding."""
+def _decode_base64(text: str) -> bytes:
+    """Decode the standard or the URL-safe alphabet, with or without padding."""
     text = text.rstrip("=").replace("-", "+").replace("_", "/")
     return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
@@ -204,31 +204,30 @@ def _read(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise VaultError(
-            f"The key file {path} cannot be read: {error.strerror}. Check it and its rights."
+            f"The key file {path} cannot be read: {error.strerror}. Check the file and its permissions."
         ) from None
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
         if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise VaultError(
-                f"The key file {path} may be used by others (mode {stat.S_IMODE(found.st_mode):o}). If nobody has "
-                f"read it, run: chmod 600 {path}; if somebody may have, run `treadle vault rotate` after that."
+                f"The key file {path} is accessible to other users (mode {stat.S_IMODE(found.st_mode):o}). Run: "
+                f"chmod 600 {path}. If another user may have read it, also run: treadle vault rotate"
             )
-        return _decoded(file.read(1024).decode("ascii", "replace"), f"The key file {path}")
+        return _decode(file.read(1024).decode("ascii", "replace"), f"The key file {path}")
 
 
-def _unfinished(path: Path) -> Path:
+def _partial_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
 def _write(path: Path, key: bytes) -> None:
-    """Durable and whole, or not at all, and never readable by others. One at a time: whoever writes holds the lock
-    of the vault."""
-    part = _unfinished(path)
+    """Write the key atomically and durably, never readable by others. The caller holds the lock of the vault."""
+    part = _partial_path(path)
     try:
         part.unlink(missing_ok=True)
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w") as file:
-            file.write(_encoded(key) + "\n")
+            file.write(_encode(key) + "\n")
             file.flush()
             os.fsync(handle)
         part.replace(path)
@@ -239,6 +238,6 @@ def _write(path: Path, key: bytes) -> None:
             os.close(folder)
     except OSError as error:
         raise VaultError(
-            f"The key file {path} cannot be written: {error.strerror}. Check the folder, its rights and the room "
-            "on the disk."
+            f"The key file {path} cannot be written: {error.strerror}. Check the folder, its permissions and the "
+            "free space on the disk."
         ) from None

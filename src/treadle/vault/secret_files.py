@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from treadle.vault.names import refuse_wrong_name
+from treadle.vault.names import check_name
 from treadle.vault.store import Secret, SecretGrant, VaultStore
 
 
@@ -20,7 +20,7 @@ class SecretFiles:
             return store.inventory()
 
     def put(self, name: str, value: str, grants: Sequence[tuple[str, str]], forced: bool) -> Secret:
-        refuse_wrong_name(name)
+        check_name(name)
         with closing(self._open()) as store:
             store.put(name, value, [SecretGrant(agent, tool) for agent, tool in grants], forced=forced)
             return next(secret for secret in store.inventory() if secret.name == name)

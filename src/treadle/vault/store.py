@@ -1,4 +1,4 @@
-"""The secrets of a home, encrypted in `vault.db`. Any number of processes may have it open."""
+"""The secrets of a home, encrypted in `vault.db`. Several processes may have it open."""
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -12,26 +12,26 @@ from msgspec import Struct
 
 from treadle.domain.errors import UsageError
 from treadle.ports.vault import VaultError
-from treadle.vault.cipher import Cipher, NotSealedSo
+from treadle.vault.cipher import Cipher, DecryptionFailed
 from treadle.vault.database import VaultDatabase, explain, open_database, transaction
-from treadle.vault.keys import KeyPlace, place_for
-from treadle.vault.names import refuse_wrong_grantee, refuse_wrong_name, refuse_wrong_value
+from treadle.vault.keys import KeyPlace, find_key_place
+from treadle.vault.names import check_grantee, check_name, check_value
 
 DATABASE = "vault.db"
 EVERY = "*"
-_LOOKS = 3
-"""So often the key is looked for again when it changes while it is read."""
+_MAX_KEY_ATTEMPTS = 3
+"""How often the key is read again if it changes meanwhile."""
 
 
 class SecretGrant(Struct, frozen=True, order=True):
-    """Names, or globs of names."""
+    """An agent and a tool, each a name or a glob of names."""
 
     agent: str
     tool: str = EVERY
 
 
 class Secret(Struct, frozen=True):
-    """What may be known of a secret."""
+    """Metadata of a secret."""
 
     name: str
     grants: tuple[SecretGrant, ...]
@@ -40,13 +40,13 @@ class Secret(Struct, frozen=True):
 
 
 class VaultSnapshot(Struct, frozen=True):
-    """What the vault held at one moment."""
+    """The content of the vault at one point in time."""
 
     secrets: tuple[Secret, ...] = ()
     values: Mapping[str, str] = {}
 
 
-class _Kept(Struct, frozen=True):
+class _VaultRow(Struct, frozen=True):
     """The vault's own row."""
 
     id: str
@@ -55,7 +55,7 @@ class _Kept(Struct, frozen=True):
 
 
 class VaultStore:
-    """Nothing is made before a secret is set."""
+    """Reads and writes the vault. No file is created before a secret is set."""
 
     def __init__(self, home: Path, environment: Mapping[str, str], now: Callable[[], float] = time.time) -> None:
         self.path = home / DATABASE
@@ -64,12 +64,13 @@ class VaultStore:
         self._now = now
         self._connection: VaultDatabase | None = None
         self._file: tuple[int, int] | None = None
-        self._seal: Cipher | None = None
+        self._cipher: Cipher | None = None
 
-    # ── Reading ──
+    # ── Reads ──
 
     def state(self) -> tuple[int, int, int] | None:
-        """Another one whenever somebody else has changed the vault; None: there is none. Costs microseconds."""
+        """Return a value that differs whenever another process changed the vault, or None without a vault. Takes
+        microseconds."""
         try:
             found = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -84,42 +85,42 @@ class VaultStore:
         return found.st_dev, found.st_ino, int(version[0]) if version else 0
 
     def read(self) -> VaultSnapshot:
-        """Everything, decrypted."""
+        """Return the whole content, decrypted."""
         if self.state() is None:
             return VaultSnapshot()
-        looks = 0
+        attempts = 0
         while True:
             with transaction(self._open(), self.path, "DEFERRED"):
-                kept, secrets = self._kept(), self._secrets()
+                row, secrets = self._read_row(), self._secrets()
                 sealed = self._open().execute("SELECT name, version, sealed FROM secrets").fetchall()
-            if kept is None:
+            if row is None:
                 return VaultSnapshot()
-            if seal := self._seal_for(kept):
-                values = {name: self._opened(seal, kept, name, version, value) for name, version, value in sealed}
+            if cipher := self._find_cipher(row):
+                values = {name: self._decrypt(cipher, row, name, version, value) for name, version, value in sealed}
                 return VaultSnapshot(secrets, values)
-            looks += 1
-            if looks == _LOOKS:
-                raise self._no_key(kept)
+            attempts += 1
+            if attempts == _MAX_KEY_ATTEMPTS:
+                raise self._explain_missing_key(row)
 
     def inventory(self) -> Sequence[Secret]:
-        """What there is. No key is needed to know that."""
+        """Return the metadata of all secrets, which needs no key."""
         if self.state() is None:
             return ()
         with transaction(self._open(), self.path, "DEFERRED"):
             return self._secrets()
 
-    # ── Writing ──
+    # ── Writes ──
 
     def put(self, name: str, value: str, grants: Iterable[SecretGrant] = (), *, forced: bool = False) -> bool:
-        """Keep a secret, or another value for one, with these grants beside those it has. Whether it is new."""
-        refuse_wrong_name(name)
-        refuse_wrong_value(name, value, forced)
-        grants = _checked(grants)
+        """Store a secret or a new value for one, add these grants, and return whether it is new."""
+        check_name(name)
+        check_value(name, value, forced)
+        grants = _check_grants(grants)
         with transaction(self._open(), self.path):
-            kept, seal = self._unlocked_or_made()
+            row, cipher = self._unlock_or_create()
             found = self._open().execute("SELECT version FROM secrets WHERE name = ?", (name,)).fetchone()
             version = int(found[0]) + 1 if found else 1
-            sealed = seal.close(kept.id, name, version, value)
+            sealed = cipher.close(row.id, name, version, value)
             self._open().execute(
                 "INSERT INTO secrets (name, version, sealed, created, changed) VALUES (?1, ?2, ?3, ?4, ?4) "
                 "ON CONFLICT DO UPDATE SET version = ?2, sealed = ?3, changed = ?4",
@@ -129,17 +130,18 @@ class VaultStore:
         return found is None
 
     def remove(self, name: str) -> None:
-        with self._changing(name):
+        with self._change(name):
             self._open().execute("DELETE FROM secrets WHERE name = ?", (name,))
 
     def grant(self, name: str, grants: Iterable[SecretGrant]) -> None:
-        grants = _checked(grants)
-        with self._changing(name):
+        grants = _check_grants(grants)
+        with self._change(name):
             self._add_grants(name, grants)
 
     def revoke(self, name: str, agents: Sequence[str] = (), tools: Sequence[str] = ()) -> int:
-        """Take back the grants to these agents for these tools; none named means any. How many there were."""
-        with self._changing(name):
+        """Remove the grants to these agents for these tools, and return how many there were. An empty list means
+        any."""
+        with self._change(name):
             count = 0
             for agent, tool in product(agents or (None,), tools or (None,)):
                 self._open().execute(
@@ -150,104 +152,105 @@ class VaultStore:
             return count
 
     def rotate(self) -> int:
-        """Encrypt everything with a new key. How many secrets there are.
+        """Encrypt everything with a new key, and return the number of secrets.
 
-        The new key is durable beside the old one before anything is encrypted with it, all values change in one
-        transaction, and the old key goes only after that: whenever this is cut off, one of the kept keys fits."""
+        The new key is stored durably in addition to the old one before anything is encrypted with it. All values
+        change in one transaction, and the old key is removed only after that: whenever this is interrupted, one of
+        the stored keys fits."""
         if self.state() is None:
-            raise UsageError("There is no vault yet. `treadle vault set NAME` makes one, with a key of its own.")
+            raise UsageError("There is no vault yet. `treadle vault set NAME` creates one with its own key.")
         with transaction(self._open(), self.path):
-            kept, old = self._unlocked_or_made()
-            place = self._place(kept.id)
+            row, old = self._unlock_or_create()
+            place = self._place(row.id)
             place.settle(old.key)
             new = Cipher(place.prepare())
             if new.key == old.key:
-                raise UsageError(f"The new key is the old one: {place.where}. Nothing was changed.")
+                raise UsageError(f"The new key equals the old one: {place.where}. Nothing was changed.")
             sealed = self._open().execute("SELECT name, version, sealed FROM secrets").fetchall()
             for name, version, value in sealed:
-                text = self._opened(old, kept, name, version, value)
+                text = self._decrypt(old, row, name, version, value)
                 self._open().execute(
                     "UPDATE secrets SET sealed = ?, version = ? WHERE name = ?",
-                    (new.close(kept.id, name, version + 1, text), version + 1, name),
+                    (new.close(row.id, name, version + 1, text), version + 1, name),
                 )
-            self._open().execute("UPDATE vault SET sealed_check = ?", (new.check(kept.id),))
-        self._seal = new
+            self._open().execute("UPDATE vault SET sealed_check = ?", (new.check(row.id),))
+        self._cipher = new
         self._settle(new)
         return len(sealed)
 
     def key_place(self) -> str:
-        """Where the key is, in words."""
+        """Return a description of where the key is stored."""
         if self.state() is None:
             return self._place("").where
         with transaction(self._open(), self.path, "DEFERRED"):
-            kept = self._kept()
-        return self._place(kept.id if kept else "").where
+            row = self._read_row()
+        return self._place(row.id if row else "").where
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-        self._connection = self._file = self._seal = None
+        self._connection = self._file = self._cipher = None
 
-    # ── The key ──
+    # ── Key ──
 
-    def _unlocked_or_made(self) -> tuple[_Kept, Cipher]:
-        """The vault's row and its key, which are made for a new vault. In a writing transaction."""
-        kept = self._kept()
-        if kept is None:
+    def _unlock_or_create(self) -> tuple[_VaultRow, Cipher]:
+        """Return the vault's row and its cipher, created for a new vault. Call it in a writing transaction."""
+        row = self._read_row()
+        if row is None:
             vault = uuid4().hex
             place = self._place(vault)
-            seal = self._seal = Cipher(place.make())
-            kept = _Kept(vault, seal.check(vault), place.where)
+            cipher = self._cipher = Cipher(place.make())
+            row = _VaultRow(vault, cipher.check(vault), place.where)
             self._open().execute(
                 "INSERT INTO vault (one, id, sealed_check, key_place) VALUES (1, ?, ?, ?)",
-                (kept.id, kept.check, kept.key_place),
+                (row.id, row.check, row.key_place),
             )
-            return kept, seal
-        for key in (self._seal.key if self._seal else None, *self._place(kept.id).keys()):
-            if key is not None and (seal := Cipher(key)).fits(kept.id, kept.check):
-                self._seal = seal
-                return kept, seal
-        raise self._no_key(kept)
+            return row, cipher
+        for key in (self._cipher.key if self._cipher else None, *self._place(row.id).keys()):
+            if key is not None and (cipher := Cipher(key)).fits(row.id, row.check):
+                self._cipher = cipher
+                return row, cipher
+        raise self._explain_missing_key(row)
 
-    def _seal_for(self, kept: _Kept) -> Cipher | None:
-        """The key that fits. One that a rotation could not settle any more is settled now."""
-        if self._seal and self._seal.fits(kept.id, kept.check):
-            return self._seal
-        for position, key in enumerate(self._place(kept.id).keys()):
-            seal = Cipher(key)
-            if seal.fits(kept.id, kept.check):
-                self._seal = seal
+    def _find_cipher(self, row: _VaultRow) -> Cipher | None:
+        """Return the cipher whose key fits. Completes a rotation that was interrupted before its last step."""
+        if self._cipher and self._cipher.fits(row.id, row.check):
+            return self._cipher
+        for position, key in enumerate(self._place(row.id).keys()):
+            cipher = Cipher(key)
+            if cipher.fits(row.id, row.check):
+                self._cipher = cipher
                 if position:
-                    with suppress(VaultError):  # the next one to come does it
-                        self._settle(seal)
-                return seal
+                    with suppress(VaultError):  # the next reader retries
+                        self._settle(cipher)
+                return cipher
         return None
 
-    def _settle(self, seal: Cipher) -> None:
-        """Keep this key alone, if it still is the key: under the lock that a rotation holds."""
+    def _settle(self, cipher: Cipher) -> None:
+        """Make this the only key, if it is still current, under the lock that a rotation holds."""
         with transaction(self._open(), self.path):
-            kept = self._kept()
-            if kept and seal.fits(kept.id, kept.check):
-                self._place(kept.id).settle(seal.key)
+            row = self._read_row()
+            if row and cipher.fits(row.id, row.check):
+                self._place(row.id).settle(cipher.key)
 
     def _place(self, vault: str) -> KeyPlace:
-        return place_for(self._home, vault, self._environment)
+        return find_key_place(self._home, vault, self._environment)
 
-    def _no_key(self, kept: _Kept) -> VaultError:
-        place = self._place(kept.id)
-        found = f"{place.where} holds another one" if any(place.keys()) else f"there is none in {place.where}"
+    def _explain_missing_key(self, row: _VaultRow) -> VaultError:
+        place = self._place(row.id)
+        found = f"{place.where} holds another key" if any(place.keys()) else f"there is none in {place.where}"
         return VaultError(
-            f"The key of the vault {self.path} was not found: {found}. It was in {kept.key_place} when the vault "
-            "was made. Bring it back, or set TREADLE_VAULT_KEY to it; without it, move the vault away and set the "
+            f"The key of the vault {self.path} was not found: {found}. It was in {row.key_place} when the vault "
+            "was created. Restore it, or set TREADLE_VAULT_KEY to it. Without it, move the vault away and set the "
             "secrets again."
         )
 
-    def _opened(self, seal: Cipher, kept: _Kept, name: str, version: int, sealed: bytes) -> str:
+    def _decrypt(self, cipher: Cipher, row: _VaultRow, name: str, version: int, sealed: bytes) -> str:
         try:
-            return seal.open(kept.id, name, version, sealed)
-        except NotSealedSo:
+            return cipher.open(row.id, name, version, sealed)
+        except DecryptionFailed:
             raise VaultError(
-                f"The value of {name} in {self.path} was changed by something else than Treadle. Set it again "
+                f"The value of {name} in {self.path} was changed by another program. Set it again "
                 f"(treadle vault set {name}) or remove it (treadle vault remove {name})."
             ) from None
 
@@ -260,9 +263,9 @@ class VaultStore:
             self._file = found.st_dev, found.st_ino
         return self._connection
 
-    def _kept(self) -> _Kept | None:
+    def _read_row(self) -> _VaultRow | None:
         row = self._open().execute("SELECT id, sealed_check, key_place FROM vault").fetchone()
-        return _Kept(*row) if row else None
+        return _VaultRow(*row) if row else None
 
     def _secrets(self) -> tuple[Secret, ...]:
         grants: dict[str, list[SecretGrant]] = {}
@@ -272,8 +275,8 @@ class VaultStore:
         return tuple(Secret(name, tuple(grants.get(name, ())), created, changed) for name, created, changed in rows)
 
     @contextmanager
-    def _changing(self, name: str) -> Generator[None, None, None]:
-        """A transaction about a secret that there is."""
+    def _change(self, name: str) -> Generator[None, None, None]:
+        """Run a transaction about an existing secret. Raise UsageError if it does not exist."""
         if self.state() is None:
             raise UsageError(
                 f"No secret is called `{name}`: there is no vault yet. Set it: treadle vault set {name}"
@@ -289,9 +292,9 @@ class VaultStore:
             self._open().execute("INSERT OR IGNORE INTO grants VALUES (?, ?, ?)", (name, grant.agent, grant.tool))
 
 
-def _checked(grants: Iterable[SecretGrant]) -> Sequence[SecretGrant]:
+def _check_grants(grants: Iterable[SecretGrant]) -> Sequence[SecretGrant]:
     grants = tuple(grants)
     for grant in grants:
-        refuse_wrong_grantee("an agent", grant.agent)
-        refuse_wrong_grantee("a tool", grant.tool)
+        check_grantee("an agent", grant.agent)
+        check_grantee("a tool", grant.tool)
     return grants

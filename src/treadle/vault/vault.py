@@ -1,4 +1,4 @@
-"""The vault of a home, as the engine uses it. It follows what other processes change in it."""
+"""The vault of a home as the engine uses it. It follows changes by other processes."""
 
 import logging
 import math
@@ -13,85 +13,89 @@ from treadle.vault.store import SecretGrant, VaultSnapshot, VaultStore
 
 _log = logging.getLogger(__name__)
 
-LOOK_EVERY = 0.1
-"""Seconds. Nothing that is set within them can have been handed to anybody."""
+POLL_INTERVAL_SECONDS = 0.1
+"""A secret set within this time cannot have been handed out yet."""
 
 
 class HomeVault:
-    """Implements `ports.vault.Vault`. A home without a vault has no secrets, until somebody sets one.
+    """Implements `ports.vault.Vault`. A home without a vault has no secrets until one is set.
 
-    The redactor goes on hiding what was handed out in this process, whatever becomes of it in the vault: a command
-    that runs still has the old value."""
+    The redactor keeps hiding values that this process handed out, whatever happens to them in the vault: a running
+    command still has the old value."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str], look_every: float = LOOK_EVERY) -> None:
+    def __init__(
+        self, home: Path, environment: Mapping[str, str], poll_interval: float = POLL_INTERVAL_SECONDS
+    ) -> None:
         self._store = VaultStore(home, environment)
         self._state: object = None
-        self._moment = VaultSnapshot()
+        self._snapshot = VaultSnapshot()
         self._grants: dict[str, tuple[SecretGrant, ...]] = {}
         self._redactor = SecretRedactor(())
         self._handed_out: dict[tuple[str, str], None] = {}
-        self._complained: object = None
-        self._look_every = look_every
-        self._looked = -math.inf
+        self._last_warning: object = None
+        self._poll_interval = poll_interval
+        self._polled_at = -math.inf
 
     @property
     def redactor(self) -> SecretRedactor:
-        """For the secrets there are now, or were a moment ago: the disk is looked at now and then, and whenever a
-        value is handed out. A vault that was readable and is not any more leaves it as it was."""
+        """The redactor for the current secrets. The disk is polled, and read whenever a value is handed out. If a
+        vault becomes unreadable, the last redactor stays in use."""
         now = time.monotonic()
-        if now - self._looked < self._look_every:
+        if now - self._polled_at < self._poll_interval:
             return self._redactor
         try:
-            self._follow()
+            self._refresh()
         except VaultError as error:
             if self._state is None:
                 raise
-            if self._complained != (self._state, str(error)):
-                self._complained = (self._state, str(error))
-                _log.warning("%s Secrets set since then are not redacted and not handed out.", error)
-        self._looked = now
+            if self._last_warning != (self._state, str(error)):
+                self._last_warning = (self._state, str(error))
+                _log.warning("%s Secrets set since then are neither redacted nor handed out.", error)
+        self._polled_at = now
         return self._redactor
 
     def names(self, agent: str) -> Collection[str]:
-        self._follow()
-        return tuple(name for name, grants in self._grants.items() if _tools(grants, agent))
+        self._refresh()
+        return tuple(name for name, grants in self._grants.items() if _list_granted_tools(grants, agent))
 
     def granted(self, agent: str, tool: str) -> Mapping[str, str]:
-        self._follow()
-        return {name: self._hand_out(name) for name, grants in self._grants.items() if _allow(grants, agent, tool)}
+        self._refresh()
+        return {
+            name: self._hand_out(name) for name, grants in self._grants.items() if _is_granted(grants, agent, tool)
+        }
 
     def reveal(self, name: str, agent: str, tool: str) -> str:
-        self._follow()
+        self._refresh()
         grants = self._grants.get(name, ())
-        if _allow(grants, agent, tool):
+        if _is_granted(grants, agent, tool):
             return self._hand_out(name)
-        raise self._refusal(name, agent, tool)
+        raise self._explain_refusal(name, agent, tool)
 
     def value(self, name: str) -> str | None:
-        """One value for the engine itself, such as the key of a provider: no agent and no tool gets it."""
-        self._follow()
-        return self._hand_out(name) if name in self._moment.values else None
+        """Return one value for the engine itself, such as the key of a provider. No agent or tool gets it."""
+        self._refresh()
+        return self._hand_out(name) if name in self._snapshot.values else None
 
     def close(self) -> None:
         self._store.close()
 
-    def _follow(self) -> None:
+    def _refresh(self) -> None:
         state = self._store.state()
         if state == self._state:
             return
-        moment = self._store.read()
-        self._moment = moment
-        self._grants = {secret.name: secret.grants for secret in moment.secrets}
-        self._redactor = SecretRedactor((*moment.values.items(), *self._handed_out))
+        snapshot = self._store.read()
+        self._snapshot = snapshot
+        self._grants = {secret.name: secret.grants for secret in snapshot.secrets}
+        self._redactor = SecretRedactor((*snapshot.values.items(), *self._handed_out))
         self._state = state
 
     def _hand_out(self, name: str) -> str:
-        value = self._moment.values[name]
+        value = self._snapshot.values[name]
         self._handed_out[name, value] = None
         return value
 
-    def _refusal(self, name: str, agent: str, tool: str) -> SecretRefused:
-        if tools := _tools(self._grants.get(name, ()), agent):
+    def _explain_refusal(self, name: str, agent: str, tool: str) -> SecretRefused:
+        if tools := _list_granted_tools(self._grants.get(name, ()), agent):
             return SecretRefused(
                 f"The secret `{name}` is not granted for the tool `{tool}`, only for: {', '.join(tools)}.",
                 f"granted to the agent {agent}, but not for the tool {tool}",
@@ -103,10 +107,10 @@ class HomeVault:
         )
 
 
-def _tools(grants: tuple[SecretGrant, ...], agent: str) -> tuple[str, ...]:
-    """What a secret is granted to an agent for."""
+def _list_granted_tools(grants: tuple[SecretGrant, ...], agent: str) -> tuple[str, ...]:
+    """Return the tools for which a secret is granted to an agent."""
     return tuple(dict.fromkeys(grant.tool for grant in grants if fnmatchcase(agent, grant.agent)))
 
 
-def _allow(grants: tuple[SecretGrant, ...], agent: str, tool: str) -> bool:
-    return any(fnmatchcase(tool, allowed) for allowed in _tools(grants, agent))
+def _is_granted(grants: tuple[SecretGrant, ...], agent: str, tool: str) -> bool:
+    return any(fnmatchcase(tool, allowed) for allowed in _list_granted_tools(grants, agent))

@@ -58,8 +58,7 @@ class DeliveredEvent(msgspec.Struct, frozen=True, gc=False):
     """An event appended to a run by someone other than its owner."""
 
     origin: Origin
-    sequence: int | None
-    """None if the run has ended."""
+    sequence: int | None  # None if the run has ended
     event: Draft
     is_new: bool
 
@@ -148,13 +147,8 @@ class SqliteJournal:
             return row.origin, row.epoch, death, events, _read_session_facts(db, row)
 
         origin, epoch, death, events, facts = await self._writer.write(work, _do_nothing, patient=True)
-        return Claim(
-            origin,
-            epoch,
-            tuple(_to_event(origin, record) for record in events),
-            death,
-            _to_session_facts(facts),
-        )
+        history = tuple(_to_event(origin, record) for record in events)
+        return Claim(origin, epoch, history, death, _to_session_facts(facts))
 
     async def advance(self, advance: Advance) -> Advanced:
         work = partial(self._advance, advance)
@@ -190,9 +184,8 @@ class SqliteJournal:
             return AppendResult(row.origin, drafts, advanced, wakes)
         for new in advance.begin:
             self._begin(transaction, new)
-        return AppendResult(
-            row.origin, drafts, advanced, wakes, advance.begin, self._tell(transaction, advance.tell)
-        )
+        told = self._tell(transaction, advance.tell)
+        return AppendResult(row.origin, drafts, advanced, wakes, advance.begin, told)
 
     def _tell(self, transaction: Transaction, told: Sequence[Tell]) -> tuple[DeliveredEvent, ...]:
         delivered: list[DeliveredEvent] = []

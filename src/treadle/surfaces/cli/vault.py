@@ -15,7 +15,7 @@ from treadle.operations.vault import secret_view
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.tables import print_table
 from treadle.surfaces.cli.terminal import print_json
-from treadle.vault.names import refuse_wrong_name
+from treadle.vault.names import check_name
 from treadle.vault.store import EVERY, Secret, SecretGrant, VaultStore
 
 
@@ -27,7 +27,7 @@ async def set_secret(
             "A value is not taken from the command line: other users and the shell's history would see it, and may "
             f"have seen this one. Leave it out to be asked for it, or pipe it in: treadle vault set {name} < FILE"
         )
-    refuse_wrong_name(name)
+    check_name(name)
     grants = _grants(agents, tools)
     value = _ask(name) if sys.stdin.isatty() else _read(name)
     with closing(_store()) as store:
