@@ -26,7 +26,7 @@ from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
 from treadle.memory.local_embedder import DIMENSIONS, NAME, LocalEmbedder
-from treadle.memory.queries import asked
+from treadle.memory.queries import parse_query
 from treadle.memory.search import HybridMemories
 from treadle.ports.memory import Vector
 from treadle.ports.memory_index import MemoryHit, MemoryView
@@ -97,7 +97,7 @@ async def _compare(bench: Bench, kinds: dict[str, list[tuple[str, str]]]) -> Non
         return [hit.memory.text for hit in (await bench.hybrid.recall(OWN, text, 5, "none")).found]
 
     async def by_terms(text: str) -> list[str]:
-        terms = asked(text).by_words
+        terms = parse_query(text).by_words
         found = await bench.store.read(lambda view: view.matching(OWN, terms, 5))
         return [hit.memory.text for hit in found]
 

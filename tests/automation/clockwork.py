@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from treadle.automation.scheduler import Scheduler
-from treadle.automation.schedules import ScheduleBook
+from treadle.automation.schedules import ScheduleRegistry
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, draft
 from treadle.domain.errors import StoreError
@@ -86,7 +86,7 @@ class Clockwork:
         self.agents = agents or (lambda: {"hero": HERO})
         self.schedules = Mortal(self.writer)
         self.scheduler = self.restarted()
-        self.book = ScheduleBook(self.schedules, lambda _: HERO, self.clock, self.ids, lambda: None)
+        self.book = ScheduleRegistry(self.schedules, lambda _: HERO, self.clock, self.ids, lambda: None)
 
     def restarted(self) -> Scheduler:
         self.scheduler = Scheduler(self.schedules, self.service, self.agents, self.clock, self.ids)

@@ -10,8 +10,8 @@ from typing import TypeVar
 import treadle
 from tests.engine.running import agent, opened
 from tests.patience import HANG_SECONDS, until
-from treadle.automation.sender import Sender
-from treadle.automation.webhooks import WebhookBook
+from treadle.automation.sender import WebhookSender
+from treadle.automation.webhooks import WebhookRegistry
 from treadle.bootstrap.automation import VaultSecrets
 from treadle.config.home import Home
 from treadle.domain.envelope import Origin
@@ -68,10 +68,10 @@ class Sending:
         self.sender = self._new_sender()
         self.book = self.new_book(allow_local=True)
 
-    def new_book(self, allow_local: bool) -> WebhookBook:
+    def new_book(self, allow_local: bool) -> WebhookRegistry:
         ids = TimeOrderedIds()
         feed = SqliteJournal(self.writer, EventHub(self.clock, ids, lambda _run, _at: None), self.clock)
-        return WebhookBook(
+        return WebhookRegistry(
             self.webhooks,
             self.webhooks,
             feed,
@@ -82,8 +82,8 @@ class Sending:
             allow_local,
         )
 
-    def _new_sender(self) -> Sender:
-        return Sender(
+    def _new_sender(self) -> WebhookSender:
+        return WebhookSender(
             self.webhooks,
             self.webhooks,
             self.engine.service,
@@ -92,7 +92,7 @@ class Sending:
             self.clock,
             lambda: 0.5,
             self.clock.now,
-            look_every=0.01,
+            poll_interval=0.01,
             patience=self.patience,
             allow_local=self.allow_local,
         )

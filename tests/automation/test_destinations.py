@@ -7,7 +7,12 @@ import pytest
 
 from tests.automation.receiver import receiver
 from tests.automation.sending import sending
-from treadle.automation.destinations import LocalDestination, VettedResolver, local_address, local_host
+from treadle.automation.destinations import (
+    LocalDestination,
+    VettedResolver,
+    explain_local_address,
+    explain_local_host,
+)
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 
@@ -22,23 +27,23 @@ NAMES = ("localhost", "LOCALHOST.", "a.localhost", "127.1", "2130706433", "0x7f0
 
 @pytest.mark.parametrize("address", LOCAL)
 def test_addresses_of_this_machine_and_its_link_are_local(address: str) -> None:
-    assert local_address(address) is not None
-    assert local_host(address) is not None
+    assert explain_local_address(address) is not None
+    assert explain_local_host(address) is not None
 
 
 @pytest.mark.parametrize("address", ELSEWHERE)
 def test_other_addresses_are_not(address: str) -> None:
-    assert local_host(address) is None
+    assert explain_local_host(address) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_other_names_for_them_are_known(name: str) -> None:
-    assert local_host(name) is not None
+    assert explain_local_host(name) is not None
 
 
 @pytest.mark.parametrize("name", ["example.com", "hooks.internal", "127.evil.example"])
 def test_other_names_are_looked_up(name: str) -> None:
-    assert local_host(name) is None
+    assert explain_local_host(name) is None
 
 
 def test_what_a_name_stands_for_is_what_counts() -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.automation.served import Served, served, signed
-from treadle.automation.signing import is_genuine, new_secret
-from treadle.automation.signing import signed as sign
+from treadle.automation.signing import build_signature_headers as sign
+from treadle.automation.signing import generate_secret, is_genuine
 from treadle.domain.events import RunQueued, UserMessage, WebhookReceived
 from treadle.domain.ids import RunId
 from treadle.domain.webhooks import HookId, InboundWebhook, filled, hook_session, refuse_wrong_template
@@ -97,7 +97,7 @@ def test_what_is_not_signed_is_refused_and_nothing_tells_why(tmp_path: Path) -> 
 
 
 def test_one_of_several_signatures_is_enough() -> None:
-    secret, body = new_secret(), b"{}"
+    secret, body = generate_secret(), b"{}"
     good = sign(secret, "m", 1000.0, body)["webhook-signature"]
     assert is_genuine(secret, 1000.0, "m", "1000", f"v1,{base64.b64encode(b'x' * 32).decode()} {good}", body)
     assert not is_genuine(secret, 1000.0, "m", "1000", "v1,", body)

@@ -14,7 +14,7 @@ import pytest
 import treadle
 from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
-from treadle.backup.event_export import PastFile
+from treadle.backup.event_export import EventExportFile
 from treadle.bootstrap.backup import archiving_house
 from treadle.bootstrap.callers import observing_kept, owning
 from treadle.bootstrap.stores import look_at_stores
@@ -30,7 +30,7 @@ KILLED_BETWEEN = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from treadle.config.home import Home
-from treadle.backup.event_export import PastFile
+from treadle.backup.event_export import EventExportFile
 from treadle.operations.archive import Archiving
 from treadle.operations.retention import Housekeeping
 from treadle.bootstrap.stores import own_stores
@@ -38,7 +38,7 @@ from treadle.system.clock import SystemClock
 
 async def main():
     async with own_stores(Home.from_environment(os.environ), "Nothing was deleted.") as stores:
-        archiving = Archiving(stores.sessions, stores.journal, PastFile(Path(sys.argv[1])))
+        archiving = Archiving(stores.sessions, stores.journal, EventExportFile(Path(sys.argv[1])))
 
         async def keep_and_die(session_ids):
             await archiving.keep(session_ids)
@@ -77,7 +77,7 @@ async def journal(home: Home) -> list[bytes]:
 
 
 async def pruned(home: Home, file: Path, older_than: float = 0.001) -> Pruned:
-    async with archiving_house(home, PastFile(file)) as house:
+    async with archiving_house(home, EventExportFile(file)) as house:
         return await house.prune(older_than, None, "test")
 
 
@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_written_leaves_everything(home: Home, tmp_path: P
 @pytest.mark.parametrize("name", ["past.txt", "no/past.jsonl"])
 def test_a_name_that_will_not_do_is_refused_at_once(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
-        PastFile(tmp_path / name)
+        EventExportFile(tmp_path / name)
 
 
 def test_a_title_that_was_given_is_exported(home: Home, tmp_path: Path) -> None:

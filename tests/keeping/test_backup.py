@@ -18,7 +18,7 @@ import pytest
 import treadle
 from tests.engine.running import agent
 from treadle.backup import archive as archives
-from treadle.backup.restore import Moves
+from treadle.backup.restore import ReversibleMoves
 from treadle.bootstrap.backup import back_up, restore
 from treadle.config.home import Home
 from treadle.domain.errors import StoreDamaged, StoreError, StoreNewer, StoreOwned, UsageError
@@ -481,7 +481,7 @@ def test_moves_are_taken_back_when_one_fails(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
 
     def move() -> None:
-        with Moves() as moves:
+        with ReversibleMoves() as moves:
             moves.move(tmp_path / "a", tmp_path / "new" / "a")
             moves.move(tmp_path / "b", tmp_path / "a")
             moves.move(tmp_path / "a", tmp_path / "there")
@@ -501,14 +501,14 @@ def test_a_restore_that_fails_at_its_end_leaves_all_as_it_was(
     home = filled(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     before = files_in(home.path)
-    move = Moves.move
+    move = ReversibleMoves.move
 
-    def failing(moves: Moves, source: Path, target: Path) -> None:
+    def failing(moves: ReversibleMoves, source: Path, target: Path) -> None:
         if target == home.path / "treadle.db":
             raise OSError(28, "No space left on device", str(target))
         move(moves, source, target)
 
-    monkeypatch.setattr(Moves, "move", failing)
+    monkeypatch.setattr(ReversibleMoves, "move", failing)
     with pytest.raises(UsageError, match=r"No space left on device\. Nothing was changed"):
         restore(home, tmp_path / "b.tar", replace=True)
     assert files_in(home.path) == before

@@ -11,7 +11,7 @@ import pytest
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Raw, Request, Silence, refuses
 from treadle.domain.errors import MissingKey, UsageError
 from treadle.memory.embedders import Embedders
-from treadle.memory.embedding_call import embedded
+from treadle.memory.embedding_call import embed_checked
 from treadle.memory.local_embedder import DIMENSIONS, LocalEmbedder, is_installed
 from treadle.memory.remote_embedder import EmbedderEndpoint, RemoteEmbedder
 from treadle.ports.memory import EmbeddingFailed, Vector
@@ -35,7 +35,7 @@ async def ask(*script: Behaviour, texts: Sequence[str] = ("a",), seconds: float 
     async with FakeEndpoint(*script) as server:
         embedder = RemoteEmbedder("fake", "m", EmbedderEndpoint(server.url, KEY, {"X-Team": "red-team"}), seconds)
         try:
-            return await embedded(embedder, texts)
+            return await embed_checked(embedder, texts)
         finally:
             await embedder.close()
 
@@ -135,7 +135,7 @@ def test_what_must_not_leave_the_machine_is_hidden_before_the_text_is_cut() -> N
             )
             embedder = made.find("fake/m")
             assert embedder is not None
-            await embedded(embedder, [f"the key is {secret}", "x" * 7990 + secret])
+            await embed_checked(embedder, [f"the key is {secret}", "x" * 7990 + secret])
             await made.close()
             return server.requests[0]
 

@@ -13,7 +13,7 @@ from tests.memory.test_embedders import answer
 from tests.patience import HANG_SECONDS
 from treadle.memory.embedders import Embedders
 from treadle.memory.remote_embedder import EmbedderEndpoint
-from treadle.memory.search import LEFT_ALONE_SECONDS, HybridMemories
+from treadle.memory.search import COOLDOWN_SECONDS, HybridMemories
 from treadle.ports.memory import Vector
 from treadle.stores.sqlite.connection import open_database
 
@@ -35,7 +35,7 @@ def test_one_that_fails_is_told_of_and_left_alone_for_a_while() -> None:
         assert "left alone for a while: the embedder is on strike" in again.degraded.reason
         assert [hit.memory.text for hit in again.found] == ["Likes green tea."]
         room.topics.failure = None
-        room.clock.pass_time(LEFT_ALONE_SECONDS + 1)
+        room.clock.pass_time(COOLDOWN_SECONDS + 1)
         assert (await room.memories.recall(OWN, "a drink", 5, "fake/topics")).degraded is None
 
     run(work)
@@ -144,7 +144,7 @@ def test_one_text_that_is_refused_does_not_keep_the_others_from_their_vectors() 
         first = await room.memories.recall(OWN, "poison harbour", 5, "local")
         assert first.found[0].memory.text == "poison, in a harbour"
         await room.memories.indexer.rest()
-        room.clock.pass_time(LEFT_ALONE_SECONDS)
+        room.clock.pass_time(COOLDOWN_SECONDS)
         assert room.pauses == []
         assert await room.texts("where to sail") == ["Has a boat in the harbour."]
         await room.add("Another poison.", "Sails in May.", prefix="new")
@@ -301,7 +301,7 @@ def test_one_that_cannot_be_loaded_is_told_of_and_tried_again() -> None:
         assert recall.degraded is not None
         assert "another machine" in recall.degraded.reason
         topics.fault = None
-        room.clock.pass_time(LEFT_ALONE_SECONDS + 1)
+        room.clock.pass_time(COOLDOWN_SECONDS + 1)
         assert (await room.memories.recall(OWN, "a drink", 5, "local")).by == "vectors"
         await room.memories.close()
 

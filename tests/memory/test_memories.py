@@ -13,9 +13,9 @@ from treadle.domain.ids import AgentId, SessionId
 from treadle.domain.memories import Memory
 from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
-from treadle.memory.indexer import BATCH
+from treadle.memory.indexer import BATCH_SIZE
 from treadle.memory.local_embedder import NAME, PACKAGE
-from treadle.memory.search import AT_ONCE
+from treadle.memory.search import MAX_EMBEDDED_WITH_QUERY
 from treadle.ports.memory import Vector, Without
 from treadle.ports.memory_index import Term
 
@@ -79,13 +79,13 @@ def test_questions_at_the_same_time_ask_for_a_vector_once() -> None:
 
 def test_many_are_left_to_the_indexer_and_found_by_words_meanwhile() -> None:
     async def work(room: Room) -> None:
-        await room.add("Likes green tea.", *(f"compiler note {n}" for n in range(3 * BATCH)))
+        await room.add("Likes green tea.", *(f"compiler note {n}" for n in range(3 * BATCH_SIZE)))
         recall = await room.memories.recall(OWN, "green things to drink", 5, "local")
         assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
         assert (recall.by, recall.degraded) == ("text", None)
         assert room.topics.asked == [], "there is nothing to compare with yet"
         await room.memories.indexer.rest()
-        assert [len(texts) for texts in room.topics.asked] == [BATCH, BATCH, BATCH, 1]
+        assert [len(texts) for texts in room.topics.asked] == [BATCH_SIZE, BATCH_SIZE, BATCH_SIZE, 1]
         assert await room.texts("which drink?") == ["Likes green tea."]
 
     run(work)
@@ -93,10 +93,10 @@ def test_many_are_left_to_the_indexer_and_found_by_words_meanwhile() -> None:
 
 def test_some_new_ones_beside_many_old_ones() -> None:
     async def work(room: Room) -> None:
-        await room.add(*(f"compiler note {n}" for n in range(BATCH)))
+        await room.add(*(f"compiler note {n}" for n in range(BATCH_SIZE)))
         room.memories.catch_up(OWN, "local")
         await room.memories.indexer.rest()
-        await room.add(*(f"tea number {n}" for n in range(AT_ONCE + 1)), prefix="new")
+        await room.add(*(f"tea number {n}" for n in range(MAX_EMBEDDED_WITH_QUERY + 1)), prefix="new")
         found = await room.memories.recall(OWN, "tea number 3", 5, "local")
         assert found.by == "both"
         assert found.found[0].memory.text == "tea number 3"

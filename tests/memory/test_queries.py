@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from treadle.domain.text import folded
-from treadle.memory.queries import MOST_KEYS, MOST_WORDS, MemoryQuery, asked, stem
+from treadle.memory.queries import MAX_KEYS, MAX_WORDS, MemoryQuery, parse_query, stem
 from treadle.ports.memory_index import Term
 from treadle.stores.sqlite.connection import connect
 from treadle.stores.sqlite.memory import _build_query  # pyright: ignore[reportPrivateUsage] -- what FTS5 is really asked
@@ -41,15 +41,15 @@ def matches(terms: list[Term]) -> bool:
 @example("ß \u017f \u0149")
 @example("\U0001d518\U0001d52b \uff11\uff12 \u0663\u0664 日本語")
 def test_any_message_gives_a_query_that_can_be_asked(message: str) -> None:
-    question = asked(message)
+    question = parse_query(message)
     matches(question.by_words)
-    assert len(question.words) <= MOST_WORDS
-    assert len(question.keys) <= MOST_KEYS
+    assert len(question.words) <= MAX_WORDS
+    assert len(question.keys) <= MAX_KEYS
 
 
 @given(st.text(alphabet="abcdefgéöå ABC_-./0123456789", min_size=3, max_size=40))
 def test_what_is_looked_for_as_it_stands_is_found(text: str) -> None:
-    question = asked(f'about "{text}"')
+    question = parse_query(f'about "{text}"')
     fts.execute("BEGIN")
     fts.execute("INSERT INTO t VALUES (?)", (" ".join(folded(f"before {text} after")),))
     try:
@@ -60,7 +60,7 @@ def test_what_is_looked_for_as_it_stands_is_found(text: str) -> None:
 
 
 def keys(message: str) -> set[str]:
-    return {" ".join(key.tokens) for key in asked(message).keys}
+    return {" ".join(key.tokens) for key in parse_query(message).keys}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_words_of_which_every_letter_counts(message: str, found: set[str]) -> No
 
 
 def test_an_identifier_says_more_than_a_name_or_a_small_number() -> None:
-    weights = {key.tokens[0]: key.weight for key in asked("did Anna see 7 of E4711 x").keys}
+    weights = {key.tokens[0]: key.weight for key in parse_query("did Anna see 7 of E4711 x").keys}
     assert weights["e4711"] > weights["anna"] > weights["7"]
 
 
@@ -94,21 +94,21 @@ def test_an_identifier_says_more_than_a_name_or_a_small_number() -> None:
     "message", ["", "  \n", "hello!", "ok, thanks", "good morning", "and then?", "...", "danke"]
 )
 def test_small_talk_asks_for_nothing(message: str) -> None:
-    assert asked(message) == MemoryQuery()
-    assert asked(message).by_words == []
+    assert parse_query(message) == MemoryQuery()
+    assert parse_query(message).by_words == []
 
 
 def test_words_are_found_in_their_forms() -> None:
     assert stem("invoices") == stem("invoice")
     assert stem("painting") == stem("painted")
     assert stem("4711s") != ""
-    assert matches(asked("what do relays say").by_words)
+    assert matches(parse_query("what do relays say").by_words)
     assert folded("Ünïcödé_x") == ("unicode", "x")
 
 
 def test_a_long_message_is_read_at_its_beginning() -> None:
-    question = asked("relay " * 10_000 + "ERR_CONN_4711")
+    question = parse_query("relay " * 10_000 + "ERR_CONN_4711")
     assert question.words == ("relay",)
     assert not question.keys
-    long_words = asked(" ".join(f"{'w' * (3 + n)}" for n in range(40)))
-    assert len(long_words.words) == MOST_WORDS
+    long_words = parse_query(" ".join(f"{'w' * (3 + n)}" for n in range(40)))
+    assert len(long_words.words) == MAX_WORDS

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory
 from treadle.domain.text import folded
-from treadle.memory.queries import asked
-from treadle.memory.ranking import HALF_LIFE, NEVER_BELOW, fade, rank
+from treadle.memory.queries import parse_query
+from treadle.memory.ranking import HALF_LIFE_SECONDS, MIN_FADE, compute_fade, rank
 from treadle.ports.memory_index import MemoryHit
 
 NOW = 2_000_000_000.0
@@ -27,30 +27,36 @@ def near_to(item: Memory, likeness: float | None = None) -> MemoryHit:
 def test_vectors_come_first_and_an_identifier_lifts() -> None:
     like, exact = memory("like", "The tunnel was closed."), memory("exact", "E4711: see the wiki")
     near = [near_to(like, 0.55), near_to(exact, 0.3)]
-    plain = rank(asked("why was the connection lost?"), near, [], NOW, 5)
+    plain = rank(parse_query("why was the connection lost?"), near, [], NOW, 5)
     assert [(item.memory.memory_id, item.by) for item in plain] == [("like", "vectors"), ("exact", "vectors")]
-    named = rank(asked("what is E4711?"), near, [near_to(exact)], NOW, 5)
+    named = rank(parse_query("what is E4711?"), near, [near_to(exact)], NOW, 5)
     assert [(item.memory.memory_id, item.by) for item in named] == [("exact", "both"), ("like", "vectors")]
 
 
 def test_one_that_only_the_words_found_is_not_lost() -> None:
     far = memory("far", "E4711: see the wiki")
-    (found,) = rank(asked("what is E4711?"), [], [near_to(far)], NOW, 5)
+    (found,) = rank(parse_query("what is E4711?"), [], [near_to(far)], NOW, 5)
     assert (found.memory, found.by) == (far, "text")
 
 
 def test_nothing_is_recalled_where_nothing_fits() -> None:
     near = [near_to(memory("a", "The cat sleeps."), 0.1), near_to(memory("b", "Tea is ready."), -0.2)]
-    assert rank(asked("square root of 1764"), near, [], NOW, 5) == ()
+    assert rank(parse_query("square root of 1764"), near, [], NOW, 5) == ()
     assert (
-        rank(asked("how do black holes evaporate over time"), None, [near_to(memory("c", "time flies"))], NOW, 5)
+        rank(
+            parse_query("how do black holes evaporate over time"),
+            None,
+            [near_to(memory("c", "time flies"))],
+            NOW,
+            5,
+        )
         == ()
     )
 
 
 def test_what_is_far_behind_the_best_is_left_out() -> None:
     near = [near_to(memory("a", "x"), 0.9), near_to(memory("b", "y"), 0.8), near_to(memory("c", "z"), 0.25)]
-    assert [item.memory.memory_id for item in rank(asked("question here"), near, [], NOW, 5)] == ["a", "b"]
+    assert [item.memory.memory_id for item in rank(parse_query("question here"), near, [], NOW, 5)] == ["a", "b"]
 
 
 def test_by_words_alone() -> None:
@@ -58,14 +64,16 @@ def test_by_words_alone() -> None:
         memory("best", "The invoices of Halvorsen are late."),
         memory("worse", "Halvorsen delivers steel."),
     )
-    found = rank(asked("are the invoices from Halvorsen late?"), None, [near_to(worse), near_to(best)], NOW, 5)
+    found = rank(
+        parse_query("are the invoices from Halvorsen late?"), None, [near_to(worse), near_to(best)], NOW, 5
+    )
     assert [item.memory.memory_id for item in found] == ["best", "worse"]
     assert {item.by for item in found} == {"text"}
 
 
 def test_age_decides_between_equals_and_not_between_right_and_wrong() -> None:
     old, new = memory("old", "x", age=400), memory("new", "y", age=1)
-    question = asked("some question")
+    question = parse_query("some question")
     equal = rank(question, [near_to(old, 0.5), near_to(new, 0.5)], [], NOW, 5)
     assert [item.memory.memory_id for item in equal] == ["new", "old"]
     clear = rank(question, [near_to(old, 0.7), near_to(new, 0.45)], [], NOW, 5)
@@ -76,12 +84,12 @@ def test_age_decides_between_equals_and_not_between_right_and_wrong() -> None:
 
 
 def test_fading() -> None:
-    assert fade(memory("a", "x"), NOW) == 1.0
-    assert fade(memory("a", "x", age=HALF_LIFE / DAY), NOW) == pytest.approx((1 + NEVER_BELOW) / 2)
-    assert fade(memory("a", "x", age=10**6), NOW) == pytest.approx(NEVER_BELOW)
-    assert fade(memory("a", "x", age=900, used=0), NOW) == 1.0, "of use a moment ago"
-    assert fade(memory("a", "x", age=900, pinned=True), NOW) == 1.0
-    assert fade(memory("a", "x", age=-5), NOW) == 1.0, "a clock that was wrong"
+    assert compute_fade(memory("a", "x"), NOW) == 1.0
+    assert compute_fade(memory("a", "x", age=HALF_LIFE_SECONDS / DAY), NOW) == pytest.approx((1 + MIN_FADE) / 2)
+    assert compute_fade(memory("a", "x", age=10**6), NOW) == pytest.approx(MIN_FADE)
+    assert compute_fade(memory("a", "x", age=900, used=0), NOW) == 1.0, "of use a moment ago"
+    assert compute_fade(memory("a", "x", age=900, pinned=True), NOW) == 1.0
+    assert compute_fade(memory("a", "x", age=-5), NOW) == 1.0, "a clock that was wrong"
 
 
 @given(
@@ -95,7 +103,7 @@ def test_whatever_was_found_is_in_order_and_within_bounds(
     made = [(memory(f"m{n}", text, age, pin), likeness) for n, (text, likeness, age, pin) in enumerate(hits)]
     near, worded = [near_to(item, likeness) for item, likeness in made[::2]], [near_to(item) for item, _ in made]
     for vectors in (near, None):
-        found = rank(asked(message), vectors, worded, NOW, limit, without={"m0"})
+        found = rank(parse_query(message), vectors, worded, NOW, limit, without={"m0"})
         scores = [item.score for item in found]
         assert scores == sorted(scores, reverse=True)
         assert all(0 <= score <= 1 for score in scores)

@@ -124,7 +124,7 @@ def test_rotate_and_a_wrong_key(shell: Shell) -> None:
     assert wide.code == 1
     assert "chmod 600" in wide.complaint
     shell.environment["TREADLE_VAULT_KEY"] = "ab" * 32
-    assert "holds another one" in do(shell, "rotate").complaint
+    assert "holds another key" in do(shell, "rotate").complaint
 
 
 def test_short_values_can_be_forced(shell: Shell) -> None:

@@ -45,7 +45,7 @@ def test_a_wrong_key_gives_one_clear_error(tmp_path: Path) -> None:
     wrong = store(tmp_path, {KEY: new_key()})
     for use in (wrong.read, wrong.rotate, lambda: wrong.put("OTHER", CANARY)):
         with pytest.raises(
-            VaultError, match=f"the variable {KEY} holds another one. It was in the file .*vault.key"
+            VaultError, match=f"the variable {KEY} holds another key. It was in the file .*vault.key"
         ):
             use()
     assert [secret.name for secret in wrong.inventory()] == ["TOKEN"]
@@ -66,7 +66,7 @@ def test_a_lost_key_is_not_made_anew(tmp_path: Path) -> None:
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     store(tmp_path).put("TOKEN", CANARY)
     (tmp_path / "vault.key").chmod(mode)
-    with pytest.raises(VaultError, match=f"may be used by others .mode {mode:o}.*chmod 600.*rotate"):
+    with pytest.raises(VaultError, match=f"is accessible to other users .mode {mode:o}.*chmod 600.*rotate"):
         store(tmp_path).read()
     (tmp_path / "vault.key").chmod(0o600)
     assert store(tmp_path).read().values == {"TOKEN": CANARY}
@@ -99,7 +99,7 @@ def test_rotation_changes_the_key_and_nothing_else(tmp_path: Path) -> None:
     assert store(tmp_path).read() == vault.read() == before
     assert (tmp_path / "vault.key").read_text() != old
     assert sorted(file.name for file in tmp_path.iterdir()) == ["vault.db", "vault.key"]
-    with pytest.raises(VaultError, match="holds another one"):
+    with pytest.raises(VaultError, match="holds another key"):
         store(tmp_path, {KEY: old}).read()
 
 
@@ -113,14 +113,14 @@ def test_a_key_in_a_variable_is_rotated_by_who_sets_it(tmp_path: Path) -> None:
     store(tmp_path, {KEY: old, NEXT_KEY: new}).rotate()
     assert store(tmp_path, {KEY: new}).read().values == {"TOKEN": CANARY}
     assert store(tmp_path, {KEY: old, NEXT_KEY: new}).read().values == {"TOKEN": CANARY}
-    with pytest.raises(VaultError, match="holds another one"):
+    with pytest.raises(VaultError, match="holds another key"):
         store(tmp_path, {KEY: old}).read()
 
 
 DIE_AT = """
 import os, sys
 from pathlib import Path
-from treadle.vault import keys, sealing, store
+from treadle.vault import cipher, keys, store
 
 count, last = 0, int(sys.argv[2])
 
@@ -139,7 +139,7 @@ def dying(function):
 
 for owner, names in (
     (keys.KeyFile, ("prepare", "settle")),
-    (sealing.Seal, ("close", "check")),
+    (cipher.Cipher, ("close", "check")),
     (keys, ("_write",)),
     (os, ("fsync", "close")),
     (Path, ("replace", "unlink")),

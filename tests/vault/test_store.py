@@ -154,7 +154,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -> None
 def test_a_changed_value_is_refused_by_name(tmp_path: Path) -> None:
     store(tmp_path).put("TOKEN", CANARY)
     change(tmp_path, "UPDATE secrets SET sealed = CAST(x'00' || substr(sealed, 2) AS BLOB)")
-    with pytest.raises(VaultError, match=r"The value of TOKEN .* was changed by something else"):
+    with pytest.raises(VaultError, match=r"The value of TOKEN .* was changed by another program"):
         store(tmp_path).read()
     store(tmp_path).put("TOKEN", CANARY)
     assert store(tmp_path).read().values == {"TOKEN": CANARY}

@@ -84,8 +84,8 @@ def test_a_home_without_a_vault_has_no_secrets_and_costs_nothing(vault: Vault, t
 SET = """
 import sys
 from pathlib import Path
-from treadle.vault.store import Grant, VaultStore
-VaultStore(Path(sys.argv[1]), {}).put(sys.argv[2], sys.stdin.read(), [Grant("a")])
+from treadle.vault.store import SecretGrant, VaultStore
+VaultStore(Path(sys.argv[1]), {}).put(sys.argv[2], sys.stdin.read(), [SecretGrant("a")])
 """
 
 
@@ -145,7 +145,7 @@ def test_many_processes_write_at_once(tmp_path: Path) -> None:
 
 def test_a_vault_that_cannot_be_read_fails_at_once(tmp_path: Path, store: VaultStore) -> None:
     store.put("TOKEN", CANARY)
-    with pytest.raises(VaultError, match="holds another one"):
+    with pytest.raises(VaultError, match="holds another key"):
         _ = HomeVault(tmp_path, {KEY: base64.b64encode(bytes(32)).decode()}).redactor
 
 

@@ -1,1 +1,1 @@
-"""What happens by itself: schedules fire, hooks take what others send, events are sent to webhooks."""
+"""Automation: schedules, inbound webhooks, and webhooks that receive events."""

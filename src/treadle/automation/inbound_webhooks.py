@@ -1,4 +1,4 @@
-"""Hooks: addresses that others send to. What is signed becomes a message to an agent, once."""
+"""Inbound webhooks: endpoints that others POST to. A signed request becomes a message to an agent, exactly once."""
 
 import asyncio
 import hashlib
@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from treadle.automation.signing import is_genuine, new_secret
+from treadle.automation.signing import generate_secret, is_genuine
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, UnknownHook, UsageError
 from treadle.domain.events import WebhookReceived
@@ -24,12 +24,12 @@ from treadle.ports.automation import Hooks, Secrets
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs
 
-NOBODYS = new_secret()
-"""What is compared with where there is no such hook: it takes as long."""
+DUMMY_SECRET = generate_secret()
+"""Compared with if there is no such webhook, so that the response takes the same time."""
 
 
-class HookBook:
-    """Implements `service.automating.HookKeeping`."""
+class InboundWebhookRegistry:
+    """Implements `operations.automation.HookKeeping`."""
 
     def __init__(
         self, hooks: Hooks, secrets: Secrets, agents: Callable[[str], AgentSpec], clock: Clock, ids: Ids
@@ -41,13 +41,13 @@ class HookBook:
         self._ids = ids
 
     async def add(self, wanted: NewHook, owner: UserId = LOCAL_USER) -> NewHookView:
-        """Raises UsageError for one that could never be filled in."""
+        """Add an inbound webhook. Raise UsageError if its templates can never be filled in."""
         self._agents(wanted.agent)
         for template in (wanted.message, wanted.session or ""):
             try:
                 refuse_wrong_template(template)
             except ValueError as error:
-                raise UsageError(f"The hook cannot be kept: {error}.") from None
+                raise UsageError(f"The hook is invalid: {error}.") from None
         if not wanted.message.strip() or not wanted.name.strip():
             raise UsageError("A hook needs a name, and a message for the agent such as {{payload}}.")
         hook = InboundWebhook(
@@ -59,30 +59,30 @@ class HookBook:
             self._clock.now(),
             owner,
         )
-        secret = new_secret()
+        secret = generate_secret()
         await self._secrets.put(secret_name(hook.hook_id), secret)
         await self._hooks.add(hook)
-        return _new_view(hook, secret)
+        return _to_new_hook_view(hook, secret)
 
     async def list(self) -> Sequence[HookView]:
-        return [view(hook) for hook in await self._hooks.list()]
+        return [to_hook_view(hook) for hook in await self._hooks.list()]
 
     async def remove(self, hook_id: HookId) -> None:
         if not await self._hooks.remove(hook_id):
-            raise _unknown(hook_id)
+            raise _explain_unknown(hook_id)
         await self._secrets.remove(secret_name(hook_id))
 
     async def rotate(self, hook_id: HookId) -> NewHookView:
         hook = await self._hooks.find(hook_id)
         if hook is None:
-            raise _unknown(hook_id)
-        secret = new_secret()
+            raise _explain_unknown(hook_id)
+        secret = generate_secret()
         await self._secrets.put(secret_name(hook_id), secret)
-        return _new_view(hook, secret)
+        return _to_new_hook_view(hook, secret)
 
 
-class HookReceiver:
-    """Implements `service.automating.HookReceiving`."""
+class InboundWebhookReceiver:
+    """Implements `operations.automation.HookReceiving`."""
 
     def __init__(
         self,
@@ -99,29 +99,29 @@ class HookReceiver:
         self._runs = runs
         self._agents = agents
         self._clock = clock
-        self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def receive(self, hook_id: HookId, signed: Signed) -> Ticket | None:
         hook = await self._hooks.find(hook_id)
         secret = self._secrets.value(secret_name(hook_id if hook is None else hook.hook_id))
-        genuine = is_genuine(
-            secret or NOBODYS,
+        is_valid = is_genuine(
+            secret or DUMMY_SECRET,
             self._clock.now(),
             signed.webhook_id,
             signed.timestamp,
             signed.signature,
             signed.body,
         )
-        if hook is None or secret is None or not genuine:
+        if hook is None or secret is None or not is_valid:
             return None
         key = f"hook/{hook.hook_id}/{signed.webhook_id}"
-        async with self._under_way.setdefault(key, asyncio.Lock()):
+        async with self._locks.setdefault(key, asyncio.Lock()):
             if (known := await self._runs.submitted(key)) is not None:
                 raise InvalidState(f"The message {signed.webhook_id} was received before; it started {known}.")
             return await self._submit(hook, signed, key)
 
     async def _submit(self, hook: InboundWebhook, signed: Signed, key: str) -> Ticket:
-        payload = _payload(signed.body)
+        payload = _decode_payload(signed.body)
         submission = Submission(
             self._agents(hook.agent),
             user(filled(hook.message, payload)),
@@ -135,34 +135,34 @@ class HookReceiver:
 
 
 def secret_name(hook_id: str) -> str:
-    """How the vault calls the secret of a hook or a webhook. An id that is none of ours has a name too."""
+    """Return the vault name of the secret of an inbound or outbound webhook, also for an unknown id."""
     prefix, _, rest = hook_id.partition("_")
     kind = "WEBHOOK" if prefix == "whk" else "HOOK"
     is_ours = len(rest) == 32 and rest.isascii() and rest.isalnum()
     return f"{kind}_{rest if is_ours else hashlib.blake2b(hook_id.encode(), digest_size=16).hexdigest()}"
 
 
-def _payload(body: bytes) -> Any:
-    """What was sent, as values; what is no JSON is a text."""
+def _decode_payload(body: bytes) -> Any:
+    """Return the decoded JSON body, or the text if it is not JSON."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return body.decode()
 
 
-def _unknown(hook_id: HookId) -> UnknownHook:
-    return UnknownHook(f"There is no hook {hook_id}. `treadle hooks list` shows those there are.")
+def _explain_unknown(hook_id: HookId) -> UnknownHook:
+    return UnknownHook(f"There is no hook {hook_id}. `treadle hooks list` shows all hooks.")
 
 
-def view(hook: InboundWebhook) -> HookView:
-    return HookView(**_of(hook))
+def to_hook_view(hook: InboundWebhook) -> HookView:
+    return HookView(**_to_fields(hook))
 
 
-def _new_view(hook: InboundWebhook, secret: str) -> NewHookView:
-    return NewHookView(**_of(hook), secret=secret)
+def _to_new_hook_view(hook: InboundWebhook, secret: str) -> NewHookView:
+    return NewHookView(**_to_fields(hook), secret=secret)
 
 
-def _of(hook: InboundWebhook) -> dict[str, Any]:
+def _to_fields(hook: InboundWebhook) -> dict[str, Any]:
     return {
         "hook_id": hook.hook_id,
         "name": hook.name,

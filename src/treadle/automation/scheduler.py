@@ -1,5 +1,5 @@
-"""Fires schedules. Each tick is seen to once, whoever dies when: what is to be done about it is kept before it is
-done, and what is done is kept under a key that names the schedule and the tick."""
+"""Fires schedules, each tick exactly once whatever process dies when: a tick is recorded before it is handled, and
+its run is stored under a key that names the schedule and the tick."""
 
 import asyncio
 import logging
@@ -22,11 +22,12 @@ from treadle.ports.clock import Clock, Ids
 logger = logging.getLogger(__name__)
 
 Agents = Mapping[str, AgentSpec | None]
-"""Those that have a file, by name; None: it cannot be read now."""
-FAR_AHEAD_SECONDS = 86_400.0
-"""A clock that is set back by more was wrong; by less, what it has passed once is not gone through again."""
-LOOK_SECONDS = 5.0
-"""At least so often it looks what is due: the clock may be set, and the files of agents may change."""
+"""Agents that have a file, by name; None if the file cannot be read."""
+MAX_CLOCK_CORRECTION_SECONDS = 86_400.0
+"""If the clock is set back by more, it was wrong, and schedules are planned again. If by less, ticks that already
+passed do not fire again."""
+POLL_INTERVAL_SECONDS = 5.0
+"""Maximum poll interval, because the clock may be set and agent files may change."""
 
 
 class Scheduler:
@@ -46,50 +47,54 @@ class Scheduler:
         self._changed = asyncio.Event()
 
     def look_now(self) -> None:
-        """Something was changed."""
+        """Wake the scheduler because a schedule changed."""
         self._changed.set()
 
     async def work(self) -> None:
-        """Fire what is due, until it is cancelled."""
+        """Fire due schedules until cancelled."""
         while True:
             self._changed.clear()
             try:
                 wait = await self.look()
             except StoreError as error:
                 logger.error("schedules: %s", error)
-                wait = LOOK_SECONDS
+                wait = POLL_INTERVAL_SECONDS
             except Exception:
-                logger.exception("looking for what is due has failed; it is tried again")
-                wait = LOOK_SECONDS
+                logger.exception("polling schedules failed; retrying")
+                wait = POLL_INTERVAL_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
 
     async def look(self) -> float:
-        """Fire what is due now; how many seconds later to look again."""
+        """Fire due schedules, and return the number of seconds until the next poll."""
         agents = self._agents()
-        await self._find_heartbeats(agents)
+        await self._sync_heartbeats(agents)
         for schedule in await self._schedules.list():
             try:
-                if (planned := await self._planned(schedule)).is_due(self._clock.now()):
+                if (planned := await self._plan(schedule)).is_due(self._clock.now()):
                     await self._fire(planned, agents)
             except StoreError:
                 raise
             except Exception:
-                logger.exception("schedule %s has failed; it is tried again", schedule.schedule_id)
+                logger.exception("schedule %s failed; retrying", schedule.schedule_id)
         ahead = [each.next_at for each in await self._schedules.list() if each.next_at and not each.paused]
-        return min(LOOK_SECONDS, max(0.01, min(ahead, default=0.0) - self._clock.now())) if ahead else LOOK_SECONDS
+        return (
+            min(POLL_INTERVAL_SECONDS, max(0.01, min(ahead, default=0.0) - self._clock.now()))
+            if ahead
+            else POLL_INTERVAL_SECONDS
+        )
 
-    async def _planned(self, schedule: Schedule) -> Schedule:
-        """A schedule that has fired while the clock was far ahead does not wait until it is there again. A tick
-        that has fired does not fire again for that: its run is found under its key."""
+    async def _plan(self, schedule: Schedule) -> Schedule:
+        """Return the schedule, planned again if it fired while the clock was far ahead, so that it does not wait
+        until then. A tick that has fired does not fire again: its run is found under its key."""
         now = self._clock.now()
-        if schedule.fired_at is None or schedule.fired_at - now < FAR_AHEAD_SECONDS or schedule.paused:
+        if schedule.fired_at is None or schedule.fired_at - now < MAX_CLOCK_CORRECTION_SECONDS or schedule.paused:
             return schedule
         following = schedule.timing.after(now)
         if following is None or (schedule.next_at is not None and schedule.next_at <= following):
             return schedule
-        logger.warning("schedule %s: the clock was set back; it goes on from now", schedule.schedule_id)
+        logger.warning("schedule %s: the clock was set back; continuing from now", schedule.schedule_id)
         planned = replace(schedule, next_at=following)
         await self._schedules.keep(planned)
         return planned
@@ -104,19 +109,19 @@ class Scheduler:
             if begun is None:
                 return
             schedule = begun
-        assert schedule.firing_at is not None, "a tick that is begun says which"
+        assert schedule.firing_at is not None, "a tick that was begun has a time"
         try:
-            fired = await self._see_to(schedule, schedule.firing_at, agents)
+            fired = await self._handle_tick(schedule, schedule.firing_at, agents)
         except StoreError:
-            raise  # it stays begun, and is gone on with
+            raise  # the tick stays begun, and the next poll resumes it
         except TreadleError as error:
             logger.warning("schedule %s: no run was started: %s", schedule.schedule_id, error)
             fired = Fired(schedule.firing_at, problem=str(error))
         await self._schedules.finish(schedule.schedule_id, fired)
 
-    async def _see_to(self, schedule: Schedule, due_at: Instant, agents: Agents) -> Fired:
+    async def _handle_tick(self, schedule: Schedule, due_at: Instant, agents: Agents) -> Fired:
         key = f"schedule/{schedule.schedule_id}/{due_at:.3f}"
-        if await self._skipped(schedule, due_at, key):
+        if await self._record_skip(schedule, due_at, key):
             return Fired(due_at, problem="The run before was not at its end: the tick was skipped.")
         agent = agents.get(schedule.agent)
         if agent is None:
@@ -134,13 +139,16 @@ class Scheduler:
         except SessionDeleted:
             if not schedule.is_heartbeat:
                 raise
-            schedule = replace(schedule, session_id=self._new_session())  # its own, and nobody's loss
+            schedule = replace(
+                schedule, session_id=self._new_session()
+            )  # a heartbeat's own session can be replaced
             await self._schedules.keep(schedule)
             ticket = await self._service.submit(replace(submission, session_id=schedule.session_id), because)
         return Fired(due_at, ticket.run_id)
 
-    async def _skipped(self, schedule: Schedule, due_at: Instant, key: str) -> bool:
-        """Whether the run before is not at its end: then the tick is on its record, and starts no other."""
+    async def _record_skip(self, schedule: Schedule, due_at: Instant, key: str) -> bool:
+        """Return whether the previous run has not ended. Then the tick is recorded in its journal and starts no
+        run."""
         if schedule.run_id is None:
             return False
         try:
@@ -148,12 +156,12 @@ class Scheduler:
                 schedule.run_id, ScheduleSkipped(schedule.schedule_id, due_at), f"{key}/skipped"
             )
         except UnknownRun:
-            return False  # it was deleted
+            return False  # the run was deleted
 
     # ── Heartbeats ──
 
-    async def _find_heartbeats(self, agents: Agents) -> None:
-        """Let there be a schedule for every heartbeat that stands in the file of an agent, and no other."""
+    async def _sync_heartbeats(self, agents: Agents) -> None:
+        """Keep one schedule for each heartbeat in the file of an agent, and no others."""
         known = {each.agent: each for each in await self._schedules.list() if each.is_heartbeat}
         for name, schedule in known.items():
             agent = agents.get(name)
@@ -161,25 +169,25 @@ class Scheduler:
                 await self._schedules.remove(schedule.schedule_id)
         for name, agent in agents.items():
             if agent is not None and agent.heartbeat.every is not None:
-                await self._keep_heartbeat(agent, known.get(name))
+                await self._sync_heartbeat(agent, known.get(name))
 
-    async def _keep_heartbeat(self, agent: AgentSpec, known: Schedule | None) -> None:
-        wanted, now = agent.heartbeat, self._clock.now()
-        assert wanted.every is not None, "an agent without a heartbeat is none of these"
-        if known is not None and known.timing == Timing(wanted.every, wanted.zone, known.timing.anchor):
-            if known.message != wanted.message:
-                await self._schedules.keep(replace(known, message=wanted.message or ""))
+    async def _sync_heartbeat(self, agent: AgentSpec, known: Schedule | None) -> None:
+        heartbeat, now = agent.heartbeat, self._clock.now()
+        assert heartbeat.every is not None, "only agents with a heartbeat are passed"
+        if known is not None and known.timing == Timing(heartbeat.every, heartbeat.zone, known.timing.anchor):
+            if known.message != heartbeat.message:
+                await self._schedules.keep(replace(known, message=heartbeat.message or ""))
             return
-        timing = Timing(wanted.every, wanted.zone, now)
+        timing = Timing(heartbeat.every, heartbeat.zone, now)
         if known is not None:
-            changed = replace(known, message=wanted.message or "", timing=timing, next_at=timing.after(now))
+            changed = replace(known, message=heartbeat.message or "", timing=timing, next_at=timing.after(now))
             await self._schedules.keep(changed)
             return
         await self._schedules.keep(
             Schedule(
                 heartbeat_id(agent.name),
                 agent.name,
-                wanted.message or "",
+                heartbeat.message or "",
                 timing,
                 timing.after(now),
                 self._new_session(),

@@ -1,4 +1,4 @@
-"""Schedules, as they are kept up."""
+"""Management of schedules."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,11 +15,11 @@ from treadle.ports.automation import Schedules
 from treadle.ports.clock import Clock, Ids
 
 Tell = Callable[[], None]
-"""Something was changed: whoever acts on it should look now."""
+"""Called after a change, so that the scheduler or sender polls now."""
 
 
-class ScheduleBook:
-    """Implements `service.automating.ScheduleKeeping`."""
+class ScheduleRegistry:
+    """Implements `operations.automation.ScheduleKeeping`."""
 
     def __init__(
         self, schedules: Schedules, agents: Callable[[str], AgentSpec], clock: Clock, ids: Ids, tell: Tell
@@ -31,15 +31,15 @@ class ScheduleBook:
         self._tell = tell
 
     async def add(self, wanted: NewSchedule, owner: UserId = LOCAL_USER) -> ScheduleView:
-        """Raises UsageError for one that would never fire."""
+        """Add a schedule. Raise UsageError if it would never fire."""
         self._agents(wanted.agent)
         if not wanted.message.strip():
-            raise UsageError("The message is empty. Say what the agent is to do at every tick.")
+            raise UsageError("The message is empty. Say what the agent should do at every tick.")
         now = self._clock.now()
         try:
             timing = Timing(wanted.every, wanted.zone, now)
         except ValueError as error:
-            raise UsageError(f"The schedule cannot be kept: {error}.") from None
+            raise UsageError(f"The schedule is invalid: {error}.") from None
         session = None if wanted.session_id is None else SessionId(wanted.session_id)
         schedule_id = ScheduleId(self._ids("sch"))
         schedule = Schedule(
@@ -47,10 +47,10 @@ class ScheduleBook:
         )
         await self._schedules.keep(schedule)
         self._tell()
-        return view(schedule)
+        return to_schedule_view(schedule)
 
     async def list(self) -> Sequence[ScheduleView]:
-        return [view(schedule) for schedule in await self._schedules.list()]
+        return [to_schedule_view(schedule) for schedule in await self._schedules.list()]
 
     async def remove(self, schedule_id: ScheduleId) -> None:
         self._refuse_heartbeat(await self._find(schedule_id), "remove")
@@ -67,25 +67,23 @@ class ScheduleBook:
     async def _keep(self, schedule: Schedule) -> ScheduleView:
         await self._schedules.keep(schedule)
         self._tell()
-        return view(schedule)
+        return to_schedule_view(schedule)
 
     async def _find(self, schedule_id: ScheduleId) -> Schedule:
         for schedule in await self._schedules.list():
             if schedule.schedule_id == schedule_id:
                 return schedule
-        raise UnknownSchedule(
-            f"There is no schedule {schedule_id}. `treadle schedules list` shows those there are."
-        )
+        raise UnknownSchedule(f"There is no schedule {schedule_id}. `treadle schedules list` shows all schedules.")
 
-    def _refuse_heartbeat(self, schedule: Schedule, what: str) -> None:
+    def _refuse_heartbeat(self, schedule: Schedule, action: str) -> None:
         if schedule.is_heartbeat:
             raise UsageError(
-                f"{schedule.schedule_id} stands in the file of the agent `{schedule.agent}`: {what} `heartbeat` "
-                f"there (treadle agents edit {schedule.agent}), or pause it."
+                f"{schedule.schedule_id} is defined in the file of the agent `{schedule.agent}`: {action} "
+                f"`heartbeat` there (treadle agents edit {schedule.agent}), or pause it."
             )
 
 
-def view(schedule: Schedule) -> ScheduleView:
+def to_schedule_view(schedule: Schedule) -> ScheduleView:
     timing = schedule.timing
     return ScheduleView(
         schedule.schedule_id,

@@ -1,7 +1,7 @@
-"""Sends events to webhooks: at least once, in the order of commits for each of them, and each at its own pace.
+"""Sends events to webhooks: at least once, in commit order for each webhook, and each at its own pace.
 
-Where a webhook has come to is kept after an event was taken. Whoever dies between the two sends it again: its id is
-the same, and the receiver can tell."""
+The position of a webhook is stored after an event was accepted. A process that dies between the two sends the event
+again with the same id, so the receiver can detect the duplicate."""
 
 import asyncio
 import logging
@@ -15,9 +15,9 @@ import aiohttp
 from msgspec import Struct
 from msgspec.structs import replace
 
-from treadle.automation.destinations import LocalDestination, VettedResolver, local_host, refusal
+from treadle.automation.destinations import LocalDestination, VettedResolver, describe_refusal, explain_local_host
 from treadle.automation.inbound_webhooks import secret_name
-from treadle.automation.signing import signed
+from treadle.automation.signing import build_signature_headers
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError, UnknownRun
 from treadle.domain.events import EventData, WebhookDelivered, WebhookFailed
@@ -30,26 +30,26 @@ from treadle.ports.clock import Clock
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 15.0
-LOOK_SECONDS = 5.0
-"""So often it looks whether the time for another attempt has come: the clock may be set."""
-UNKEPT_EVENTS = 1000
-"""So many events that nobody wants may be looked at again after a restart."""
-GONE = 410
-SEQUENCE = "treadle-sequence"
+POLL_INTERVAL_SECONDS = 5.0
+"""How often to check whether a retry is due, because the clock may be set."""
+MAX_UNSAVED_EVENTS = 1000
+"""Up to this many unwanted events may be read again after a restart."""
+HTTP_GONE = 410
+SEQUENCE_HEADER = "treadle-sequence"
 
 Live = Callable[[Origin, int, EventData], None]
 Tasks = dict[WebhookId, asyncio.Task[None]]
 
 
 class DeliveryRefused(Struct, frozen=True):
-    """Why an event was not taken."""
+    """Why an event was not accepted."""
 
     reason: str
     gone: bool = False
-    """The receiver wants no more, ever."""
+    """The receiver wants no more events."""
 
 
-class Sender:
+class WebhookSender:
     def __init__(
         self,
         webhooks: Webhooks,
@@ -60,7 +60,7 @@ class Sender:
         clock: Clock,
         chance: Callable[[], float],
         time_of_day: Callable[[], Instant],
-        look_every: float = LOOK_SECONDS,
+        poll_interval: float = POLL_INTERVAL_SECONDS,
         patience: float = TIMEOUT_SECONDS,
         allow_local: bool = False,
     ) -> None:
@@ -72,19 +72,19 @@ class Sender:
         self._clock = clock
         self._chance = chance
         self._time_of_day = time_of_day
-        self._look_every = look_every
+        self._poll_interval = poll_interval
         self._patience = patience
         self._allow_local = allow_local
         self._changed = asyncio.Event()
-        self._sending: Tasks = {}
-        self._sending_again: Tasks = {}
+        self._send_tasks: Tasks = {}
+        self._retry_tasks: Tasks = {}
 
     def look_now(self) -> None:
-        """Something was changed."""
+        """Wake the sender because a webhook changed."""
         self._changed.set()
 
     async def work(self) -> None:
-        """Send, with a task for each webhook, until it is cancelled."""
+        """Send events, with a task for each webhook, until cancelled."""
         timeout = aiohttp.ClientTimeout(total=self._patience)
         connector = aiohttp.TCPConnector(resolver=None if self._allow_local else VettedResolver())
         async with aiohttp.ClientSession(
@@ -94,89 +94,89 @@ class Sender:
                 while True:
                     self._changed.clear()
                     try:
-                        await self._look(session)
+                        await self._sync_tasks(session)
                     except StoreError as error:
                         logger.error("webhooks: %s", error)
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(self._look_every):
+                        async with asyncio.timeout(self._poll_interval):
                             await self._changed.wait()
             finally:
-                for tasks in (self._sending, self._sending_again):
-                    await _stop(tasks, tuple(tasks))
+                for tasks in (self._send_tasks, self._retry_tasks):
+                    await _stop_tasks(tasks, tuple(tasks))
 
-    async def _look(self, session: aiohttp.ClientSession) -> None:
-        """Let there be a task for each webhook that wants events, and one for what is to be tried again: neither
-        holds up the other."""
-        wanted = {webhook.webhook_id: webhook for webhook in await self._webhooks.list() if not webhook.disabled}
-        for tasks in (self._sending, self._sending_again):
-            await _stop(tasks, [webhook_id for webhook_id in tasks if webhook_id not in wanted])
-        for webhook in wanted.values():
-            self._start(self._sending, webhook.webhook_id, lambda one=webhook: self._send_new(one, session))
+    async def _sync_tasks(self, session: aiohttp.ClientSession) -> None:
+        """Keep a task for each webhook that wants events, and one for its dead letters to retry: neither delays the
+        other."""
+        active = {webhook.webhook_id: webhook for webhook in await self._webhooks.list() if not webhook.disabled}
+        for tasks in (self._send_tasks, self._retry_tasks):
+            await _stop_tasks(tasks, [webhook_id for webhook_id in tasks if webhook_id not in active])
+        for webhook in active.values():
+            self._start(self._send_tasks, webhook.webhook_id, lambda one=webhook: self._send_new(one, session))
             if any(letter.queued for letter in await self._letters.of(webhook.webhook_id)):
                 self._start(
-                    self._sending_again, webhook.webhook_id, lambda one=webhook: self._send_again(one, session)
+                    self._retry_tasks, webhook.webhook_id, lambda one=webhook: self._retry_letters(one, session)
                 )
 
     def _start(self, tasks: Tasks, webhook_id: WebhookId, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if webhook_id not in tasks or tasks[webhook_id].done():
-            tasks[webhook_id] = asyncio.create_task(_guarded(webhook_id, work()), name=f"treadle-{webhook_id}")
+            tasks[webhook_id] = asyncio.create_task(_log_failures(webhook_id, work()), name=f"treadle-{webhook_id}")
 
     # ── One webhook ──
 
     async def _send_new(self, webhook: Webhook, session: aiohttp.ClientSession) -> None:
-        kept = webhook.position
+        saved = webhook.position
         async with aclosing(self._service.feed(webhook.position, webhook.agents)) as feed:
             async for placed in feed:
                 if webhook.wants(placed.event.type):
                     done = await self._send_until_done(webhook, placed.event, placed.position, session)
                     if done is None:
                         return
-                    webhook, kept = done, done.position
-                elif placed.position - kept >= UNKEPT_EVENTS:
-                    webhook, kept = replace(webhook, position=placed.position), placed.position
+                    webhook, saved = done, done.position
+                elif placed.position - saved >= MAX_UNSAVED_EVENTS:
+                    webhook, saved = replace(webhook, position=placed.position), placed.position
                     await self._webhooks.move(webhook)
 
     async def _send_until_done(
         self, webhook: Webhook, event: Event, position: int, session: aiohttp.ClientSession
     ) -> Webhook | None:
-        """The webhook, past this event: it was taken, or given up. None: it wants no more."""
+        """Return the webhook after this event was accepted or given up, or None if it wants no more."""
         while True:
             await self._until(webhook.retry_at)
             refused = await self._send(webhook.webhook_id, webhook.url, event, webhook.attempts + 1, session)
             now = self._clock.now()
             if refused is None:
-                done = replace(_past(webhook, position), delivered_at=now, problem="")
+                done = replace(_advance_position(webhook, position), delivered_at=now, problem="")
                 await self._webhooks.move(done)
                 return done
             first = now if webhook.first_failed_at is None else webhook.first_failed_at
             webhook = replace(webhook, attempts=webhook.attempts + 1, first_failed_at=first, problem=refused.reason)
             if refused.gone:
-                self._failed(webhook, event)
+                self._publish_failure(webhook, event)
                 await self._webhooks.move(replace(webhook, disabled=True, attempts=0, first_failed_at=None))
                 return None
             if webhook.gives_up(now):
-                self._failed(webhook, event)
-                done = _past(webhook, position)
-                await self._webhooks.move(done, _dead(webhook, event, now))
+                self._publish_failure(webhook, event)
+                done = _advance_position(webhook, position)
+                await self._webhooks.move(done, _to_dead_letter(webhook, event, now))
                 return done
             webhook = replace(webhook, retry_at=now + delay_after(webhook.attempts, self._chance()))
-            self._failed(webhook, event)
+            self._publish_failure(webhook, event)
             await self._webhooks.move(webhook)
 
     async def _until(self, moment: Instant | None) -> None:
-        """No delay is longer than the longest: then the clock was set back."""
-        while moment is not None and 0 < (left := moment - self._clock.now()) <= LONGEST_DELAY:  # noqa: ASYNC110 -- the clock is no event
-            await asyncio.sleep(min(left, self._look_every))
+        """Wait for this time. A longer wait than the maximum delay means that the clock was set back."""
+        while moment is not None and 0 < (left := moment - self._clock.now()) <= LONGEST_DELAY:  # noqa: ASYNC110 -- the clock is not an event
+            await asyncio.sleep(min(left, self._poll_interval))
 
-    def _failed(self, webhook: Webhook, event: Event) -> None:
+    def _publish_failure(self, webhook: Webhook, event: Event) -> None:
         failed = WebhookFailed(
             webhook.webhook_id, event.event_id, webhook.attempts, webhook.problem, webhook.retry_at
         )
         self._live(event.origin, event.sequence, failed)
 
-    # ── What was given up, and asked for again ──
+    # ── Dead letters ──
 
-    async def _send_again(self, webhook: Webhook, session: aiohttp.ClientSession) -> None:
+    async def _retry_letters(self, webhook: Webhook, session: aiohttp.ClientSession) -> None:
         for letter in await self._letters.of(webhook.webhook_id):
             if letter.queued:
                 await self._letters.settle(letter, await self._send_letter(webhook, letter, session))
@@ -184,7 +184,7 @@ class Sender:
     async def _send_letter(
         self, webhook: Webhook, letter: DeadLetter, session: aiohttp.ClientSession
     ) -> str | None:
-        """Why it was not taken this time either; None: it was."""
+        """Retry a dead letter. Return why it was not accepted, or None."""
         try:
             found = await self._service.page(letter.run_id, letter.sequence - 1, 1)
         except UnknownRun:
@@ -199,19 +199,19 @@ class Sender:
     async def _send(
         self, webhook_id: WebhookId, url: str, event: Event, attempt: int, session: aiohttp.ClientSession
     ) -> DeliveryRefused | None:
-        """None: it was taken. What the receiver answers beside its status is not read."""
+        """Make one attempt. Return why it failed, or None. Only the status of the response is read."""
         secret = self._secrets.value(secret_name(webhook_id))
         if secret is None:
             return DeliveryRefused("Its secret is not in the vault any more. Remove the webhook, and add it again.")
         host = urlsplit(url).hostname or ""
-        if not self._allow_local and (why := local_host(host)) is not None:
-            return DeliveryRefused(refusal(host, why))
+        if not self._allow_local and (why := explain_local_host(host)) is not None:
+            return DeliveryRefused(describe_refusal(host, why))
         body = to_json(event)
         headers = {
             "content-type": "application/json",
             "user-agent": "treadle",
-            SEQUENCE: str(event.sequence),
-            **signed(secret, event.event_id, self._time_of_day(), body),
+            SEQUENCE_HEADER: str(event.sequence),
+            **build_signature_headers(secret, event.event_id, self._time_of_day(), body),
         }
         try:
             async with session.post(url, data=BytesIO(body), headers=headers, allow_redirects=False) as response:
@@ -227,14 +227,14 @@ class Sender:
         if 200 <= status < 300:
             self._live(event.origin, event.sequence, WebhookDelivered(webhook_id, event.event_id, attempt))
             return None
-        return DeliveryRefused(f"The receiver answered {status}.", gone=status == GONE)
+        return DeliveryRefused(f"The receiver answered {status}.", gone=status == HTTP_GONE)
 
 
-def _past(webhook: Webhook, position: int) -> Webhook:
+def _advance_position(webhook: Webhook, position: int) -> Webhook:
     return replace(webhook, position=position, attempts=0, first_failed_at=None, retry_at=None)
 
 
-def _dead(webhook: Webhook, event: Event, now: Instant) -> DeadLetter:
+def _to_dead_letter(webhook: Webhook, event: Event, now: Instant) -> DeadLetter:
     return DeadLetter(
         webhook.webhook_id,
         event.event_id,
@@ -247,18 +247,18 @@ def _dead(webhook: Webhook, event: Event, now: Instant) -> DeadLetter:
     )
 
 
-async def _guarded(webhook_id: WebhookId, work: Coroutine[Any, Any, None]) -> None:
-    """The next look starts anew what has failed here."""
+async def _log_failures(webhook_id: WebhookId, work: Coroutine[Any, Any, None]) -> None:
+    """Log failures; the next poll starts the task again."""
     try:
         await work
     except StoreError as error:
         logger.error("webhook %s: %s", webhook_id, error)
     except Exception:
-        logger.exception("webhook %s: sending has failed; it is tried again", webhook_id)
+        logger.exception("webhook %s: sending failed; retrying", webhook_id)
 
 
-async def _stop(tasks: Tasks, webhook_ids: Sequence[WebhookId]) -> None:
-    """Stop these, and wait until they have."""
+async def _stop_tasks(tasks: Tasks, webhook_ids: Sequence[WebhookId]) -> None:
+    """Cancel these tasks and wait for them."""
     stopped = [tasks.pop(webhook_id) for webhook_id in webhook_ids]
     for task in stopped:
         task.cancel()

@@ -1,4 +1,4 @@
-"""Webhooks that events are sent to, as they are kept up."""
+"""Management of webhooks that events are sent to."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from treadle.automation.inbound_webhooks import secret_name
 from treadle.automation.schedules import Tell
-from treadle.automation.signing import new_secret
+from treadle.automation.signing import generate_secret
 from treadle.domain.errors import UnknownWebhook, UsageError
 from treadle.domain.events import VOCABULARY
 from treadle.domain.ids import EventId
@@ -18,8 +18,8 @@ from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Feed
 
 
-class WebhookBook:
-    """Implements `service.automating.WebhookKeeping`."""
+class WebhookRegistry:
+    """Implements `operations.automation.WebhookKeeping`."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class WebhookBook:
         self._allow_local = allow_local
 
     async def add(self, wanted: NewWebhook) -> NewWebhookView:
-        """From now on. Raises UsageError for one that could never be sent to, or wants nothing that there is."""
+        """Add a webhook for future events. Raise UsageError if its URL is unusable or it matches no event."""
         _check_url(wanted.url)
         self._refuse_local(wanted.url)
         webhook = Webhook(
@@ -56,20 +56,20 @@ class WebhookBook:
         )
         if not any(kind.durable and webhook.wants(name) for name, kind in VOCABULARY.items()):
             raise UsageError(
-                f"No event that is kept is called {' or '.join(wanted.events)}. Try run_end, tool_call_* or *."
+                f"No stored event is called {' or '.join(wanted.events)}. Try run_end, tool_call_* or *."
             )
-        secret = new_secret()
+        secret = generate_secret()
         await self._secrets.put(secret_name(webhook.webhook_id), secret)
         await self._webhooks.add(webhook)
         self._tell()
-        return NewWebhookView(**_of(webhook), secret=secret)
+        return NewWebhookView(**_to_fields(webhook), secret=secret)
 
     async def list(self) -> Sequence[WebhookView]:
-        return [WebhookView(**_of(webhook)) for webhook in await self._webhooks.list()]
+        return [WebhookView(**_to_fields(webhook)) for webhook in await self._webhooks.list()]
 
     async def remove(self, webhook_id: WebhookId) -> None:
         if not await self._webhooks.remove(webhook_id):
-            raise _unknown(webhook_id)
+            raise _explain_unknown(webhook_id)
         await self._secrets.remove(secret_name(webhook_id))
         self._tell()
 
@@ -82,39 +82,39 @@ class WebhookBook:
         count = await self._letters.queue(webhook_id, event_id)
         if event_id is not None and not count:
             raise UsageError(
-                f"{webhook_id} has given up no event {event_id}. `treadle webhooks dead {webhook_id}` shows those."
+                f"{webhook_id} has no dead letter {event_id}. `treadle webhooks dead {webhook_id}` shows all."
             )
         self._tell()
         return count
 
     def _refuse_local(self, url: str) -> None:
-        """Raise UsageError where the address alone tells that it is not allowed. The sender checks the others."""
-        from treadle.automation.destinations import local_host, refusal
+        """Raise UsageError if the URL shows that the destination is not allowed. The sender checks the rest."""
+        from treadle.automation.destinations import describe_refusal, explain_local_host
 
         host = urlsplit(url).hostname or ""
-        if not self._allow_local and (why := local_host(host)) is not None:
-            raise UsageError(refusal(host, why))
+        if not self._allow_local and (why := explain_local_host(host)) is not None:
+            raise UsageError(describe_refusal(host, why))
 
     async def _refuse_unknown(self, webhook_id: WebhookId) -> None:
         if all(webhook.webhook_id != webhook_id for webhook in await self._webhooks.list()):
-            raise _unknown(webhook_id)
+            raise _explain_unknown(webhook_id)
 
 
 def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        sound = False
-    if not sound or not url.isprintable() or " " in url:
+        is_valid = False
+    if not is_valid or not url.isprintable() or " " in url:
         raise UsageError(f"`{url[:200]}` cannot be sent to; accepted: https://HOST/PATH, or http:// for your own.")
 
 
-def _unknown(webhook_id: WebhookId) -> UnknownWebhook:
-    return UnknownWebhook(f"There is no webhook {webhook_id}. `treadle webhooks list` shows those there are.")
+def _explain_unknown(webhook_id: WebhookId) -> UnknownWebhook:
+    return UnknownWebhook(f"There is no webhook {webhook_id}. `treadle webhooks list` shows all webhooks.")
 
 
-def _of(webhook: Webhook) -> dict[str, Any]:
+def _to_fields(webhook: Webhook) -> dict[str, Any]:
     return {
         "webhook_id": webhook.webhook_id,
         "url": webhook.url,

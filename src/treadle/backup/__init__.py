@@ -1,1 +1,1 @@
-"""Backups: one archive of a home, written and checked, unpacked and checked, and put in its place."""
+"""Backups: one archive of a home, written and verified, unpacked and verified, and restored."""

@@ -1,7 +1,7 @@
-"""What is deleted from the journal, in a file of its own: a line of JSON for each event, as they are streamed.
+"""A file with the events that are deleted from the journal: one line of JSON per event, as in the stream.
 
-A file is new, and for its owner alone. Compressed, each part of it is whole in itself (a member of gzip): what was
-settled can be read, also when whoever wrote it was killed in the next."""
+The file is new and private to its owner. A compressed file consists of complete gzip members: what was settled
+stays readable even if the process is killed while it writes the next member."""
 
 import gzip
 import os
@@ -18,8 +18,8 @@ from treadle.domain.ids import SessionId
 PLAIN, PACKED = ".jsonl", ".jsonl.gz"
 
 
-class PastFile:
-    """Implements `ports.keeping.Past`. Nothing is made before there is something to write."""
+class EventExportFile:
+    """Implements `ports.deletion.Past`. No file is created before there is something to write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.expanduser().absolute()
@@ -28,9 +28,9 @@ class PastFile:
         if not self.path.name.endswith((PLAIN, PACKED)):
             raise UsageError(f"{self.path} must end with {PLAIN}, or with {PACKED} to be compressed.")
         if not self.path.parent.is_dir():
-            raise UsageError(f"There is no folder {self.path.parent}. Make it, or name another file.")
+            raise UsageError(f"There is no folder {self.path.parent}. Create it, or name another file.")
         if os.path.lexists(self.path):
-            raise self._there()
+            raise self._explain_exists()
 
     @property
     def made(self) -> bool:
@@ -38,11 +38,11 @@ class PastFile:
 
     def add(self, events: Sequence[Event]) -> None:
         try:
-            out = self._opened()
+            out = self._open()
             for event in events:
                 out.write(to_json(event) + b"\n")
         except OSError as error:
-            raise self._unwritten(error) from error
+            raise self._explain_unwritable(error) from error
 
     def add_title(self, session_id: SessionId, title: str) -> None:
         line = msgspec.json.encode({"type": "session_title", "session_id": session_id, "title": title})
@@ -52,7 +52,7 @@ class PastFile:
             raise self._unwritten(error) from error
 
     def settle(self) -> None:
-        """What was added is on the disk when this returns, and so is the file's name."""
+        """Write everything added so far to disk, including the directory entry."""
         if self._file is None:
             return
         try:
@@ -62,26 +62,26 @@ class PastFile:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise self._unwritten(error) from error
+            raise self._explain_unwritable(error) from error
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
 
-    def _opened(self) -> IO[bytes] | gzip.GzipFile:
+    def _open(self) -> IO[bytes] | gzip.GzipFile:
         if self._file is None:
-            self._file = self._make()
+            self._file = self._create()
         if not self.path.name.endswith(PACKED):
             return self._file
         if self._part is None:
             self._part = gzip.GzipFile(fileobj=self._file, mode="wb", filename="", mtime=0)
         return self._part
 
-    def _make(self) -> IO[bytes]:
+    def _create(self) -> IO[bytes]:
         try:
             handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
-            raise self._there() from None
+            raise self._explain_exists() from None
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
@@ -89,12 +89,11 @@ class PastFile:
             os.close(folder)
         return os.fdopen(handle, "wb")
 
-    def _there(self) -> UsageError:
-        what = f"{self.path} is there already, and is not written over."
-        return UsageError(f"{what} Nothing was deleted. Name another file.")
+    def _explain_exists(self) -> UsageError:
+        return UsageError(f"{self.path} already exists. Nothing was deleted. Name another file.")
 
-    def _unwritten(self, error: OSError) -> UsageError:
+    def _explain_unwritable(self, error: OSError) -> UsageError:
         return UsageError(
-            f"{self.path} cannot be written: {error.strerror or error}. What it does not hold was not deleted. "
-            "Mend that, then go on with another file."
+            f"{self.path} cannot be written: {error.strerror or error}. Events that it does not contain were not "
+            "deleted. Fix the problem, then continue with another file."
         )

@@ -1,4 +1,4 @@
-"""Putting what was unpacked in its place, and what was there aside: all of it, or all goes back where it was."""
+"""Moves unpacked files into place and existing files aside: all moves succeed, or all are undone."""
 
 import errno
 import os
@@ -7,23 +7,23 @@ from pathlib import Path
 from types import TracebackType
 
 
-class Moves:
-    """Moves that are taken back, the last one first, unless all have succeeded."""
+class ReversibleMoves:
+    """Moves that are undone in reverse order unless all succeed."""
 
     def __init__(self) -> None:
         self._done: list[tuple[Path, Path]] = []
 
     def move(self, source: Path, target: Path) -> None:
-        """Move a file or folder to where nothing is, or nothing but an empty folder."""
+        """Move a file or folder to a path that does not exist or is an empty folder."""
         if target.is_dir() and not target.is_symlink():
             target.rmdir()
         if os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, "something is there", str(target))
+            raise FileExistsError(errno.EEXIST, "the target exists", str(target))
         _make_folders(target.parent)
         _rename(source, target)
         self._done.append((source, target))
 
-    def __enter__(self) -> "Moves":
+    def __enter__(self) -> "ReversibleMoves":
         return self
 
     def __exit__(
@@ -40,7 +40,7 @@ def _make_folders(folder: Path) -> None:
 
 
 def _rename(source: Path, target: Path) -> None:
-    """Also from one disk to another: then by way of a copy, which is whole before it has its name."""
+    """Rename a file or folder, or copy a file between disks; a copy gets its name when it is complete."""
     try:
         source.rename(target)
     except OSError as error:

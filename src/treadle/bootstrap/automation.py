@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
-from treadle.automation.inbound_webhooks import HookBook, HookReceiver
+from treadle.automation.inbound_webhooks import InboundWebhookReceiver, InboundWebhookRegistry
 from treadle.automation.scheduler import Scheduler
-from treadle.automation.schedules import ScheduleBook
-from treadle.automation.sender import Sender
-from treadle.automation.webhooks import WebhookBook
+from treadle.automation.schedules import ScheduleRegistry
+from treadle.automation.sender import WebhookSender
+from treadle.automation.webhooks import WebhookRegistry
 from treadle.bootstrap.engine import local_service
 from treadle.bootstrap.stores import Stores
 from treadle.config.agent_registry import seen
@@ -93,7 +93,7 @@ def automation(known: "EngineConfig", stores: Stores, service: LocalService, hub
     secrets, agents = VaultSecrets(home, known.vault.value), HomeAgentReader(home)
     scheduler = Scheduler(schedules, service, agents.all, clock, ids)
     allow_local = home.config().webhooks.allow_local
-    sender = Sender(
+    sender = WebhookSender(
         webhooks,
         letters,
         service,
@@ -122,10 +122,10 @@ def automation(known: "EngineConfig", stores: Stores, service: LocalService, hub
             await asyncio.wait(tasks)
 
     return Automation(
-        ScheduleBook(schedules, agents.find, clock, ids, scheduler.look_now),
-        HookBook(hooks, secrets, agents.find, clock, ids),
-        HookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
-        WebhookBook(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now, allow_local),
+        ScheduleRegistry(schedules, agents.find, clock, ids, scheduler.look_now),
+        InboundWebhookRegistry(hooks, secrets, agents.find, clock, ids),
+        InboundWebhookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
+        WebhookRegistry(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now, allow_local),
         at_work,
     )
 
@@ -138,10 +138,12 @@ def automation_books(home: Home, stores: Stores, vault: HomeVault) -> Automation
     clock, ids = SystemClock(), TimeOrderedIds()
     secrets, agents = VaultSecrets(home, vault.value), HomeAgentReader(home)
     return Automation(
-        ScheduleBook(stores.schedules, agents.find, clock, ids, _nobody_to_tell),
-        HookBook(stores.hooks, secrets, agents.find, clock, ids),
-        HookReceiver(stores.hooks, secrets, local_service(stores, vault), stores.runs, agents.find, clock),
-        WebhookBook(
+        ScheduleRegistry(stores.schedules, agents.find, clock, ids, _nobody_to_tell),
+        InboundWebhookRegistry(stores.hooks, secrets, agents.find, clock, ids),
+        InboundWebhookReceiver(
+            stores.hooks, secrets, local_service(stores, vault), stores.runs, agents.find, clock
+        ),
+        WebhookRegistry(
             stores.webhooks,
             stores.letters,
             stores.runs,

@@ -19,14 +19,14 @@ from treadle.backup.archive import (
     VAULT,
     BackupManifest,
     check_archive,
+    check_facts,
+    describe_part,
     is_known_place,
-    part_of,
-    refuse_other_counts,
     unpack,
     write_archive,
 )
-from treadle.backup.event_export import PastFile
-from treadle.backup.restore import Moves
+from treadle.backup.event_export import EventExportFile
+from treadle.backup.restore import ReversibleMoves
 from treadle.bootstrap.sqlite import database_of, owned
 from treadle.bootstrap.stores import own_stores
 from treadle.config.home import Home
@@ -46,7 +46,7 @@ BESIDE_A_DATABASE = ("", "-wal", "-shm", "-journal")
 
 
 @asynccontextmanager
-async def archiving_house(home: Home, file: PastFile) -> AsyncGenerator[Housekeeping, None]:
+async def archiving_house(home: Home, file: EventExportFile) -> AsyncGenerator[Housekeeping, None]:
     """Delete sessions of a home. What is pruned is written to a file first. Raises StoreOwned while another process
     owns the database."""
     async with own_stores(home, "Nothing was deleted.") as stores:
@@ -89,7 +89,7 @@ def back_up(home: Home, target: Path, replace: bool) -> BackedUp:
             FORMAT,
             __version__,
             datetime.now(UTC).isoformat(timespec="seconds"),
-            tuple(part_of(name, parts / name) for name in names),
+            tuple(describe_part(name, parts / name) for name in names),
             facts,
             *vault,
         )
@@ -192,7 +192,7 @@ def restore(home: Home, source: Path, replace: bool) -> Restored:
                 "then what is there is moved aside first. Nothing was changed."
             )
         aside = _asides(home.path, database)
-        with Moves() as moves:
+        with ReversibleMoves() as moves:
             for path in there:
                 moves.move(path, aside[path.parent] / path.name)
             for name in (CONFIG, *FOLDERS, VAULT):
@@ -206,7 +206,7 @@ def restore(home: Home, source: Path, replace: bool) -> Restored:
 
 def _check_parts(manifest: BackupManifest, parts: Path, source: Path) -> None:
     database, vault = parts / DATABASE, parts / VAULT
-    refuse_other_counts(manifest, check_database(str(database)) if database.exists() else None, source)
+    check_facts(manifest, check_database(str(database)) if database.exists() else None, source)
     if not vault.exists():
         return
     application, version = check_integrity(str(vault))

@@ -16,8 +16,14 @@ from treadle.doctor.machine import (
     describe_vault,
     describe_weights,
 )
-from treadle.doctor.models import Surveyed, describe_models, wanted_models
-from treadle.doctor.providers import Progress, callable_providers, describe_provider, probe_providers, quiet
+from treadle.doctor.models import Surveyed, describe_models, list_configured_models
+from treadle.doctor.providers import (
+    Progress,
+    describe_provider,
+    ignore_progress,
+    list_callable_providers,
+    probe_providers,
+)
 from treadle.doctor.server import describe_server
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin, draft
@@ -45,7 +51,7 @@ async def examine(
     home: Home,
     *,
     offline: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
     timeout_seconds: float = PROBE_SECONDS,
 ) -> Sequence[Finding]:
     """Look at everything at the same time and change nothing. Each network probe has this time limit; offline, no
@@ -90,7 +96,7 @@ async def _describe_providers_and_models(
     vault = HomeVault(home.path, os.environ)
     try:
         models = _registry(home, config, vault)
-        names = () if offline else callable_providers(models)
+        names = () if offline else list_callable_providers(models)
         surveyed = Surveyed(models, await probe_providers(models, names, progress, timeout_seconds))
         return [*_describe_providers(home, config, surveyed), *describe_models(home, config, surveyed)]
     except TreadleError as error:
@@ -117,7 +123,7 @@ def _registry(home: Home, config: HomeConfig, vault: HomeVault) -> ModelRegistry
 
 def _describe_providers(home: Home, config: HomeConfig, surveyed: Surveyed) -> Sequence[Finding]:
     models, probes = surveyed.models, surveyed.probes
-    used = {found.provider for each in wanted_models(home, config) if (found := surveyed.resolve(each))}
+    used = {found.provider for each in list_configured_models(home, config) if (found := surveyed.resolve(each))}
     names = [name for name, given in models.providers.items() if given is not None]
     found = [
         describe_provider(

@@ -1,1 +1,1 @@
-"""What `treadle doctor` and `treadle models list` look at, and whether each finding was probed."""
+"""Checks of `treadle doctor` and `treadle models list`, each marked as probed or not."""

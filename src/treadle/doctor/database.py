@@ -1,4 +1,4 @@
-"""The database: whether it can be read, whether it is sound, and what guards did in it."""
+"""Checks of the database: readable, sound, and what guards did recently."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -11,14 +11,14 @@ from treadle.domain.errors import TreadleError, UsageError
 from treadle.stores.sqlite.backup import check_integrity, count_guard_events, read_facts
 from treadle.stores.sqlite.connection import load_migrations
 
-LATELY = 100_000
-CHECKED_BELOW = 256 * 2**20
-"""A larger database is not read whole."""
+RECENT_EVENTS = 100_000
+MAX_CHECKED_BYTES = 256 * 2**20
+"""A larger database is not read completely."""
 SERVER_SECONDS = 5.0
 
 
 async def describe_database(home: Home, *, offline: bool) -> Sequence[Finding]:
-    """Look at the database and leave it as it is."""
+    """Check the database without changing it."""
     if not is_postgres(home.database_url):
         return await asyncio.to_thread(lambda: list(_describe_file(home)))
     if offline:
@@ -30,24 +30,26 @@ def _describe_file(home: Home) -> Iterator[Finding]:
     try:
         path = path_of(home.database_url)
     except UsageError as error:
-        yield Finding("database", "wrong", str(error), "Set TREADLE_DATABASE_URL to a URL that can be used.")
+        yield Finding("database", "wrong", str(error), "Set TREADLE_DATABASE_URL to a valid URL.")
         return
     if path == ":memory:" or not Path(path).exists():
-        yield Finding("database", "note", f"{path} is not there yet", "It is made with the first run.")
+        yield Finding("database", "note", f"{path} does not exist yet", "The first run creates it.")
         return
     try:
         size = Path(path).stat().st_size
-        if size < CHECKED_BELOW:
+        if size < MAX_CHECKED_BYTES:
             check_integrity(path)
         facts = read_facts(path)
-        fired = count_guard_events(path, LATELY)
+        fired = count_guard_events(path, RECENT_EVENTS)
     except TreadleError as error:
-        yield Finding("database", "wrong", str(error), "Put a backup back: treadle restore FILE --force")
+        yield Finding("database", "wrong", str(error), "Restore a backup: treadle restore FILE --force")
         return
-    yield from _other_format(path, facts.version, len(load_migrations()))
-    checked = "every page was checked" if size < CHECKED_BELOW else "it can be read; too large to check every page"
-    held = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
-    yield Finding("database", "ok", f"{path}: {checked}, {size / 2**20:.1f} MB; {held}")
+    yield from _describe_version(path, facts.version, len(load_migrations()))
+    checked = (
+        "every page was checked" if size < MAX_CHECKED_BYTES else "it can be read; too large to check every page"
+    )
+    contents = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
+    yield Finding("database", "ok", f"{path}: {checked}, {size / 2**20:.1f} MB; {contents}")
     yield _describe_fired(fired)
 
 
@@ -58,31 +60,31 @@ async def _describe_server(home: Home) -> Sequence[Finding]:
     advice = "Check the server and TREADLE_DATABASE_URL."
     try:
         async with asyncio.timeout(SERVER_SECONDS):
-            facts, known, fired, vectors = await look_at_server(home.database_url, LATELY)
+            facts, known, fired, vectors = await look_at_server(home.database_url, RECENT_EVENTS)
     except TimeoutError:
         return [Finding("database", "wrong", f"{where} did not answer within {SERVER_SECONDS:g} s", advice)]
     except TreadleError as error:
         return [Finding("database", "wrong", str(error), advice)]
     if facts is None:
-        return [Finding("database", "note", f"{where} is empty", "What is needed is made with the first run.")]
-    held = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
+        return [Finding("database", "note", f"{where} is empty", "The first run creates the tables.")]
+    contents = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
     return [
-        *_other_format(where, facts.version, known),
-        Finding("database", "ok", f"{where}: {held}; vectors are compared with {vectors}"),
+        *_describe_version(where, facts.version, known),
+        Finding("database", "ok", f"{where}: {contents}; vectors are compared with {vectors}"),
         _describe_fired(fired),
     ]
 
 
 def _describe_fired(fired: Sequence[tuple[str, int]]) -> Finding:
-    told = ", ".join(f"{name} {count}" for name, count in fired)
-    return Finding("guards", "ok", f"what they did in the last {LATELY:,} events: {told or 'nothing'}")
+    counts = ", ".join(f"{name} {count}" for name, count in fired)
+    return Finding("guards", "ok", f"actions in the last {RECENT_EVENTS:,} events: {counts or 'none'}")
 
 
-def _other_format(where: str, version: int, known: int) -> Iterator[Finding]:
+def _describe_version(where: str, version: int, known: int) -> Iterator[Finding]:
     if version != known:
         yield Finding(
             "database",
             "wrong" if version > known else "note",
-            f"{where} has format {version}; this version has {known}",
-            "Install the newer version." if version > known else "The next run brings it up to date.",
+            f"{where} has schema version {version}; this Treadle has {known}",
+            "Install the newer version." if version > known else "The next run migrates it.",
         )

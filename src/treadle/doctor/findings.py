@@ -1,14 +1,14 @@
-"""What was found about one thing, and whether it was tried just now."""
+"""One finding of the doctor, and whether it was probed just now."""
 
 from typing import Literal
 
 from msgspec import Struct
 
 State = Literal["ok", "set", "note", "wrong"]
-"""ok: it was tried and succeeded. set: it is configured, and was not tried. note: something optional is missing.
-wrong: something does not work."""
+"""ok: it was tried and works. set: it is configured and was not tried. note: something optional is missing. wrong:
+something does not work."""
 Basis = Literal["probed", "setting"]
-"""probed: it was tried or looked at just now. setting: it is what the configuration says, and was not tried."""
+"""probed: it was tried or read just now. setting: it is what the configuration says, and was not tried."""
 
 
 class Finding(Struct, frozen=True):

@@ -16,14 +16,14 @@ from treadle.system.daemon_thread import in_daemon_thread
 from treadle.vault.store import VaultStore
 
 VAULT_SECONDS = 5.0
-"""A keyring may wait for a password that nobody types."""
+"""A keyring may wait for a password that no one enters."""
 GGUF = b"GGUF"
-"""How a file with weights begins."""
+"""The first bytes of a file with weights."""
 
 
 def describe_home(home: Home) -> Finding:
     if not home.path.exists():
-        return Finding("home", "note", f"{home.path} is not there yet", "It is made when it is first needed.")
+        return Finding("home", "note", f"{home.path} does not exist yet", "It is created when needed.")
     if not home.path.is_dir():
         return Finding("home", "wrong", f"{home.path} is not a folder", "Set TREADLE_HOME to a folder.")
     if home.path.stat().st_mode & 0o077:
@@ -32,7 +32,7 @@ def describe_home(home: Home) -> Finding:
 
 
 def describe_settings(home: Home) -> Finding:
-    """Return the line about a config.yaml that has been read."""
+    """Return the finding about a config.yaml that was read."""
     path = home.path / "config.yaml"
     if path.exists():
         return Finding("settings", "ok", f"{path} was read, and its entries are valid")
@@ -42,7 +42,7 @@ def describe_settings(home: Home) -> Finding:
 async def describe_vault(home: Home) -> Finding:
     """Decrypt every secret."""
     if not home.vault.exists():
-        return Finding("vault", "note", "no secrets yet", "treadle vault set NAME keeps one.")
+        return Finding("vault", "note", "no secrets yet", "treadle vault set NAME stores one.")
 
     def read() -> str:
         with closing(VaultStore(home.path, os.environ)) as store:
@@ -55,7 +55,7 @@ async def describe_vault(home: Home) -> Finding:
         return Finding(
             "vault",
             "wrong",
-            f"its key did not come within {VAULT_SECONDS:g} s",
+            f"reading its key timed out after {VAULT_SECONDS:g} s",
             "Unlock the keyring, or set a key.",
         )
     except TreadleError as error:

@@ -7,11 +7,11 @@ from msgspec import Struct
 from treadle.doctor.findings import Basis
 from treadle.doctor.providers import (
     Progress,
-    callable_providers,
     describe_key,
+    ignore_progress,
     is_local,
+    list_callable_providers,
     probe_providers,
-    quiet,
 )
 from treadle.domain.errors import MissingKey, UsageError
 from treadle.domain.providers import ApiMode, public
@@ -46,12 +46,12 @@ async def list_providers(
     models: ModelRegistry,
     *,
     probe_hosted: bool,
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
     timeout_seconds: float = PROBE_SECONDS,
 ) -> Sequence[ListedProvider]:
     """Ask the providers on this machine for their models, and hosted ones that have a key if that is wanted."""
     configs = {name: config for name, config in models.providers.items() if config is not None}
-    asked = [name for name in callable_providers(models) if probe_hosted or is_local(configs[name])]
+    asked = [name for name in list_callable_providers(models) if probe_hosted or is_local(configs[name])]
     probes = await probe_providers(models, asked, progress, timeout_seconds)
     return [
         ListedProvider(

@@ -1,4 +1,5 @@
-"""The models that agents use: whether their provider lists them, and where their context windows come from."""
+"""Checks of the models that agents use: whether their provider lists them, and where their context windows come
+from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,33 +26,35 @@ class ConfiguredModel(Struct, frozen=True):
 
 
 class Surveyed(Struct, frozen=True):
-    """The providers of a home, and what those did that were probed."""
+    """The providers of a home, and the results of their probes."""
 
     models: ModelRegistry
     probes: Mapping[str, Probe]
 
-    def resolve(self, wanted: ConfiguredModel) -> Resolved | None:
+    def resolve(self, configured: ConfiguredModel) -> Resolved | None:
         try:
-            return self.models.resolve(wanted.model, wanted.provider)
+            return self.models.resolve(configured.model, configured.provider)
         except UsageError:
             return None
 
 
-def wanted_models(home: Home, config: HomeConfig) -> list[ConfiguredModel]:
-    """Return the default model and those of all agents whose files can be read."""
+def list_configured_models(home: Home, config: HomeConfig) -> list[ConfiguredModel]:
+    """Return the default model and the models of all agents whose files can be read."""
     defaults = config.defaults
-    wanted = [] if defaults.model is None else [ConfiguredModel("default model", defaults.model, defaults.provider)]
+    configured = (
+        [] if defaults.model is None else [ConfiguredModel("default model", defaults.model, defaults.provider)]
+    )
     for name in home.agents():
         try:
             spec = home.agent(name)
         except ConfigError:
             continue
-        wanted.append(ConfiguredModel(f"agent {name}", spec.model, spec.provider))
-    return wanted
+        configured.append(ConfiguredModel(f"agent {name}", spec.model, spec.provider))
+    return configured
 
 
 def describe_models(home: Home, config: HomeConfig, surveyed: Surveyed) -> Iterator[Finding]:
-    """Yield the lines about short names, the default model, agents and context windows."""
+    """Yield the findings about short names, the default model, agents and context windows."""
     yield _describe_aliases(surveyed)
     if config.defaults.model is None:
         advice = "Name one with -m, or set defaults.model in config.yaml."
@@ -61,14 +64,14 @@ def describe_models(home: Home, config: HomeConfig, surveyed: Surveyed) -> Itera
             ConfiguredModel("default model", config.defaults.model, config.defaults.provider), surveyed
         )
     yield from _describe_agents(home, surveyed)
-    yield from _describe_windows(wanted_models(home, config), surveyed)
+    yield from _describe_windows(list_configured_models(home, config), surveyed)
 
 
-def describe_model(wanted: ConfiguredModel, surveyed: Surveyed) -> Finding:
-    """Return whether the provider of a model offers it. The model is not called: that may be charged."""
-    about = wanted.about
+def describe_model(configured: ConfiguredModel, surveyed: Surveyed) -> Finding:
+    """Return whether the provider of a model lists it. The model is not called, because that may be charged."""
+    about = configured.about
     try:
-        found = surveyed.models.resolve(wanted.model, wanted.provider)
+        found = surveyed.models.resolve(configured.model, configured.provider)
     except UsageError as error:
         return setting(about, str(error), "Correct the name, or set what is missing.", "wrong")
     name, probe = f"{found.provider}/{found.model}", surveyed.probes.get(found.provider)
@@ -119,23 +122,23 @@ def _describe_agents(home: Home, surveyed: Surveyed) -> Iterator[Finding]:
             if (limit := spec.limits.context_window) is not None:
                 yield setting(f"context window agent {name}", f"{limit:,} tokens, set in its file")
     if DEFAULT_AGENT not in names:
-        yield Finding("agent default", "note", "not there yet", "It is made when it is first used.")
+        yield Finding("agent default", "note", "does not exist yet", "It is created on first use.")
 
 
 def _describe_judges(agent: AgentSpec, names: Sequence[str]) -> Iterator[Finding]:
-    """Yield the agents that are to judge the runs of an agent and do not exist."""
+    """Yield the configured evaluators of an agent that do not exist."""
     named = {"quality.checker": agent.quality.checker, "errors.analyzer": agent.errors.analyzer}
     for key, judge in named.items():
         if judge is not None and judge not in (*names, *SYSTEM_AGENTS, DEFAULT_AGENT):
             found = f"no agent is called `{judge}`: runs of `{agent.name}` end without being judged"
             ours = QUALITY_CHECKER if key == "quality.checker" else ERROR_ANALYZER
-            advice = f"Name one that is there, or {ours}: treadle agents edit {agent.name}"
+            advice = f"Name an existing agent, or {ours}: treadle agents edit {agent.name}"
             yield Finding(f"{key} of {agent.name}", "wrong", found, advice)
 
 
-def _describe_windows(wanted: Sequence[ConfiguredModel], surveyed: Surveyed) -> Iterator[Finding]:
-    """Yield one line for each model in use: the number that runs count on, and where it comes from."""
-    resolved = [found for each in wanted if (found := surveyed.resolve(each)) is not None]
+def _describe_windows(configured: Sequence[ConfiguredModel], surveyed: Surveyed) -> Iterator[Finding]:
+    """Yield one finding per model in use: its context window, and where the number comes from."""
+    resolved = [found for each in configured if (found := surveyed.resolve(each)) is not None]
     for name, found in {f"{found.provider}/{found.model}": found for found in resolved}.items():
         about, used = f"context window {name}", found.profile.context_window
         source = surveyed.models.window_source(found)

@@ -1,4 +1,4 @@
-"""Providers: which answer, which are only configured, and which keys are sent where."""
+"""Checks of providers: which ones respond, which are only configured, and which keys are sent where."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,29 +10,29 @@ from treadle.models.probe import PROBE_SECONDS, Probe, Verdict
 from treadle.models.registry import ModelRegistry
 
 Progress = Callable[[Sequence[str]], None]
-"""Told what is still being probed, at the start and whenever a probe ends."""
+"""Called with the names still being probed, at the start and whenever a probe ends."""
 
 
-def quiet(pending: Sequence[str]) -> None:
+def ignore_progress(pending: Sequence[str]) -> None:
     """Show no progress."""
 
 
-def callable_providers(models: ModelRegistry) -> list[str]:
-    """Return the names of the providers at an address that lack no key."""
+def list_callable_providers(models: ModelRegistry) -> list[str]:
+    """Return the names of the providers that have an address and no missing key."""
     return [
         name for name, config in models.providers.items() if config is not None and models.missing(name) is None
     ]
 
 
 def is_local(config: ProviderConfig) -> bool:
-    """Whether a provider runs on the user's own machine, so that a probe leaves no traces elsewhere."""
+    """Return whether a provider runs on the user's own machine, so that a probe leaves no traces elsewhere."""
     return config.local or is_loopback(config)
 
 
 async def probe_providers(
     models: ModelRegistry,
     names: Collection[str],
-    progress: Progress = quiet,
+    progress: Progress = ignore_progress,
     timeout_seconds: float = PROBE_SECONDS,
 ) -> Mapping[str, Probe]:
     """Probe these providers at the same time."""
@@ -52,7 +52,7 @@ async def probe_providers(
 
 
 def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, is_wanted: bool) -> Finding:
-    """Return the line about a provider. It is not wrong that one is unreachable which nothing uses."""
+    """Return the finding about a provider. An unreachable provider that nothing uses is not an error."""
     config = models.providers[name]
     assert config is not None
     about, where = f"provider {name}", public(config.base_url)
@@ -81,5 +81,5 @@ _STATES: Mapping[Verdict, State] = {
 
 
 def describe_key(name: str, models: ModelRegistry) -> str:
-    """Return whether a key is sent to a provider, in words that claim nothing about the key itself."""
+    """Return whether a key is sent to a provider, without any claim about the key itself."""
     return "key set" if models.key_settings(name) else "no key is sent"

@@ -1,4 +1,4 @@
-"""Which embedder an agent's setting stands for: auto, none, local, or provider/model-id."""
+"""Resolves an agent's embedder setting: auto, none, local, or provider/model-id."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,37 +9,36 @@ from treadle.memory.remote_embedder import EmbedderEndpoint, RemoteEmbedder
 from treadle.ports.memory import Embedder, EmbeddingFailed
 
 Addresses = Callable[[str], EmbedderEndpoint]
-"""Where the provider of a name answers. Raises UsageError where there is none, or its key is missing."""
+"""Returns the endpoint of a provider. Raises UsageError if the provider is unknown or its key is missing."""
 
 
 class OpenEmbedder(Embedder, Protocol):
     async def close(self) -> None: ...
 
 
-def no_addresses(provider: str) -> EmbedderEndpoint:
-    """For an engine that knows no providers."""
+def refuse_providers(provider: str) -> EmbedderEndpoint:
+    """Raise UsageError, for an engine without providers."""
     raise UsageError(f"no provider is called `{provider}`")
 
 
 class Embedders:
-    """The embedders of one process. Nothing is loaded or connected before it is asked to embed."""
+    """The embedders of one process. Nothing is loaded or connected before the first call."""
 
     def __init__(
         self,
-        addresses: Addresses = no_addresses,
+        addresses: Addresses = refuse_providers,
         local_is_installed: Callable[[], bool] = is_installed,
         hide: Callable[[str], str] = str,
     ) -> None:
-        """`hide` takes out of a text what must not leave this machine: an embedder that is not local gets the
-        rest."""
+        """`hide` redacts what must not leave this machine from texts for remote embedders."""
         self._addresses = addresses
         self._local_is_installed = local_is_installed
         self._hide = hide
         self._known: dict[str, OpenEmbedder] = {}
 
     def find(self, setting: str) -> Embedder | None:
-        """The embedder; None where memories are to be found by their words alone. Raises EmbeddingFailed where the
-        setting names one that cannot be had."""
+        """Return the embedder, or None if memories are searched by words only. Raise EmbeddingFailed if the setting
+        names an unavailable embedder."""
         if setting == "none" or (setting == "auto" and not self._local_is_installed()):
             return None
         name = "local" if setting == "auto" else setting

@@ -1,4 +1,4 @@
-"""Asking an embedder, whichever it is: what it answers is checked, and whatever goes wrong is told in one way."""
+"""Calls to an embedder, with a check of its result and uniform errors."""
 
 import math
 from collections.abc import Sequence
@@ -6,30 +6,30 @@ from typing import Any, Protocol, runtime_checkable
 
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
 
-_ABOUT_ONE = 1e-3
+_LENGTH_TOLERANCE = 1e-3
 
 
 @runtime_checkable
-class Loading(Protocol):
-    """An embedder that takes long to be ready for its first answer."""
+class LoadableEmbedder(Protocol):
+    """An embedder that needs a long time to load before its first result."""
 
     @property
     def is_loaded(self) -> bool: ...
 
     async def load(self) -> None:
-        """Raises EmbeddingFailed."""
+        """Load the embedder. Raise EmbeddingFailed."""
         ...
 
 
-async def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
-    """One vector for each text, all of them of the same dimensions and of length one. Raises EmbeddingFailed,
-    whatever the embedder raises or answers."""
+async def embed_checked(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
+    """Return one vector per text, all of the same dimensions and of length one. Raise EmbeddingFailed, whatever the
+    embedder raises or returns."""
     try:
-        answer = await embedder.embed(texts)
-        vectors = [_unit(vector) for vector in answer]
+        result = await embedder.embed(texts)
+        vectors = [_normalize(vector) for vector in result]
     except EmbeddingFailed:
         raise
-    except Exception as error:  # an embedder is somebody else's code
+    except Exception as error:  # an embedder may be third-party code
         raise EmbeddingFailed(f"the embedder {embedder.name} failed: {type(error).__name__}: {error}") from error
     if len(vectors) != len(texts):
         raise EmbeddingFailed(
@@ -41,8 +41,8 @@ async def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
     return vectors
 
 
-def _unit(vector: Any) -> Vector:
+def _normalize(vector: Any) -> Vector:
     length = math.hypot(*vector)
     if not 0.0 < length < math.inf:
         raise ValueError("a vector is empty, all zeros or not finite")
-    return vector if abs(length - 1.0) < _ABOUT_ONE else [number / length for number in vector]
+    return vector if abs(length - 1.0) < _LENGTH_TOLERANCE else [number / length for number in vector]

@@ -1,7 +1,7 @@
-"""Making vectors of memories that have none yet, behind everybody's back.
+"""Computes missing vectors of memories in the background.
 
-A memory without a vector is found by its words, so nobody waits for this. What is not done when the process ends,
-the next one does."""
+A memory without a vector is found by its words, so no caller waits for this. The next process continues what is
+unfinished when this one ends."""
 
 import asyncio
 import logging
@@ -11,26 +11,26 @@ from typing import Protocol
 
 from treadle.domain.errors import TreadleError
 from treadle.domain.memories import MemoryScope
-from treadle.memory.embedding_call import embedded
+from treadle.memory.embedding_call import embed_checked
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
 from treadle.ports.memory_index import MemoryIndex, Pending, VectorStore
 
 logger = logging.getLogger(__name__)
 
-BATCH = 16
-"""Memories at a time: a question that comes in between waits for one batch at most."""
+BATCH_SIZE = 16
+"""Memories per batch. A query in between waits for one batch at most."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-PROBE = "hello"
-"""What no embedder has a reason to refuse."""
+PROBE_TEXT = "hello"
+"""A text that no embedder has a reason to reject."""
 GRACE_SECONDS = 1.0
-"""How long closing waits for the work under way."""
+"""How long closing waits for work in progress."""
 
 Pause = Callable[[float], Awaitable[None]]
 Made = tuple[Pending, Vector | None]
 
 
 class IndexedMemories(MemoryIndex, VectorStore, Protocol):
-    """Where memories are and their vectors go."""
+    """A store of memories and their vectors."""
 
 
 class _Stuck(Exception):
@@ -38,12 +38,12 @@ class _Stuck(Exception):
 
 
 class Indexer:
-    """One task for all agents and owners, which is there only while there is something to do."""
+    """One task for all agents and owners, which only exists while there is work."""
 
-    def __init__(self, shelf: IndexedMemories, pause: Pause = asyncio.sleep) -> None:
-        self._shelf = shelf
+    def __init__(self, store: IndexedMemories, pause: Pause = asyncio.sleep) -> None:
+        self._store = store
         self._pause = pause
-        self._wanted: dict[tuple[MemoryScope, str], Embedder] = {}
+        self._pending: dict[tuple[MemoryScope, str], Embedder] = {}
         self._made: dict[tuple[MemoryScope, str], Sequence[Made]] = {}
         self._first: dict[tuple[MemoryScope, str], int] = {}
         """The first memory of the last batch."""
@@ -55,16 +55,17 @@ class Indexer:
         self._is_open = True
 
     def wake(self, scope: MemoryScope, embedder: Embedder, made: Sequence[Made] = ()) -> None:
-        """The agent may have memories without a vector. Of the first of them, some may be `made` already."""
+        """Index the memories of this scope that lack a vector. `made` contains vectors of the first of them that
+        are already computed."""
         if self._is_open:
-            self._wanted[scope, embedder.name] = embedder
+            self._pending[scope, embedder.name] = embedder
             if made:
                 self._made[scope, embedder.name] = made
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def rest(self) -> None:
-        """Until there is nothing to do."""
+        """Wait until there is no work left."""
         if self._task is not None:
             await self._task
 
@@ -79,61 +80,61 @@ class Indexer:
 
     async def _work(self) -> None:
         pause = FIRST_PAUSE
-        while self._wanted:
-            (scope, name), embedder = next(iter(self._wanted.items()))
+        while self._pending:
+            (scope, name), embedder = next(iter(self._pending.items()))
             try:
                 is_done = await self._batch(scope, embedder)
             except (EmbeddingFailed, TreadleError, _Stuck) as error:
                 logger.info("memories of %s have no vectors yet: %s", scope.agent_id, error)
                 if not self._is_open:
                     return
-                self._wanted[scope, name] = self._wanted.pop((scope, name))  # behind the others
+                self._pending[scope, name] = self._pending.pop((scope, name))  # after the others
                 self._is_pausing = True
                 await self._pause(pause)
                 self._is_pausing = False
                 pause = min(LONGEST_PAUSE, pause * 2)
                 continue
             except Exception:
-                logger.exception("memories of %s get no vectors for now", scope.agent_id)
+                logger.exception("indexing the memories of %s failed", scope.agent_id)
                 is_done = True
             pause = FIRST_PAUSE
             if is_done:
-                self._wanted.pop((scope, name), None)
+                self._pending.pop((scope, name), None)
 
     async def _batch(self, scope: MemoryScope, embedder: Embedder) -> bool:
-        """Whether nothing is left to do. Raises _Stuck where nothing comes of doing it."""
+        """Index one batch, and return whether no work is left. Raise _Stuck if there is no progress."""
         key, dimensions = (scope, embedder.name), embedder.dimensions
         if made := self._made.pop(key, ()):
-            await self._shelf.keep(scope, embedder.name, made)
-        pending = await self._shelf.read(lambda view: view.pending(scope, embedder.name, dimensions, BATCH))
+            await self._store.keep(scope, embedder.name, made)
+        pending = await self._store.read(lambda view: view.pending(scope, embedder.name, dimensions, BATCH_SIZE))
         if not pending:
             self._first.pop(key, None)
             return True
-        vectors = await _vectors(embedder, [item.memory.text for item in pending])
-        await self._shelf.keep(scope, embedder.name, list(zip(pending, vectors, strict=True)))
+        vectors = await _embed_each(embedder, [item.memory.text for item in pending])
+        await self._store.keep(scope, embedder.name, list(zip(pending, vectors, strict=True)))
         before, self._first[key] = self._first.get(key), pending[0].number
         if before == pending[0].number:
-            raise _Stuck(f"the vectors of {embedder.name} are to be made anew each time")
+            raise _Stuck(f"the vectors of {embedder.name} have to be computed again each time")
         return False
 
 
-async def _vectors(embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector | None]:
-    """A vector for each text; None for one that the embedder refuses though it is there: such a text must not keep
-    all others from having theirs. Raises EmbeddingFailed where it is not there."""
+async def _embed_each(embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector | None]:
+    """Return a vector per text, or None for a text that the embedder rejects although it works: such a text must
+    not block the others. Raise EmbeddingFailed if the embedder does not work."""
     try:
-        return await embedded(embedder, texts)
+        return await embed_checked(embedder, texts)
     except EmbeddingFailed:
-        await embedded(embedder, [PROBE])
+        await embed_checked(embedder, [PROBE_TEXT])
     vectors: list[Vector | None] = []
-    refusals: list[str] = []
+    rejections: list[str] = []
     for text in texts:
         try:
-            vectors += await embedded(embedder, [text])
+            vectors += await embed_checked(embedder, [text])
         except EmbeddingFailed as error:
-            refusals.append(str(error))
+            rejections.append(str(error))
             vectors.append(None)
-    if refusals:
+    if rejections:
         logger.warning(
-            "%d memories get no vector and are found by their words alone: %s", len(refusals), refusals[-1]
+            "%d memories get no vector and are only found by their words: %s", len(rejections), rejections[-1]
         )
     return vectors

