@@ -27,7 +27,7 @@ def _one_encoder() -> Iterator[None]:
     """Load the encoder of the local embedder once for each process of the suite, not for each engine: it takes a
     second or two. Every engine still has an embedder of its own, with its own thread."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_embedder, "_made", cache(local_embedder._create_encoder))  # pyright: ignore[reportPrivateUsage] -- what loads it
+        patch.setattr(local_embedder, "_create_encoder", cache(local_embedder._create_encoder))  # pyright: ignore[reportPrivateUsage] -- what loads it
         yield
 
 

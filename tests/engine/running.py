@@ -41,7 +41,7 @@ async def in_virtual_time(model: Model) -> AsyncGenerator[treadle.Engine, None]:
     engine = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=LoopClock())
     engine.add_model("scripted", model)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_embedder, "_made", _without_embedder)  # its thread works in real time
+        patch.setattr(local_embedder, "_create_encoder", _without_embedder)  # its thread works in real time
         async with asyncio.timeout(HANG_SECONDS * 1000), engine:
             yield engine
 

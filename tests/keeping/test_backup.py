@@ -380,7 +380,7 @@ def refused(tmp_path: Path, change: Change, error: type[Exception], words: str) 
     ],
 )
 def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
-    refused(tmp_path, also(name), UsageError, "is no backup of Treadle")
+    refused(tmp_path, also(name), UsageError, "is not a Treadle backup")
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> Non
     [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, b"Z"],
 )
 def test_what_is_no_plain_file_is_refused(tmp_path: Path, kind: bytes) -> None:
-    refused(tmp_path, also("agents/x", kind, "/etc/passwd"), UsageError, "is no backup of Treadle")
+    refused(tmp_path, also("agents/x", kind, "/etc/passwd"), UsageError, "is not a Treadle backup")
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path, kind: bytes) -> None:
         (with_content("config.yaml", lambda old: old[::-1]), StoreDamaged, "the content of `config.yaml`"),
         (without_last, StoreDamaged, "is missing"),
         (with_last_twice, StoreDamaged, "not as its manifest says"),
-        (without_manifest, UsageError, "does not begin with manifest"),
+        (without_manifest, UsageError, "does not start with manifest"),
         (without_any, UsageError, "is no backup"),
         (in_manifest(treadle_backup=2), StoreNewer, "newer Treadle"),
         (in_manifest(parts=5), UsageError, "is no backup"),

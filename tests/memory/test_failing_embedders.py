@@ -185,7 +185,7 @@ def test_whatever_an_embedder_does_words_are_there(odd: str, caplog: pytest.LogC
             assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
             assert recall.degraded is not None
             assert "fake/topics" in recall.degraded.reason
-        assert caplog.text.count("found by their words alone for a while") == 1
+        assert caplog.text.count("temporarily searched by words only") == 1
 
     run(work, One(Odd()))
 

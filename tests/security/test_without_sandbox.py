@@ -27,7 +27,7 @@ needs_landlock = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def _no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox_commands, "_found_bubblewrap", lambda: None)
+    monkeypatch.setattr(sandbox_commands, "_find_bubblewrap", lambda: None)
 
 
 def ran(tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings: Any) -> tuple[Any, list[Any]]:

@@ -78,7 +78,7 @@ def test_the_server_fires_schedules_and_heartbeats_and_commands_attach_to_it(she
                 assert listed[made["schedule_id"]]["run_id"] is not None
                 assert listed["heartbeat-beating"]["is_heartbeat"] is True
                 refused = await shell("schedules", "remove", "heartbeat-beating")
-                assert "stands in the file of the agent `beating`" in refused.complaint
+                assert "is defined in the file of the agent `beating`" in refused.complaint
                 assert (await shell("schedules", "pause", "heartbeat-beating")).code == 0
                 assert (await shell("schedules", "remove", made["schedule_id"])).code == 0
                 unknown = await shell("schedules", "remove", made["schedule_id"])

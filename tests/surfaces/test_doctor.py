@@ -489,7 +489,7 @@ def test_a_built_in_provider_at_another_address_gets_its_key(shell: Shell) -> No
 @pytest.mark.parametrize(
     ("settings", "stated", "expected"),
     [
-        ("", None, ("note", "setting", "200,000 tokens, assumed, as nothing is known of this model")),
+        ("", None, ("note", "setting", "200,000 tokens, assumed, because nothing is known about this model")),
         ("models: {fake/m: {context_window: 5000}}", None, ("set", "setting", "5,000 tokens, set in config.yaml")),
         (
             "models: {fake/m: {context_window: 5000}}",
@@ -499,7 +499,11 @@ def test_a_built_in_provider_at_another_address_gets_its_key(shell: Shell) -> No
         (
             "",
             32_768,
-            ("wrong", "probed", "200,000 tokens, assumed, as nothing is known of this model; fake says 32,768"),
+            (
+                "wrong",
+                "probed",
+                "200,000 tokens, assumed, because nothing is known about this model; fake says 32,768",
+            ),
         ),
         ("", 400_000, ("note", "probed", "fake says 400,000")),
     ],

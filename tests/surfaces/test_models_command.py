@@ -63,7 +63,7 @@ def test_show_tells_what_is_known(shell: Shell) -> None:
         assert "from the built-in catalog" in done.out
         unknown = await shell("models", "show", "fake/m")
         assert "not known; set it under models in config.yaml" in unknown.out
-        assert "200,000 tokens (assumed, as nothing is known of this model)" in unknown.out
+        assert "200,000 tokens (assumed, because nothing is known about this model)" in unknown.out
         [facts] = (await shell("models", "show", "fake/m", "--json")).json
         assert facts["context_window_source"] == "assumed"
 

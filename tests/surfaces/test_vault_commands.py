@@ -83,7 +83,7 @@ def test_what_is_piped_in_loses_the_line_end_that_was_not_meant(shell: Shell, st
         (("set", "TOKEN"), b"short", "fewer than 8 characters"),
         (("set", "TOKEN"), b"", "is empty"),
         (("set", "TOKEN"), b"\xff\xfe binary", "not text in UTF-8"),
-        (("set", "LD_PRELOAD"), b"", "would change what commands do"),
+        (("set", "LD_PRELOAD"), b"", "would change how commands behave"),
         (("set", "a-b"), b"", "cannot be the name"),
         (("set", "TOKEN", "--tool", "bash"), b"", "add --agent NAME"),
         (("remove", "TOKEN"), b"", "there is no vault yet"),

@@ -108,7 +108,7 @@ def test_a_key_in_a_variable_is_rotated_by_who_sets_it(tmp_path: Path) -> None:
     store(tmp_path, {KEY: old}).put("TOKEN", CANARY)
     with pytest.raises(UsageError, match=f"Put a new one into {NEXT_KEY}"):
         store(tmp_path, {KEY: old}).rotate()
-    with pytest.raises(UsageError, match="The new key is the old one"):
+    with pytest.raises(UsageError, match="The new key equals the old one"):
         store(tmp_path, {KEY: old, NEXT_KEY: old}).rotate()
     store(tmp_path, {KEY: old, NEXT_KEY: new}).rotate()
     assert store(tmp_path, {KEY: new}).read().values == {"TOKEN": CANARY}

@@ -38,7 +38,7 @@ _decode_notice = msgspec.json.Decoder(_CommitNotice).decode
 
 
 class PostgresNotifications:
-    """Implements `ports.notifications.NotificationChannel`. `name` is this process's writer; its notices are ignored."""
+    """Implements `ports.notifications.NotificationChannel`. Notices of the writer `name` are ignored."""
 
     def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database = database
