@@ -401,13 +401,13 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path, kind: bytes) -> None:
         ),
         (with_content("config.yaml", lambda old: old[::-1]), StoreDamaged, "the content of `config.yaml`"),
         (without_last, StoreDamaged, "is missing"),
-        (with_last_twice, StoreDamaged, "not as its manifest says"),
+        (with_last_twice, StoreDamaged, "does not match the manifest"),
         (without_manifest, UsageError, "does not start with manifest"),
-        (without_any, UsageError, "is no backup"),
+        (without_any, UsageError, "is not a Treadle backup"),
         (in_manifest(treadle_backup=2), StoreNewer, "newer Treadle"),
-        (in_manifest(parts=5), UsageError, "is no backup"),
-        (in_manifest(database=None), StoreDamaged, "does not hold what its manifest says"),
-        (with_content("manifest.json", lambda _: b"{"), UsageError, "is no backup"),
+        (in_manifest(parts=5), UsageError, "is not a Treadle backup"),
+        (in_manifest(database=None), StoreDamaged, "does not match its manifest"),
+        (with_content("manifest.json", lambda _: b"{"), UsageError, "is not a Treadle backup"),
     ],
 )
 def test_an_archive_that_is_not_what_its_manifest_says_is_refused(

@@ -125,7 +125,7 @@ def test_closing_does_not_wait_for_room(path: str) -> None:
             with pytest.raises(StoreFull):
                 await process.steer(claim.origin.run_id, "x" * 100_000)
             assert not advancing.done()
-        with pytest.raises(StoreFull, match="No room"):
+        with pytest.raises(StoreFull, match="the disk is full"):
             await advancing
 
     asyncio.run(run())

@@ -114,7 +114,7 @@ def test_a_memory_that_cannot_be_kept_is_left_out_and_the_run_goes_on(
 
 def test_the_statements_are_all_used_and_all_there() -> None:
     source = "".join(
-        Path(storing.__file__).with_name(name).read_text() for name in ("memory.py", "remembering.py", "journal.py")
+        Path(storing.__file__).with_name(name).read_text() for name in ("memory.py", "memory_rows.py", "journal.py")
     )
     ours = Path(storing.__file__).with_name("memory.sql").read_text()
     names = [line.removeprefix("-- name: ") for line in ours.splitlines() if line.startswith("-- name: ")]

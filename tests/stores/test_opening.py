@@ -103,7 +103,7 @@ def test_a_newer_version_is_refused_and_left_alone(path: str) -> None:
     before = Path(path).read_bytes()
     with pytest.raises(StoreNewer) as raised:
         open_database(path)
-    assert "format 99" in one_line(raised.value)
+    assert "schema version 99" in one_line(raised.value)
     assert path in str(raised.value)
     assert Path(path).read_bytes() == before
 

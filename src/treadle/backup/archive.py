@@ -188,7 +188,7 @@ def _compute_hash(content: IO[bytes], copy: IO[bytes] | None = None) -> str:
 
 
 def _explain_foreign(path: Path, why: str) -> UsageError:
-    return UsageError(f"{path} is not a complete Treadle backup ({why}). Nothing was changed.")
+    return UsageError(f"{path} is not a Treadle backup, or is incomplete ({why}). Nothing was changed.")
 
 
 def _explain_damaged(path: Path, why: str) -> StoreDamaged:

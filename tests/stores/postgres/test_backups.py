@@ -102,7 +102,7 @@ def test_those_who_have_worked_since_a_backup_do_not_go_on_with_it(url: str, tmp
                 claim = await new.store.claim(run_id, "new")
                 assert claim.epoch == held.epoch
                 for old in (early, late):
-                    with pytest.raises(StoreLost, match="start it again"):
+                    with pytest.raises(StoreLost, match="Start it again"):
                         await old.advance(held, 2, [step(1)])
                 assert (await new.advance(claim, 2, [step(1)])).sequence == 3
 

@@ -410,7 +410,7 @@ def test_a_full_disk_refuses_new_work_and_keeps_what_is_under_way(url: str) -> N
             claim = await process.claimed()
             await tell(url, trigger("RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'"))
             advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
-            with pytest.raises(StoreFull, match="no room left"):
+            with pytest.raises(StoreFull, match="out of space"):
                 await process.submit()
             assert await process.types(claim.origin.run_id) == OPENING, "reads go on"
             await tell(url, "DROP TRIGGER fails ON treadle.events")
@@ -451,7 +451,7 @@ def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url
             claim = await process.claimed()
             await process.advance(claim, 2, [step(1)])
             await tell(url, "UPDATE treadle.writers SET batch = batch - 1")
-            with pytest.raises(StoreLost, match="start it again"):
+            with pytest.raises(StoreLost, match="Start it again"):
                 await process.advance(claim, 3, [step(2)])
             with pytest.raises(StoreLost):
                 await process.submit()

@@ -89,7 +89,7 @@ def test_every_earlier_format_is_brought_up(
 
 def test_a_later_version_is_refused(url: str) -> None:
     asyncio.run(tell(url, "INSERT INTO treadle.schema_versions VALUES (99, '')"))
-    with pytest.raises(StoreNewer, match="format 99"):
+    with pytest.raises(StoreNewer, match="schema version 99"):
         asyncio.run(opened(url))
 
 
@@ -135,7 +135,9 @@ def test_a_user_without_rights_is_told_what_it_needs(bare: str) -> None:
     guest = of_user(bare, "treadle_guest", "x")
     try:
         for story in (opened(guest), look_at_server(guest, 1)):
-            with pytest.raises(StoreError, match=r"Make it the owner of the database, or of the schema treadle"):
+            with pytest.raises(
+                StoreError, match=r"Make the user the owner of the database, or of its schema treadle"
+            ):
                 asyncio.run(story)
         asyncio.run(tell(bare, "CREATE SCHEMA treadle AUTHORIZATION treadle_guest"))
         assert asyncio.run(look_at_server(guest, 1))[0] is None
