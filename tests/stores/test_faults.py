@@ -334,7 +334,7 @@ def test_events_of_a_newer_version_are_kept_and_do_not_hurt(path: str) -> None:
             )
             event = (await process.gapless(run_id))[2]
             assert (event.raw, event.version, event.type) == (raw, 9, "message_steered")
-            assert type(event.data).__name__ == "Unknown"
+            assert type(event.data).__name__ == "UnknownEvent"
             assert (await process.advance(await process.claim(run_id), 3, [step(1)])).sequence == 4
 
     asyncio.run(run())
