@@ -324,7 +324,7 @@ def test_what_cannot_be_sent_to_is_refused(tmp_path: Path, url: str) -> None:
     async def story(works: Sending) -> None:
         with pytest.raises(UsageError, match="cannot be sent to"):
             await works.add(url)
-        with pytest.raises(UsageError, match="No event that is kept is called token"):
+        with pytest.raises(UsageError, match="No stored event is called token"):
             await works.add("https://example.com", "token")
 
     perform(tmp_path, story)

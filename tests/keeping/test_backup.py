@@ -420,10 +420,18 @@ def test_an_archive_that_is_not_what_its_manifest_says_is_refused(
     ("sql", "error", "words"),
     [
         ("PRAGMA user_version = 999", StoreNewer, "newer Treadle"),
-        ("PRAGMA application_id = 5", StoreError, "no database of Treadle"),
-        ("DELETE FROM deliveries; DELETE FROM said; DELETE FROM events", StoreDamaged, "does not hold"),
-        ("CREATE TRIGGER evil AFTER INSERT ON runs BEGIN DELETE FROM events; END", StoreDamaged, "other tables"),
-        ("CREATE VIEW evil AS SELECT 1", StoreDamaged, "other tables"),
+        ("PRAGMA application_id = 5", StoreError, "is not a Treadle database"),
+        (
+            "DELETE FROM deliveries; DELETE FROM said; DELETE FROM events",
+            StoreDamaged,
+            "does not match its manifest",
+        ),
+        (
+            "CREATE TRIGGER evil AFTER INSERT ON runs BEGIN DELETE FROM events; END",
+            StoreDamaged,
+            "does not have the tables",
+        ),
+        ("CREATE VIEW evil AS SELECT 1", StoreDamaged, "does not have the tables"),
     ],
 )
 def test_a_database_that_is_not_ours_or_not_whole_is_refused(
@@ -465,7 +473,7 @@ def test_a_file_that_was_cut_is_refused(tmp_path: Path, size: int) -> None:
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     for content in (b"hello", b"\0" * 10_000, bytes(range(256)) * 100, b"PK\x03\x04" + b"x" * 600):
         (tmp_path / "x").write_bytes(content)
-        with pytest.raises(UsageError, match="no backup of Treadle"):
+        with pytest.raises(UsageError, match="not a Treadle backup"):
             restore(Home(tmp_path / "other"), tmp_path / "x", replace=False)
     for wrong in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(UsageError, match="cannot be read"):

@@ -143,7 +143,7 @@ def test_what_is_wrong_is_told_in_one_line(shell: Shell) -> None:
             (("hooks", "remove", "hok_none"), "There is no hook hok_none"),
             (("hooks", "rotate", "hok_none"), "treadle hooks list"),
             (("webhooks", "add", "ftp://x"), "cannot be sent to"),
-            (("webhooks", "add", "http://x", "-e", "token"), "No event that is kept is called token"),
+            (("webhooks", "add", "http://x", "-e", "token"), "No stored event is called token"),
             (("webhooks", "add", "http://x", "-a", "nobody"), "No agent is called `nobody`"),
             (("webhooks", "dead", "whk_none"), "There is no webhook whk_none"),
             (("webhooks", "retry", "whk_none"), "There is no webhook whk_none"),

@@ -106,7 +106,7 @@ def test_rotation_changes_the_key_and_nothing_else(tmp_path: Path) -> None:
 def test_a_key_in_a_variable_is_rotated_by_who_sets_it(tmp_path: Path) -> None:
     old, new = new_key(), new_key()
     store(tmp_path, {KEY: old}).put("TOKEN", CANARY)
-    with pytest.raises(UsageError, match=f"Put a new one into {NEXT_KEY}"):
+    with pytest.raises(UsageError, match=f"Set {NEXT_KEY} to a new key"):
         store(tmp_path, {KEY: old}).rotate()
     with pytest.raises(UsageError, match="The new key equals the old one"):
         store(tmp_path, {KEY: old, NEXT_KEY: old}).rotate()
