@@ -47,9 +47,9 @@ class EventExportFile:
     def add_title(self, session_id: SessionId, title: str) -> None:
         line = msgspec.json.encode({"type": "session_title", "session_id": session_id, "title": title})
         try:
-            self._opened().write(line + b"\n")
+            self._open().write(line + b"\n")
         except OSError as error:
-            raise self._unwritten(error) from error
+            raise self._explain_unwritable(error) from error
 
     def settle(self) -> None:
         """Write everything added so far to disk, including the directory entry."""

@@ -212,7 +212,7 @@ async def test_reading_the_settings_of_a_partial_clone_runs_nothing_it_names(
 ) -> None:
     """Git may fetch a missing `.gitmodules` with the program that the repository names. Older versions do not know
     GIT_NO_LAZY_FETCH."""
-    environment = getattr(git_settings, "_READING_ENVIRONMENT")  # noqa: B009 -- as an older git takes it
+    environment = getattr(git_settings, "_READ_ONLY_ENVIRONMENT")  # noqa: B009 -- as an older git takes it
     monkeypatch.delitem(environment, "GIT_NO_LAZY_FETCH")
     canary, source, clone = tmp_path / "canary", tmp_path / "source", tmp_path / "clone"
     quiet = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
