@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 UV     := uv==0.13.7
 CORES  := $(shell nproc 2>/dev/null || echo 2)
+# Many tests wait for processes that they start: one worker more than there are cores keeps the cores busy.
+WORKERS := $(shell expr $(CORES) + 1)
 # With PYTHONDONTWRITEBYTECODE, every process would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -17,7 +19,7 @@ test: $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint suite
 
 suite: $(READY)
-	$(BIN)/pytest -n $(CORES) --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .

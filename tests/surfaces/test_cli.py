@@ -383,7 +383,7 @@ def test_a_database_of_a_newer_version_is_left_as_it_is(shell: Shell) -> None:
     database.close()
     done = asyncio.run(shell("run", "hi"))
     assert done.code == 1
-    assert "was written by a newer Treadle (format 999;" in done.complaint
+    assert "(schema version 999;" in done.complaint
 
 
 def test_a_database_that_another_program_locks(shell: Shell) -> None:

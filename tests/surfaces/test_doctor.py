@@ -257,7 +257,7 @@ def test_whoever_is_to_judge_and_is_not_there_is_named(shell: Shell) -> None:
         assert done.code == 1
         told = await shell("doctor")
         assert "`qualty-checker`" in told.out
-        assert "Name one that is there, or quality-checker" in told.err
+        assert "Name an existing agent, or quality-checker" in told.err
 
     asyncio.run(story())
 

@@ -218,21 +218,15 @@ def test_the_state_of_an_agent_is_kept(shell: Shell) -> None:
 
 
 async def offered(shell: Shell, line: str) -> list[str]:
-    words = line.split(" ")
-    shell.environment |= {
-        "_TREADLE_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-    }
-    done = await shell()
+    """Return the words that complete a line, as the completion scripts ask for them."""
+    done = await shell("__complete", *line.split(" ")[1:])
     assert done.err == ""
-    return done.out.split()
+    return [offer.partition("\t")[0] for offer in done.out.splitlines()]
 
 
 def test_a_shell_is_offered_what_is_there(shell: Shell) -> None:
     @against(shell, Answer([delta(content="Yes."), delta(finish="stop"), DONE]))
     async def _(server: FakeEndpoint) -> None:
-        environment = dict(shell.environment)
         run_id = (await shell("run", "--json", "--session", "ses_1", "go")).json[0]["run_id"]
         assert await offered(shell, "treadle agents sh") == ["show"]
         assert await offered(shell, "treadle agents show de") == ["default"]
@@ -241,9 +235,6 @@ def test_a_shell_is_offered_what_is_there(shell: Shell) -> None:
         assert await offered(shell, "treadle sessions delete ses") == ["ses_1"]
         shell.home.joinpath("treadle.db").write_bytes(b"broken" * 1000)
         assert await offered(shell, "treadle runs show run_") == []
-        shell.environment = environment | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-        script = await shell("--show-completion", "bash")
-        assert "_treadle_completion" in script.out
 
 
 # ── At a terminal ──

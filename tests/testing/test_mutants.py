@@ -52,7 +52,7 @@ def here() -> SimulatedProcess:
 
 def orphans_run_again(patch: pytest.MonkeyPatch) -> None:
     """A call whose outcome is not known is run again, whatever its tool declares."""
-    judge = vars(plan)["_judge"]
+    judge = vars(plan)["_judge_call"]
 
     def careless(state: RunState, call: Call, now: Instant) -> Any:
         return None if call.phase == "started" and call.name in state.tools else judge(state, call, now)
@@ -70,7 +70,7 @@ def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
 
 
 def denials_are_taken_for_approvals(patch: pytest.MonkeyPatch) -> None:
-    judge = vars(plan)["_approval"]
+    judge = vars(plan)["_check_approval"]
 
     def approved(state: RunState, call: Call, asked: e.ApprovalRequested, now: Instant) -> Any:
         return None if asked.approval_id in state.review.decisions else judge(state, call, asked, now)
@@ -79,7 +79,7 @@ def denials_are_taken_for_approvals(patch: pytest.MonkeyPatch) -> None:
 
 
 def edited_arguments_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    seen = vars(tool_preparation)["_seen_by_hooks"]
+    seen = vars(tool_preparation)["_apply_hooks"]
 
     async def unedited(call: Call, tool: Any, _: str, *rest: Any) -> Any:
         return await seen(call, tool, call.use.arguments, *rest)

@@ -194,7 +194,7 @@ def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
 def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told of anything; everybody looks by themselves."""
     monkeypatch.setattr(cluster_sync, "POLL_INTERVAL_SECONDS", 0.1)
-    monkeypatch.setattr(ClusterSync, "changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
+    monkeypatch.setattr(ClusterSync, "on_changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
 
     async def story() -> None:
         async with two(url) as (here, there):
@@ -351,7 +351,7 @@ def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.Monk
                 reading = asyncio.create_task(texts_until(events, "one two three"))
                 await heard_that_somebody_listens(there, run_id)
                 with monkeypatch.context() as deaf:
-                    deaf.setattr(here.others, "told", lost.append)
+                    deaf.setattr(here.others, "on_message", lost.append)
                     there.hub.show_live(origin, request, Token(request, 1, 0, "one "))
                     while not lost:  # noqa: ASYNC110 -- nobody is told when it is
                         await asyncio.sleep(0.005)
@@ -364,7 +364,7 @@ def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.Monk
                         if msgspec.json.decode(message, type=RelayMessage).lacks:
                             told.set()
 
-                    watched.setattr(there.others, "told", hear)
+                    watched.setattr(there.others, "on_message", hear)
                     there.hub.show_live(origin, request, Token(request, 1, 4, "two "))
                     await told.wait()
                 speech.said = Token(request, 1, 0, "one two three")
@@ -409,7 +409,7 @@ def test_what_is_said_too_late_is_not_shown(url: str, monkeypatch: pytest.Monkey
                         told_here(message)
                         heard.set()
 
-                    watched.setattr(here.others, "told", hear)
+                    watched.setattr(here.others, "on_message", hear)
                     there.hub.show_live(origin, request, Token(request, 1, 0, "all of"))
                     there.others.flush()
                     await heard.wait()
@@ -429,7 +429,7 @@ def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypat
             claim = await there.process.claimed()
             run_id, sent = claim.origin.run_id, list[object]()
             own(there, claim)
-            monkeypatch.setattr(there.others, "show", sent.append)
+            monkeypatch.setattr(there.others, "send_live", sent.append)
             there.hub.show_live(claim.origin, 2, Token(2, 1, 0, "alone"))
             async with aclosing(here.follow(run_id)) as events:
                 await anext(events)

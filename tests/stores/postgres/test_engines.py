@@ -278,7 +278,7 @@ def test_a_run_that_must_wait_for_that_of_another_process_has_its_turn(
 def test_what_is_not_installed_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("treadle.bootstrap.postgres", "treadle.dispatch.pgqueuer"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.delattr(treadle, "postgres_assembly", raising=False)
+    monkeypatch.delattr("treadle.bootstrap.postgres", raising=False)
     monkeypatch.setitem(sys.modules, "pgqueuer", None)
     with pytest.raises(UsageError, match=r'pgqueuer is not installed.*pip install "treadle\[postgres\]"'):
         look_at_stores("postgresql://db.example/treadle")
