@@ -6,31 +6,16 @@ Both paths run in one process, in turns, against an endpoint in a process of its
 
 import argparse
 import asyncio
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from statistics import median
 
+from bench.startup import fake_endpoint
 from treadle.models.http import transport
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import Keys
 from treadle.models.http.transport import Connections, HttpCall, Post
 
 ROUNDS = 5
-
-
-@contextmanager
-def endpoint() -> Iterator[str]:
-    """Run the fake endpoint and yield its address."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.endpoint"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1/chat/completions"
-    finally:
-        process.kill()
-        process.wait()
 
 
 async def cpu_of_calls(url: str, calls: int, tokens: int, *, short_path: bool) -> float:
@@ -59,7 +44,8 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=300)
     parser.add_argument("--tokens", type=int, default=100)
     wanted = parser.parse_args()
-    with endpoint() as url:
+    with fake_endpoint() as base:
+        url = f"{base}/chat/completions"
         for tokens in (1, wanted.tokens):
             asyncio.run(cpu_of_calls(url, 20, tokens, short_path=True))
             pairs = [

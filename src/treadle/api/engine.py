@@ -118,7 +118,7 @@ class Engine:
         self._parts: EngineParts | None = None
 
     def _observed(self, wanted: "Telemetry") -> "EngineTelemetry":
-        from treadle.bootstrap.telemetry import EngineTelemetry  # an engine that nobody watches needs none of it
+        from treadle.bootstrap.telemetry import EngineTelemetry  # only loaded if telemetry is on
 
         return EngineTelemetry(wanted, self._home, self._models, self._vault, self._clock)
 

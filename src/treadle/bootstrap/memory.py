@@ -17,7 +17,7 @@ from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
 
 PATIENCE_OF_PEOPLE = 60.0
-"""Seconds that somebody who searches waits for an embedder: no run is held up."""
+"""How long a search by a user waits for an embedder. No run waits for it."""
 
 
 def memories_on(

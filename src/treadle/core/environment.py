@@ -18,7 +18,7 @@ class OpenBreaker(Struct, frozen=True, gc=False):
 
 
 class Environment(Struct, frozen=True, gc=False):
-    """The facts that `decide` takes beside the state."""
+    """The facts that `decide` takes in addition to the state."""
 
     now: Instant
     refused: Short | None = None

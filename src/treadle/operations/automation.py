@@ -59,8 +59,8 @@ class HookKeeping(Protocol):
 
 class HookReceiving(Protocol):
     async def receive(self, hook_id: HookId, signed: Signed) -> Ticket | None:
-        """Start a run. None: there is no such hook, or whoever sent it has not signed it for that, lately. Raises
-        InvalidState for what was received before."""
+        """Start a run. Return None if there is no such inbound webhook or the signature is wrong or too old. Raise
+        InvalidState for a message that was received before."""
         ...
 
 

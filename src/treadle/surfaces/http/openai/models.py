@@ -14,7 +14,7 @@ from treadle.surfaces.http.openai.route_docs import SPOKEN
 
 @get("/v1/models", **SPOKEN)
 async def list_models(request: Asked) -> ModelList:
-    """Those that whoever asks may see, and whose files can be read."""
+    """Return the agents that the caller may see and whose files can be read."""
     context, models = context_of(request), list[Model]()
     for name in context.agents.names():
         if context.principal.sees(name):
