@@ -17,7 +17,7 @@ from treadle.engine.event_hub import EventHub
 from treadle.engine.null_ports import NoVault
 from treadle.models.registry import ModelRegistry
 from treadle.operations.service import LocalService
-from treadle.ports.automation import Fired
+from treadle.ports.automation import TickResult
 from treadle.ports.journal import Advance, Release
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
@@ -53,7 +53,7 @@ class Mortal(SqliteSchedules):
         self._die("after begin")
         return begun
 
-    async def finish(self, schedule_id: ScheduleId, fired: Fired) -> None:
+    async def finish(self, schedule_id: ScheduleId, fired: TickResult) -> None:
         self._die("before finish")
         await super().finish(schedule_id, fired)
         self._die("after finish")

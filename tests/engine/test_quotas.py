@@ -35,7 +35,7 @@ from treadle.domain.messages import user
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Usage
 from treadle.operations.submissions import Submission
-from treadle.ports.accounts import Balance, Short
+from treadle.ports.accounts import AccountShortage, Balance
 from treadle.ports.model import ModelRequest
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import (
@@ -181,8 +181,8 @@ def test_a_model_whose_price_is_not_known_any_more_is_not_asked() -> None:
     assert reserve is not None
     assert reserve.cost == reserve.credits == inf
     for short, kind in (
-        (Short("tree/run_1", "cost", 1.0, 0.0, 0.0, inf), "budget_exhausted"),
-        (Short("agent/hero", "credits", 5.0, 0.0, 0.0, inf), "insufficient_credits"),
+        (AccountShortage("tree/run_1", "cost", 1.0, 0.0, 0.0, inf), "budget_exhausted"),
+        (AccountShortage("agent/hero", "credits", 5.0, 0.0, 0.0, inf), "insufficient_credits"),
     ):
         end = judge(state, short, 0.0)
         assert isinstance(end, Finish)

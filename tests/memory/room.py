@@ -12,7 +12,7 @@ from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
 from treadle.memory.search import PATIENCE_SECONDS, HybridMemories
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
-from treadle.ports.memory_index import Glance
+from treadle.ports.memory_index import MemoryOverview
 from treadle.stores.sqlite.connection import SqliteDatabase, open_database
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, Look, Result
@@ -105,7 +105,7 @@ class Room:
         ]
         assert await self.store.add(made) == len(texts)
 
-    async def glance(self, embedder: str = "fake/topics") -> Glance:
+    async def glance(self, embedder: str = "fake/topics") -> MemoryOverview:
         return await self.store.read(lambda view: view.glance(OWN, embedder))
 
     async def texts(self, text: str, embedder: str = "local", limit: int = 5) -> list[str]:

@@ -16,7 +16,7 @@ from treadle.memory.embedders import Embedders
 from treadle.memory.indexer import BATCH_SIZE
 from treadle.memory.local_embedder import NAME, PACKAGE
 from treadle.memory.search import MAX_EMBEDDED_WITH_QUERY
-from treadle.ports.memory import Vector, Without
+from treadle.ports.memory import RecallExclusion, Vector
 from treadle.ports.memory_index import Term
 
 
@@ -121,7 +121,7 @@ def test_one_session_and_the_notes_that_are_shown_are_left_out() -> None:
         notes = [Memory(f"n{n}", AGENT, "journal", f"tea note {n}", float(n)) for n in range(4)]
         await room.store.add(notes)
         for _ in range(2):  # before and after the vectors are kept
-            recall = await room.memories.recall(OWN, "tea", 5, "local", Without(session=SessionId("ses_1")))
+            recall = await room.memories.recall(OWN, "tea", 5, "local", RecallExclusion(session=SessionId("ses_1")))
             assert {hit.memory.text for hit in recall.found} == {"tea two", "tea note 0"}
             assert [note.text for note in recall.notes] == ["tea note 1", "tea note 2", "tea note 3"]
             await room.memories.indexer.rest()
@@ -150,7 +150,9 @@ def test_a_recall_by_words_is_one_read() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes tea.", session="ses_2")
         reads = room.writer.reads
-        found = await room.memories.recall(OWN, "which tea?", 5, "none", Without(session=SessionId("ses_1")))
+        found = await room.memories.recall(
+            OWN, "which tea?", 5, "none", RecallExclusion(session=SessionId("ses_1"))
+        )
         assert [hit.memory.text for hit in found.found] == ["Likes tea."]
         assert room.writer.reads == reads + 1
 

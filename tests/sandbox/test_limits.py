@@ -12,7 +12,7 @@ from tests.sandbox.test_commands import one
 from treadle.domain.permissions import SandboxMode
 from treadle.sandbox.limits import MIB, CommandLimits
 from treadle.sandbox.output import Output
-from treadle.system.process_privacy import undumpable
+from treadle.system.process_privacy import forbid_dumps
 
 BOMB = """
 grow() {{ if [ $1 -gt 0 ]; then grow $(($1 - 1)) & grow $(($1 - 1)) & fi; bash -c 'sleep 1000; : {mark}'; }}
@@ -89,7 +89,7 @@ def test_short_output_is_whole() -> None:
 def test_a_process_that_holds_secrets_is_not_dumped() -> None:
     pid = os.fork()
     if pid == 0:
-        undumpable()
+        forbid_dumps()
         no_core = resource.getrlimit(resource.RLIMIT_CORE)[0] == 0
         owner = os.stat("/proc/self/environ").st_uid
         os._exit(0 if no_core and owner == 0 else 1)

@@ -20,7 +20,7 @@ from treadle.operations.inbound_webhooks import HookView, NewHook, NewHookView
 from treadle.operations.schemas import moment
 from treadle.operations.service import LocalService
 from treadle.operations.submissions import Submission, Ticket
-from treadle.ports.automation import Hooks, Secrets
+from treadle.ports.automation import InboundWebhooks, WebhookSecrets
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs
 
@@ -32,7 +32,12 @@ class InboundWebhookRegistry:
     """Implements `operations.automation.HookKeeping`."""
 
     def __init__(
-        self, hooks: Hooks, secrets: Secrets, agents: Callable[[str], AgentSpec], clock: Clock, ids: Ids
+        self,
+        hooks: InboundWebhooks,
+        secrets: WebhookSecrets,
+        agents: Callable[[str], AgentSpec],
+        clock: Clock,
+        ids: Ids,
     ) -> None:
         self._hooks = hooks
         self._secrets = secrets
@@ -86,8 +91,8 @@ class InboundWebhookReceiver:
 
     def __init__(
         self,
-        hooks: Hooks,
-        secrets: Secrets,
+        hooks: InboundWebhooks,
+        secrets: WebhookSecrets,
         service: LocalService,
         runs: Runs,
         agents: Callable[[str], AgentSpec],

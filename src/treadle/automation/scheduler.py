@@ -16,7 +16,7 @@ from treadle.domain.messages import user
 from treadle.domain.schedules import Schedule, Timing, heartbeat_id
 from treadle.operations.service import LocalService
 from treadle.operations.submissions import Submission
-from treadle.ports.automation import Fired, Schedules
+from treadle.ports.automation import Schedules, TickResult
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
@@ -116,16 +116,16 @@ class Scheduler:
             raise  # the tick stays begun, and the next poll resumes it
         except TreadleError as error:
             logger.warning("schedule %s: no run was started: %s", schedule.schedule_id, error)
-            fired = Fired(schedule.firing_at, problem=str(error))
+            fired = TickResult(schedule.firing_at, problem=str(error))
         await self._schedules.finish(schedule.schedule_id, fired)
 
-    async def _handle_tick(self, schedule: Schedule, due_at: Instant, agents: Agents) -> Fired:
+    async def _handle_tick(self, schedule: Schedule, due_at: Instant, agents: Agents) -> TickResult:
         key = f"schedule/{schedule.schedule_id}/{due_at:.3f}"
         if await self._record_skip(schedule, due_at, key):
-            return Fired(due_at, problem="The run before was not at its end: the tick was skipped.")
+            return TickResult(due_at, problem="The run before was not at its end: the tick was skipped.")
         agent = agents.get(schedule.agent)
         if agent is None:
-            return Fired(
+            return TickResult(
                 due_at,
                 problem=f"No agent is called `{schedule.agent}`, or its file cannot be read. Mend it, or remove "
                 "the schedule.",
@@ -144,7 +144,7 @@ class Scheduler:
             )  # a heartbeat's own session can be replaced
             await self._schedules.keep(schedule)
             ticket = await self._service.submit(replace(submission, session_id=schedule.session_id), because)
-        return Fired(due_at, ticket.run_id)
+        return TickResult(due_at, ticket.run_id)
 
     async def _record_skip(self, schedule: Schedule, due_at: Instant, key: str) -> bool:
         """Return whether the previous run has not ended. Then the tick is recorded in its journal and starts no

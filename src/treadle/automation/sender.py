@@ -24,7 +24,7 @@ from treadle.domain.events import EventData, WebhookDelivered, WebhookFailed
 from treadle.domain.ids import Instant
 from treadle.domain.webhooks import LONGEST_DELAY, DeadLetter, Webhook, WebhookId, delay_after
 from treadle.operations.service import LocalService
-from treadle.ports.automation import DeadLetters, Secrets, Webhooks
+from treadle.ports.automation import DeadLetters, Webhooks, WebhookSecrets
 from treadle.ports.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class WebhookSender:
         webhooks: Webhooks,
         letters: DeadLetters,
         service: LocalService,
-        secrets: Secrets,
+        secrets: WebhookSecrets,
         live: Live,
         clock: Clock,
         chance: Callable[[], float],

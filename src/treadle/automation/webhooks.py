@@ -13,7 +13,7 @@ from treadle.domain.ids import EventId
 from treadle.domain.webhooks import DeadLetter, Webhook, WebhookId
 from treadle.operations.schemas import maybe, moment
 from treadle.operations.webhooks import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
-from treadle.ports.automation import DeadLetters, Secrets, Webhooks
+from treadle.ports.automation import DeadLetters, Webhooks, WebhookSecrets
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Feed
 
@@ -26,7 +26,7 @@ class WebhookRegistry:
         webhooks: Webhooks,
         letters: DeadLetters,
         feed: Feed,
-        secrets: Secrets,
+        secrets: WebhookSecrets,
         clock: Clock,
         ids: Ids,
         tell: Tell,

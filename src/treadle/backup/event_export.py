@@ -19,7 +19,7 @@ PLAIN, PACKED = ".jsonl", ".jsonl.gz"
 
 
 class EventExportFile:
-    """Implements `ports.deletion.Past`. No file is created before there is something to write."""
+    """Implements `ports.deletion.DeletionArchive`. No file is created before there is something to write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.expanduser().absolute()

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class VaultSecrets:
-    """Implements `ports.automation.Secrets` with the vault of a home."""
+    """Implements `ports.automation.WebhookSecrets` with the vault of a home."""
 
     def __init__(self, home: Home, value: Callable[[str], str | None]) -> None:
         self._home = home

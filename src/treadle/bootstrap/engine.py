@@ -41,7 +41,7 @@ from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 from treadle.system.clock import SystemClock, TimeOrderedIds, worker_name
-from treadle.system.process_privacy import undumpable
+from treadle.system.process_privacy import forbid_dumps
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.secret_files import SecretFiles
 from treadle.vault.vault import HomeVault
@@ -152,7 +152,7 @@ class EngineParts:
     @classmethod
     async def open(cls, database: str, known: EngineConfig) -> "EngineParts":
         clock, ids = known.clock, known.ids
-        undumpable()
+        forbid_dumps()
         _ = known.vault.redactor.is_idle  # a vault that cannot be read fails here, before anything is opened
 
         def wake(run_id: RunId, at: Instant) -> None:

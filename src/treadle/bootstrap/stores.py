@@ -14,9 +14,9 @@ from treadle.domain.errors import UsageError
 from treadle.engine.event_hub import EventHub
 from treadle.operations.memory_service import KnownAgents
 from treadle.operations.usage import Books
-from treadle.ports.access import Requests, Tokens
+from treadle.ports.access import IdempotencyStore, Tokens
 from treadle.ports.approvals import Approvals
-from treadle.ports.automation import DeadLetters, Hooks, Schedules, Webhooks
+from treadle.ports.automation import DeadLetters, InboundWebhooks, Schedules, Webhooks
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import DatabaseFacts, Deletions
 from treadle.ports.dispatcher import Dispatcher
@@ -78,10 +78,10 @@ class Stores:
     books: Books
     memories: StoredMemories
     tokens: Tokens
-    requests: Requests
+    requests: IdempotencyStore
     deletions: Deletions
     schedules: Schedules
-    hooks: Hooks
+    hooks: InboundWebhooks
     webhooks: Webhooks
     letters: DeadLetters
     dispatcher: Callable[[Clock, str, WorkerShare], MonitoredDispatcher]

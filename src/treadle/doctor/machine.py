@@ -12,7 +12,7 @@ from treadle.domain.errors import TreadleError, UsageError
 from treadle.memory.local_embedder import is_installed
 from treadle.models.local.known_weights import WEIGHTS
 from treadle.sandbox.commands import ShellCommands
-from treadle.system.daemon_thread import in_daemon_thread
+from treadle.system.daemon_thread import run_in_daemon_thread
 from treadle.vault.store import VaultStore
 
 VAULT_SECONDS = 5.0
@@ -50,7 +50,7 @@ async def describe_vault(home: Home) -> Finding:
 
     try:
         async with asyncio.timeout(VAULT_SECONDS):
-            return Finding("vault", "ok", await in_daemon_thread(read))
+            return Finding("vault", "ok", await run_in_daemon_thread(read))
     except TimeoutError:
         return Finding(
             "vault",

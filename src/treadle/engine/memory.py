@@ -9,7 +9,7 @@ from treadle.domain.memories import MemorySource
 from treadle.domain.runs import Outcome
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
-from treadle.ports.memory import Without
+from treadle.ports.memory import RecallExclusion
 
 MAX_EXTRA_RESULTS = 10
 """Number of additional search results, to make up for memories that the transcript shows already."""
@@ -22,7 +22,7 @@ async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData,
     if not settings.recall or not query:
         return ()
     origin, seen = state.origin, state.transcript.recalled
-    exclusion = Without(session=origin.session_id, since=state.segment_at)
+    exclusion = RecallExclusion(session=origin.session_id, since=state.segment_at)
     recall = await deps.memories.recall(
         state.memories, query, settings.recall + min(len(seen), MAX_EXTRA_RESULTS), settings.embedder, exclusion
     )

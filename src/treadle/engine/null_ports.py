@@ -12,7 +12,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.domain.users import UserId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.ports.journal import RunRecord
-from treadle.ports.memory import EVERYTHING, Recall, Without
+from treadle.ports.memory import NO_EXCLUSION, Recall, RecallExclusion
 from treadle.ports.sessions import SegmentRecord, SessionRecord
 from treadle.ports.skills import Skill
 from treadle.ports.vault import Redaction, SecretRefused, TextStream
@@ -93,7 +93,7 @@ class NoMemories:
     """Implements `ports.memory.Memories`."""
 
     async def recall(
-        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: Without = EVERYTHING
+        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: RecallExclusion = NO_EXCLUSION
     ) -> Recall:
         return Recall()
 

@@ -23,8 +23,8 @@ from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
 from treadle.engine.redaction import NEVER_SECRET, redact_event
 from treadle.engine.transcript_cache import CachedTranscript
-from treadle.ports.accounts import Reserve, Short
-from treadle.ports.journal import ANY, Advance, Claim, NewRun, Release, Tell
+from treadle.ports.accounts import AccountShortage, Reserve
+from treadle.ports.journal import ANY, Advance, Claim, NewRun, Release, RunMessage
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class OwnedRun:
             state.context.tokens, state.context.counted_by = cached.tokens, cached.counted_by
         self.state = fold_all(state, claim.events)
         self._deps = deps
-        self.refused: Short | None = None
+        self.refused: AccountShortage | None = None
         """The account that refused the latest intent."""
         self._seen = claim.events[-1].sequence if claim.events else 0
         self._facts: list[Draft] = []
@@ -217,7 +217,9 @@ class OwnedRun:
             intents = self._drafts(now, data) if data else ()
             facts, self._facts = tuple(self._facts), []
             runs = tuple([NewRun(child.origin, self._drafts(now, child.events)) for child in begin])
-            messages = tuple([Tell(each.run_id, self._drafts(now, (each.event,))[0], each.key) for each in tell])
+            messages = tuple(
+                [RunMessage(each.run_id, self._drafts(now, (each.event,))[0], each.key) for each in tell]
+            )
             request = Advance(
                 self.origin.run_id, self.epoch, self._seen, facts, intents, release, reserve, runs, messages
             )

@@ -29,7 +29,7 @@ from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_before_hooks, select_hooks
 from treadle.ports.hooks import HookedCall
-from treadle.ports.tool import Concern, InvalidArguments, Scene, Subjects, Tool
+from treadle.ports.tool import CallEnvironment, Concern, InvalidArguments, Subjects, Tool
 
 NO_REVIEWER = "It needs an approval, and nobody can answer: the message came without a terminal or a channel."
 NO_ONE_TO_ASK = "Nobody can answer. Go on with what you think best, and say what you assumed."
@@ -159,7 +159,7 @@ async def _assess(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: E
     except UsageError:  # reported when the call runs
         return None
     try:
-        return await assess(arguments, Scene(call.call_id, workspace, agent.confinement, deps.hidden))
+        return await assess(arguments, CallEnvironment(call.call_id, workspace, agent.confinement, deps.hidden))
     except Exception as raised:  # tools may be third-party code
         raise _make_failure(call, raised) from raised
 

@@ -17,10 +17,10 @@ from treadle.memory.indexer import IndexedMemories, Indexer, Pause
 from treadle.memory.queries import MemoryQuery, parse_query
 from treadle.memory.ranking import rank
 from treadle.ports.clock import Clock
-from treadle.ports.memory import EVERYTHING, Embedder, EmbeddingFailed, Recall, Vector, Without
+from treadle.ports.memory import NO_EXCLUSION, Embedder, EmbeddingFailed, Recall, RecallExclusion, Vector
 from treadle.ports.memory_index import (
-    Glance,
     MemoryHit,
+    MemoryOverview,
     MemoryView,
     Pending,
 )
@@ -46,14 +46,14 @@ class _RecallRequest(Struct, frozen=True):
     scope: MemoryScope
     text: str
     limit: int
-    without: Without
+    without: RecallExclusion
     now: Instant
 
 
 class _RecallStart(Struct, frozen=True):
     """What is known before the embedder is called."""
 
-    glance: Glance
+    glance: MemoryOverview
     question: MemoryQuery
     pending: Sequence[Pending] = ()
     is_enough: bool = False
@@ -110,7 +110,7 @@ class HybridMemories:
             self.indexer.wake(scope, embedder_in_use)
 
     async def recall(
-        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: Without = EVERYTHING
+        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: RecallExclusion = NO_EXCLUSION
     ) -> Recall:
         request = _RecallRequest(scope, text, limit, without, self._clock.now())
         embedder_in_use, degraded = self._find(embedder)
@@ -284,7 +284,7 @@ def _widen_limit(request: _RecallRequest, default: int) -> int:
     return max(default, 2 * request.limit)
 
 
-def _is_included(memory: Memory, without: Without) -> bool:
+def _is_included(memory: Memory, without: RecallExclusion) -> bool:
     if memory.memory_id in without.ids:
         return False
     return without.session is None or memory.session_id != without.session or memory.created_at < without.since

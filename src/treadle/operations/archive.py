@@ -7,7 +7,7 @@ from treadle.domain.errors import Unknown
 from treadle.domain.events import RunForked, UserMessage
 from treadle.domain.ids import RunId, SessionId
 from treadle.operations.runs import FIRST_EVENTS
-from treadle.ports.deletion import Past
+from treadle.ports.deletion import DeletionArchive
 from treadle.ports.journal import Journal, RunRecord
 from treadle.ports.sessions import Sessions, title_of
 
@@ -16,7 +16,7 @@ class Archiving:
     """Writes all events of sessions, in the order of their runs. Results that were too long for an event, and
     memories, are not among them."""
 
-    def __init__(self, sessions: Sessions, journal: Journal, past: Past) -> None:
+    def __init__(self, sessions: Sessions, journal: Journal, past: DeletionArchive) -> None:
         self._sessions = sessions
         self._journal = journal
         self._past = past

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from treadle.operations.retention import Housekeeping
     from treadle.operations.service import LocalService
     from treadle.operations.token_service import Access
-    from treadle.ports.access import Requests
+    from treadle.ports.access import IdempotencyStore
     from treadle.ports.approvals import ApprovalRecord
     from treadle.ports.journal import RunRecord
     from treadle.ports.sessions import SessionCatalog, SessionRecord
@@ -124,7 +124,7 @@ class Context:
     vault: "Vault" = _ABSENT
     memory: "MemoryService" = _ABSENT
     access: "Access" = _ABSENT
-    requests: "Requests" = _ABSENT
+    requests: "IdempotencyStore" = _ABSENT
     house: "Housekeeping" = _ABSENT
     automation: "Callable[[], Automation]" = _ABSENT
     agents: AgentFiles = _ABSENT

@@ -13,7 +13,7 @@ from treadle.domain.users import UserId
 from treadle.engine.event_hub import EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
 from treadle.operations.run_stream import already_shown
-from treadle.ports.journal import Placed, RunFilter, Runs
+from treadle.ports.journal import PositionedEvent, RunFilter, Runs
 
 GATHER_SECONDS = 0.02
 """How long live events are gathered, so that fewer pieces are sent; durable events never wait."""
@@ -29,7 +29,7 @@ class Missed(Struct, frozen=True):
 
 async def durable_feed(
     hub: EventHub, runs: Runs, after: int | None, agents: Sequence[str] | None, owner: UserId | None
-) -> AsyncGenerator[Sequence[Placed], None]:
+) -> AsyncGenerator[Sequence[PositionedEvent], None]:
     """Yield what is committed after a position (None: from now on), of all runs or of some agents or one owner."""
     is_part = agents is not None or owner is not None
     with hub.watch_commits() as news:
@@ -47,7 +47,7 @@ async def durable_feed(
 
 async def live_feed(
     hub: EventHub, runs: Runs, after: int | None, agents: Sequence[str] | None, owner: UserId | None
-) -> AsyncGenerator[Sequence[Placed | Event | Missed], None]:
+) -> AsyncGenerator[Sequence[PositionedEvent | Event | Missed], None]:
     """Yield the same, with the live events of each run after the durable event that they belong to, and how many of
     them a slow reader has missed."""
     with hub.watch_commits() as news, LiveEvents(hub, news) as live:
@@ -117,7 +117,7 @@ class LiveEvents:
             self._texts[run_id] = text.data
             self._events.append(text)
 
-    def with_live(self, page: Sequence[Placed]) -> Iterator[Sequence[Placed | Event]]:
+    def with_live(self, page: Sequence[PositionedEvent]) -> Iterator[Sequence[PositionedEvent | Event]]:
         """Yield a page in parts, with the live events that are held for a response in front of it."""
         start = 0
         for place, placed in enumerate(page):
@@ -130,7 +130,7 @@ class LiveEvents:
         self.follow(page[start:])
         yield page[start:]
 
-    def follow(self, page: Sequence[Placed]) -> None:
+    def follow(self, page: Sequence[PositionedEvent]) -> None:
         """Listen to the runs that a page tells of, up to their end."""
         for placed in page:
             event = placed.event

@@ -39,7 +39,7 @@ from treadle.operations.usage import ALL_BY_AGENT, Books, UsageLine, UsageQuery,
 from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
-from treadle.ports.journal import ALL_RUNS, Journal, Placed, RunFilter, RunRecord, Runs
+from treadle.ports.journal import ALL_RUNS, Journal, PositionedEvent, RunFilter, RunRecord, Runs
 from treadle.ports.model import Models
 from treadle.ports.sessions import SessionRecord, Sessions
 from treadle.ports.tool import Toolbox
@@ -283,7 +283,7 @@ class LocalService:
 
     async def feed(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
-    ) -> AsyncGenerator[Placed, None]:
+    ) -> AsyncGenerator[PositionedEvent, None]:
         """What is committed, of all runs or of those of some agents or one owner, in the order of commits: after a
         position, and then as it comes; without a position, from now on."""
         async with aclosing(self.feed_pages(after, agents, owner)) as pages:
@@ -293,13 +293,13 @@ class LocalService:
 
     def feed_pages(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
-    ) -> AsyncGenerator[Sequence[Placed], None]:
+    ) -> AsyncGenerator[Sequence[PositionedEvent], None]:
         """The same, with what is there at once in one piece."""
         return durable_feed(self._hub, self._runs, after, agents, owner)
 
     def live_feed(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
-    ) -> AsyncGenerator[Sequence[Placed | Event | Missed], None]:
+    ) -> AsyncGenerator[Sequence[PositionedEvent | Event | Missed], None]:
         """The same, with the live events of these runs, and how many of those a slow reader has missed."""
         return live_feed(self._hub, self._runs, after, agents, owner)
 

@@ -13,7 +13,7 @@ from treadle.domain.errors import InsufficientCredits, InvalidState, QuotaExceed
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
 from treadle.domain.time_format import minute
-from treadle.ports.accounts import Accounts, AgentStates, Short, UsageFilter, UsageKey, Used
+from treadle.ports.accounts import Accounts, AccountShortage, AgentStates, UsageFilter, UsageKey, Used
 
 EPOCH = date(1970, 1, 1)
 
@@ -133,7 +133,7 @@ async def refuse_spent(
         raise _refusal(short)
 
 
-def _refusal(short: Short) -> QuotaExceeded | InsufficientCredits:
+def _refusal(short: AccountShortage) -> QuotaExceeded | InsufficientCredits:
     who = describe_account(short.account)
     if short.kind == "credits":
         return InsufficientCredits(

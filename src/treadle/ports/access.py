@@ -82,7 +82,7 @@ class StoredResponse(Struct, frozen=True):
     body: bytes = b""
 
 
-class Requests(Protocol):
+class IdempotencyStore(Protocol):
     async def begin(self, asked: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
         """Note that it was asked; or, where it was asked before, what was asked and answered then."""
         ...

@@ -13,8 +13,8 @@ from msgspec import Struct
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import QuotaKind
 
-HOUR = 3600.0
-MINUTE = 60.0
+HOUR_SECONDS = 3600.0
+MINUTE_SECONDS = 60.0
 
 AgentState = Literal["running", "paused", "stopped"]
 """Whether an agent takes messages: paused for a while, or stopped for good. Runs under way go on."""
@@ -54,7 +54,7 @@ class Reserve(Struct, frozen=True, gc=False):
     runs: int = 0
 
 
-class Short(Struct, frozen=True, gc=False):
+class AccountShortage(Struct, frozen=True, gc=False):
     """An account that has less left than is wanted, or is about to."""
 
     account: str
@@ -122,7 +122,7 @@ class Balance(Struct, frozen=True):
 class Accounts(Protocol):
     """What was used, by account and in sum."""
 
-    async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
+    async def spent(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
         """The first of these that has nothing left, whatever is under way; None: all have."""
         ...
 

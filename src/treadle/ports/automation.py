@@ -10,7 +10,7 @@ from treadle.domain.schedules import Schedule, ScheduleId
 from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
 
 
-class Fired(Struct, frozen=True):
+class TickResult(Struct, frozen=True):
     """What became of a tick."""
 
     due_at: Instant
@@ -39,10 +39,10 @@ class Schedules(Protocol):
         """See to a tick, and go on with the next afterwards. None: it was seen to, or changed, meanwhile."""
         ...
 
-    async def finish(self, schedule_id: ScheduleId, fired: Fired) -> None: ...
+    async def finish(self, schedule_id: ScheduleId, fired: TickResult) -> None: ...
 
 
-class Hooks(Protocol):
+class InboundWebhooks(Protocol):
     async def add(self, hook: InboundWebhook) -> None: ...
 
     async def find(self, hook_id: HookId) -> InboundWebhook | None: ...
@@ -86,7 +86,7 @@ class DeadLetters(Protocol):
         ...
 
 
-class Secrets(Protocol):
+class WebhookSecrets(Protocol):
     """What signs. It is kept in the vault, and granted to no agent."""
 
     async def put(self, name: str, value: str) -> None: ...

@@ -63,7 +63,7 @@ class Deletions(Protocol):
         ...
 
 
-class Past(Protocol):
+class DeletionArchive(Protocol):
     """Where events are kept that are about to be deleted."""
 
     def add(self, events: Sequence[Event]) -> None: ...

@@ -17,11 +17,11 @@ from treadle.domain.ids import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.runs import OutcomeKind, Status
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.ports.accounts import Reserve, Short
+from treadle.ports.accounts import AccountShortage, Reserve
 
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 3.0
-LATELY_SECONDS = 600.0
+RECENT_DEATH_SECONDS = 600.0
 """How long the death of a worker says something about the next one."""
 
 
@@ -78,7 +78,7 @@ class NewRun(Struct, frozen=True, gc=False):
     """Its first."""
 
 
-class Tell(Struct, frozen=True, gc=False):
+class RunMessage(Struct, frozen=True, gc=False):
     """A delivery to another run, as by `Journal.deliver`. Nothing is told to a run that has ended, or is gone."""
 
     run_id: RunId
@@ -102,7 +102,7 @@ class Advance(Struct, frozen=True, gc=False):
     """What the intents may use at most: they are refused where an account does not have it."""
     begin: tuple[NewRun, ...] = ()
     """Runs under it, begun together with the intents."""
-    tell: tuple[Tell, ...] = ()
+    tell: tuple[RunMessage, ...] = ()
     """What others are told, together with the intents."""
 
 
@@ -117,9 +117,9 @@ class Advanced(Struct, frozen=True, gc=False):
     """What others appended after `seen`; they stand before the facts."""
     sequence: int
     """The last sequence of the run now."""
-    refused: Short | None = None
+    refused: AccountShortage | None = None
     """The account that did not have what was to be reserved: that is why the intents did not take place."""
-    near: tuple[Short, ...] = ()
+    near: tuple[AccountShortage, ...] = ()
     """Accounts that had it, and come to their end. Each is named once in its window."""
 
 
@@ -177,7 +177,7 @@ class RunFilter(Struct, frozen=True):
 ALL_RUNS = RunFilter()
 
 
-class Placed(Struct, frozen=True, gc=False):
+class PositionedEvent(Struct, frozen=True, gc=False):
     """An event with its place in the order of commits over all runs."""
 
     position: int
@@ -245,7 +245,7 @@ class Feed(Protocol):
         agents: Sequence[str] | None = None,
         limit: int = 500,
         owner: UserId | None = None,
-    ) -> Sequence[Placed]:
+    ) -> Sequence[PositionedEvent]:
         """Durable events after a position, of all runs or of those of the agents with these names, and of all
         owners or of this one."""
         ...

@@ -46,7 +46,7 @@ class FoundMemory(Struct, frozen=True):
     by: RecalledBy
 
 
-class Without(Struct, frozen=True):
+class RecallExclusion(Struct, frozen=True):
     """What is not wanted of what could be recalled."""
 
     ids: frozenset[MemoryId] = frozenset()
@@ -55,7 +55,7 @@ class Without(Struct, frozen=True):
     """Memories of this session that were made then or later: they stand in its conversation."""
 
 
-EVERYTHING = Without()
+NO_EXCLUSION = RecallExclusion()
 
 
 class Recall(Struct, frozen=True):
@@ -75,7 +75,7 @@ class Memories(Protocol):
     provider/model-id."""
 
     async def recall(
-        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: Without = EVERYTHING
+        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: RecallExclusion = NO_EXCLUSION
     ) -> Recall:
         """What fits the text, and the latest notes; nothing where nothing fits well. Where the scope is all owners,
         what several of them have said alike is found once. Never raises for an embedder that fails."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import UserId
-from treadle.ports.memory import EVERYTHING, Vector, Without
+from treadle.ports.memory import NO_EXCLUSION, RecallExclusion, Vector
 
 Result = TypeVar("Result")
 
@@ -17,7 +17,7 @@ class VectorsUnavailable(Exception):
     """The store cannot compare vectors on this machine; the message says why. Words can be looked for."""
 
 
-class Glance(Struct, frozen=True):
+class MemoryOverview(Struct, frozen=True):
     """What there is to be found, at a glance."""
 
     is_empty: bool = True
@@ -59,19 +59,21 @@ class Pending(Struct, frozen=True):
 class MemoryView(Protocol):
     """What there is at one moment. Only for use within `MemoryIndex.read`."""
 
-    def glance(self, scope: MemoryScope, embedder: str | None, without: Without = EVERYTHING) -> Glance:
+    def glance(
+        self, scope: MemoryScope, embedder: str | None, without: RecallExclusion = NO_EXCLUSION
+    ) -> MemoryOverview:
         """`embedder` is the name of the one whose vectors would be compared."""
         ...
 
     def nearest(
-        self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         """The nearest first. Nothing where the vectors there are have other dimensions. Raises
         VectorsUnavailable."""
         ...
 
     def matching(
-        self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         """Those that have any of the terms, the best first: rare terms count for more. What is outside of the scope
         costs nothing."""

@@ -23,6 +23,6 @@ NAMES: Final = {
 of the server takes from the queue is found by the sweep."""
 
 
-def edition() -> str:
+def queue_version() -> str:
     """What the tables are made for: they are made anew for another."""
     return f"pgqueuer {version('pgqueuer')}, {NAMES['durability']}, {NAMES['channel']}"

@@ -45,7 +45,7 @@ PRIVATE_PREFIX, UNCONFINED_PREFIX = "private place: ", "no sandbox: "
 """How the reason of a concern begins. Journals keep it, and a replay tells by it what the tool found."""
 
 
-class Scene(Struct, frozen=True):
+class CallEnvironment(Struct, frozen=True):
     """Where a call would run: what a tool may look at before the call is allowed."""
 
     call_id: str
@@ -68,10 +68,10 @@ class Concern(Struct, frozen=True):
 class Assessed(Protocol):
     """A tool that looks at the machine before a call is allowed. Optional: most tools have no reason to."""
 
-    async def assess(self, arguments: Any, scene: Scene) -> Concern | None: ...
+    async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None: ...
 
 
-async def _nothing_kept(call_id: str) -> str | None:
+async def _no_stored_result(call_id: str) -> str | None:
     return None
 
 
@@ -107,7 +107,7 @@ class ToolContext(Struct, frozen=True):
     """The text without secrets: for tools that cut what they give back, which must not cut a secret in two."""
     report: Callable[[EventData], None] = lambda event: None
     """Put on record what happened beside the result. Not from a thread."""
-    recall: Callable[[str], Awaitable[str | None]] = _nothing_kept
+    recall: Callable[[str], Awaitable[str | None]] = _no_stored_result
     """The whole text of an earlier result of this session that was cut, by the id of its call."""
     search_memory: Callable[[str, int], Awaitable[Recall]] = _no_memory
     """What this agent remembers that fits a text, at most so many."""

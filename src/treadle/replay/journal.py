@@ -11,7 +11,7 @@ from treadle.domain.events import SegmentOpened
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.engine.loop import WORKER_DIED
-from treadle.ports.accounts import Reserve, Short
+from treadle.ports.accounts import AccountShortage, Reserve
 from treadle.ports.journal import Advance, Advanced, Claim, Death, SessionFacts
 from treadle.replay.comparison import Difference, differences
 from treadle.replay.recorded_children import refused_by_the_tree
@@ -87,7 +87,7 @@ class RecordedJournal:
             self._write(made)
         if advance.intents or advance.release is not None:
             delivered += script.deliveries()
-        refused: Short | None = None
+        refused: AccountShortage | None = None
         accepted = not delivered
         if accepted and advance.reserve is not None and advance.intents:
             refused = self._refused(advance.reserve)
@@ -124,7 +124,7 @@ class RecordedJournal:
             at -= 1
         return self._script.events[max(0, at)].timestamp
 
-    def _refused(self, reserve: Reserve) -> Short | None:
+    def _refused(self, reserve: Reserve) -> AccountShortage | None:
         """The account that was in the way, where the script has it that one was."""
         script = self._script
         if script.is_over:
@@ -136,9 +136,9 @@ class RecordedJournal:
             case e.RunWaiting("quota" | "budget") as wait:
                 return short_of(wait, reserve)
             case e.BudgetExhausted(account, ceiling, used, wanted):
-                return Short(account, "cost", ceiling, used, 0.0, self._unpriced() or wanted)
+                return AccountShortage(account, "cost", ceiling, used, 0.0, self._unpriced() or wanted)
             case e.QuotaExceeded(account, kind, ceiling, used, wanted, resets_at):
-                return Short(account, kind, ceiling, used, 0.0, self._unpriced() or wanted, resets_at)
+                return AccountShortage(account, kind, ceiling, used, 0.0, self._unpriced() or wanted, resets_at)
             case _:
                 return None
 
@@ -149,12 +149,14 @@ class RecordedJournal:
                 return float("inf") if "no price is known" in data.reason else 0.0
         return 0.0
 
-    def _near(self) -> tuple[Short, ...]:
-        found: list[Short] = []
+    def _near(self) -> tuple[AccountShortage, ...]:
+        found: list[AccountShortage] = []
         for data in self._script.upcoming():
             if not isinstance(data, e.QuotaWarning):
                 break
-            found.append(Short(data.account, data.kind, data.ceiling, data.used, resets_at=data.resets_at))
+            found.append(
+                AccountShortage(data.account, data.kind, data.ceiling, data.used, resets_at=data.resets_at)
+            )
         return tuple(found)
 
     # ── What others read ──

@@ -8,7 +8,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.ids import AgentId
 from treadle.domain.runs import Outcome
 from treadle.engine.subagents import NOTHING_BEGUN
-from treadle.ports.accounts import Reserve, Short
+from treadle.ports.accounts import AccountShortage, Reserve
 from treadle.replay.recording import Recorded
 from treadle.replay.script import Script
 
@@ -30,17 +30,17 @@ class RecordedAgents:
         return AgentId("agt_replayed")
 
 
-def refused_by_the_tree(script: Script, reserve: Reserve) -> Short | None:
+def refused_by_the_tree(script: Script, reserve: Reserve) -> AccountShortage | None:
     """The account of a tree that had no room, where the script has it that one was in the way."""
     if reserve.runs and (turn := _turn(script)).told and reserve.runs > turn.begun:
         ceiling = int(turn.told.partition(_TREE)[2].partition(" ")[0])
         left = turn.begun + turn.failed
-        return Short(reserve.accounts[-1].account, "runs", ceiling, ceiling - left, 0.0, reserve.runs)
+        return AccountShortage(reserve.accounts[-1].account, "runs", ceiling, ceiling - left, 0.0, reserve.runs)
     if reserve.steps and (end := _end_without_asking(script)) is not None:
         bounded = [each for each in reserve.accounts if each.steps is not None]
         told = [each for each in bounded if f" {each.steps}{_STEPS}" in _reason_of(end)]
         account = (told or bounded)[0]
-        return Short(account.account, "steps", account.steps or 0, account.steps or 0, 0.0, 1)
+        return AccountShortage(account.account, "steps", account.steps or 0, account.steps or 0, 0.0, 1)
     return None
 
 

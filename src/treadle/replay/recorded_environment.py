@@ -19,14 +19,14 @@ from treadle.domain.users import UserId
 from treadle.engine.null_ports import NoApprovals, NoSessions
 from treadle.ports.approvals import Grant
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
-from treadle.ports.memory import EVERYTHING, FoundMemory, Recall, Without
+from treadle.ports.memory import NO_EXCLUSION, FoundMemory, Recall, RecallExclusion
 from treadle.ports.sessions import SegmentRecord
 from treadle.ports.skills import Skill
 from treadle.ports.tool import Observation
 from treadle.ports.vault import Redaction, SecretRefused, TextStream
 from treadle.replay.script import Script
 from treadle.replay.sentence_facts import memories_in
-from treadle.system.timers import Ringing, Timers
+from treadle.system.timers import Timer, Timers
 
 _FAILED, _WITHHELD = " failed: ", "` has run, but its result is withheld: "
 
@@ -52,12 +52,12 @@ class RecordedTimers(Timers):
 
     def __init__(self) -> None:
         super().__init__()
-        self._set: dict[Ringing, asyncio.Task[Any] | None] = {}
+        self._set: dict[Timer, asyncio.Task[Any] | None] = {}
 
-    def set(self, timer: Ringing, at: float) -> None:
+    def set(self, timer: Timer, at: float) -> None:
         self._set[timer] = asyncio.current_task()
 
-    def call_off(self, timer: Ringing) -> None:
+    def call_off(self, timer: Timer) -> None:
         self._set.pop(timer, None)
 
     def ring(self, task: "asyncio.Task[Any] | None" = None) -> None:
@@ -219,7 +219,7 @@ class RecordedMemories:
         self._script = script
 
     async def recall(
-        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: Without = EVERYTHING
+        self, scope: MemoryScope, text: str, limit: int, embedder: str, without: RecallExclusion = NO_EXCLUSION
     ) -> Recall:
         agent_id = scope.agent_id
         degraded: e.MemoryDegraded | None = None

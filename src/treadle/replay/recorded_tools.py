@@ -18,10 +18,10 @@ from treadle.engine.tool_results import AFTER_AN_ERROR
 from treadle.ports.tool import (
     PRIVATE_PREFIX,
     UNCONFINED_PREFIX,
+    CallEnvironment,
     Concern,
     InvalidArguments,
     Observation,
-    Scene,
     Subjects,
     Tool,
     Toolbox,
@@ -130,7 +130,7 @@ class RecordedTool:
                 return Subjects(texts, pattern=data.pattern)
         return Subjects(texts, pattern="*")
 
-    async def assess(self, arguments: Any, scene: Scene) -> Concern | None:
+    async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
         """What the tool found on the machine then, as far as the journal says: it asked for an approval with a
         reason, or was denied with it."""
         for data in self._script.clearing():

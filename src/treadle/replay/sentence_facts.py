@@ -9,7 +9,7 @@ from treadle.domain import events as e
 from treadle.domain.ids import AgentId, Instant
 from treadle.domain.memories import Memory, MemoryId
 from treadle.domain.time_format import minute
-from treadle.ports.accounts import Reserve, Short
+from treadle.ports.accounts import AccountShortage, Reserve
 
 _USED = re.compile(r"(?:it has|;) ([\d,]+) (?:times|are used)|; ([\d.e+-]+) are spent|it has cost ([\d.e+-]+)[,;]")
 _LEFT_ALONE = re.compile(r"is left alone for (\d+) s")
@@ -20,7 +20,7 @@ _ROOM_AGAIN = re.compile(r"There is room again on ([^.]+)\.")
 _NOT_IN_TIME = re.compile(r"did not end within (\S+) s and was stopped")
 
 
-def short_of(wait: e.RunWaiting, reserve: Reserve) -> Short:
+def short_of(wait: e.RunWaiting, reserve: Reserve) -> AccountShortage:
     """The account that a run waits for."""
     named = [each for each in reserve.accounts if wait.detail.startswith(describe_account(each.account))]
     told = [each for each in named if each.cost is not None and f"may cost {each.cost:g} dollars" in wait.detail]
@@ -29,12 +29,14 @@ def short_of(wait: e.RunWaiting, reserve: Reserve) -> Short:
     used = 0.0 if found is None else float(next(filter(None, found.groups())).replace(",", ""))
     again = _room_again(wait)
     if wait.reason == "quota":
-        return Short(account.account, "calls", account.calls or 0, used, 0.0, reserve.calls, again)
+        return AccountShortage(account.account, "calls", account.calls or 0, used, 0.0, reserve.calls, again)
     if "model tokens" in wait.detail:
-        return Short(account.account, "tokens", account.tokens or 0, used, 0.0, reserve.tokens, again)
+        return AccountShortage(account.account, "tokens", account.tokens or 0, used, 0.0, reserve.tokens, again)
     if "credits" in wait.detail:
-        return Short(account.account, "credits", account.credits or 0.0, used, 0.0, reserve.credits, again)
-    return Short(account.account, "cost", account.cost or 0.0, used, 0.0, reserve.cost, again)
+        return AccountShortage(
+            account.account, "credits", account.credits or 0.0, used, 0.0, reserve.credits, again
+        )
+    return AccountShortage(account.account, "cost", account.cost or 0.0, used, 0.0, reserve.cost, again)
 
 
 def dollars_wanted(detail: str, per_dollar: float) -> float | None:

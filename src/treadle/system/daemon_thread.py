@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-async def in_daemon_thread(work: Callable[[], Result]) -> Result:
+async def run_in_daemon_thread(work: Callable[[], Result]) -> Result:
     """Return what `work` returns, or raise what it raises.
 
     The default executor of asyncio is joined when the process exits, so a name lookup or a keyring that hangs would

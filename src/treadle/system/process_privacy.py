@@ -5,7 +5,7 @@ import sys
 _PR_SET_DUMPABLE = 4
 
 
-def undumpable() -> None:
+def forbid_dumps() -> None:
     """Forbid core dumps of this process, and on Linux reading its memory and its environment to other processes of
     the same user.
 

@@ -6,7 +6,7 @@ import math
 from typing import Protocol
 
 
-class Ringing(Protocol):
+class Timer(Protocol):
     def ring(self) -> None:
         """The time has come."""
         ...
@@ -16,12 +16,12 @@ class Timers:
     """Timers of the event loop that runs. Setting one and calling it off cost next to nothing; it rings once."""
 
     def __init__(self) -> None:
-        self._times: dict[Ringing, float] = {}
+        self._times: dict[Timer, float] = {}
         self._next = math.inf
         self._handle: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def set(self, timer: Ringing, at: float) -> None:
+    def set(self, timer: Timer, at: float) -> None:
         """Ring at this time of the event loop, instead of any other that was set before."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # what was set in another loop has ended with it
@@ -30,7 +30,7 @@ class Timers:
         if at < self._next:
             self._arm(at)
 
-    def call_off(self, timer: Ringing) -> None:
+    def call_off(self, timer: Timer) -> None:
         self._times.pop(timer, None)
 
     def _arm(self, at: float) -> None:

@@ -14,10 +14,10 @@ from treadle.domain.tools import COMMAND, COMMAND_ALIAS, ToolSpec
 from treadle.ports.sandbox import Command, CommandError, Commands, EndedBy, Finished, GitUse, SandboxMissing
 from treadle.ports.tool import (
     UNCONFINED_PREFIX,
+    CallEnvironment,
     Concern,
     InvalidArguments,
     Observation,
-    Scene,
     Subjects,
     ToolContext,
     ToolError,
@@ -103,7 +103,7 @@ class Bash:
         pattern = None if caution is not None else pattern_for(parsed)
         return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path)
 
-    async def assess(self, arguments: BashArguments, scene: Scene) -> Concern | None:
+    async def assess(self, arguments: BashArguments, scene: CallEnvironment) -> Concern | None:
         """Where no sandbox works, a command is asked for, unless a rule allows it or the agent's settings switch
         the sandbox off."""
         if scene.sandbox.mode != "auto":

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.domain.tools import ToolSpec
-from treadle.ports.tool import Concern, Observation, Scene, Subjects, Tool, ToolContext
+from treadle.ports.tool import CallEnvironment, Concern, Observation, Subjects, Tool, ToolContext
 
 Proceed = Callable[[Any], Awaitable[str | Observation]]
 """Run the wrapped tool with these arguments."""
@@ -74,7 +74,7 @@ class Around:
     def subjects(self, arguments: Any) -> Subjects:
         return self._tool.subjects(arguments)
 
-    async def assess(self, arguments: Any, scene: Scene) -> Concern | None:
+    async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
         assess = getattr(self._tool, "assess", None)
         return None if assess is None else await assess(arguments, scene)
 

@@ -24,7 +24,7 @@ from treadle.domain.events import (
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SegmentId, SessionId
 from treadle.domain.messages import user
 from treadle.ports.approvals import Grant
-from treadle.ports.journal import Advance, NewRun, RunFilter, Tell
+from treadle.ports.journal import Advance, NewRun, RunFilter, RunMessage
 from treadle.stores.postgres.approvals import PostgresApprovals
 from treadle.stores.postgres.driver import open_connection
 from treadle.stores.postgres.results import PostgresResults
@@ -159,8 +159,8 @@ def test_runs_are_begun_and_told_with_the_intents(url: str) -> None:
             child = NewRun(
                 Origin(new.run_id, new.session_id, new.agent_id, parent.origin.run_id), process.opening()
             )
-            told = Tell(other.origin.run_id, process.draft(MessageSteered(user("hi"), "queue")), "k")
-            lost = Tell(RunId("run_gone"), told.event, "k")
+            told = RunMessage(other.origin.run_id, process.draft(MessageSteered(user("hi"), "queue")), "k")
+            lost = RunMessage(RunId("run_gone"), told.event, "k")
             await process.steer(parent.origin.run_id)
             process.told.wakes.clear()
 

@@ -11,7 +11,7 @@ from tests.surfaces.http.offered import Offered, offered
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
 from treadle.operations import event_feed as feed
-from treadle.ports.journal import Placed
+from treadle.ports.journal import PositionedEvent
 from treadle.surfaces.http.streams import feed_frame
 
 WORDS = [f"word{number} " for number in range(20)]
@@ -116,12 +116,12 @@ def test_a_slow_reader_is_told_what_it_missed_and_loses_no_durable_event(
                 await server.until(run_id, "completed")
                 async for page in pages:
                     taken += page
-                    if any(isinstance(each, Placed) and each.event.type == "run_end" for each in page):
+                    if any(isinstance(each, PositionedEvent) and each.event.type == "run_end" for each in page):
                         break
             missed = sum(each.events for each in taken if isinstance(each, feed.Missed))
             assert missed
             assert b": %d live events were dropped" % missed in feed_frame(feed.Missed(missed))
-            durable = [each.event.sequence for each in taken if isinstance(each, Placed)]
+            durable = [each.event.sequence for each in taken if isinstance(each, PositionedEvent)]
             assert durable == list(range(1, len(durable) + 1))
 
     in_time(perform())

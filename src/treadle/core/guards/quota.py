@@ -12,7 +12,7 @@ from treadle.domain.events import BudgetExhausted, BudgetReserved, EventData, Qu
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 from treadle.domain.time_format import minute
-from treadle.ports.accounts import Ceilings, Reserve, Short
+from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
 
 RETRY_SECONDS = 1.0
 """Interval at which a run checks whether calls of other runs have been settled."""
@@ -67,12 +67,12 @@ def max_concurrent_calls(state: RunState) -> int | None:
     return min((each.calls for each in state.accounts if each.calls is not None), default=None)
 
 
-def make_warning(short: Short) -> QuotaWarning:
+def make_warning(short: AccountShortage) -> QuotaWarning:
     used = short.used + short.wanted if short.kind == "calls" else short.used
     return QuotaWarning(short.account, short.kind, short.ceiling, used, short.resets_at)
 
 
-def judge(state: RunState, short: Short, now: Instant) -> Wait | Finish:
+def judge(state: RunState, short: AccountShortage, now: Instant) -> Wait | Finish:
     """Return what a run does whose reservation was refused."""
     if short.kind == "calls":
         return _cap_wait(state, Wait("quota", describe_shortage(short), short.resets_at or now + RETRY_SECONDS))
@@ -88,7 +88,7 @@ def _cap_wait(state: RunState, wait: Wait) -> Wait:
     return Wait(wait.reason, wait.detail, min(wait.wake_at, state.deadline))
 
 
-def _finish(state: RunState, short: Short) -> Finish:
+def _finish(state: RunState, short: AccountShortage) -> Finish:
     wanted = short.wanted if isfinite(short.wanted) else 0.0
     account, text, reason, advice = short.account, state.turn.answer_so_far, describe_shortage(short), advise(short)
     if short.kind == "steps":
@@ -109,7 +109,7 @@ def describe_account(account: str) -> str:
     return {"agent": f"Agent `{name}`", "token": f"The access token {name}"}.get(kind, "The run")
 
 
-def describe_shortage(short: Short) -> str:
+def describe_shortage(short: AccountShortage) -> str:
     """Return what is lacking, from which account, and when there is room again."""
     who, wanted = describe_account(short.account), short.wanted
     match short.kind:
@@ -147,7 +147,7 @@ def describe_shortage(short: Short) -> str:
     return text if short.resets_at is None else f"{text} There is room again on {minute(short.resets_at)}."
 
 
-def advise(short: Short) -> str:
+def advise(short: AccountShortage) -> str:
     """Return advice for the user."""
     if not isfinite(short.wanted):
         return "Give its prices under `models` in config.yaml, or ask another model."

@@ -8,7 +8,7 @@ from treadle.core.tools.ledger import Call
 from treadle.domain.events import AgentEnd, Telling, ToolCallError
 from treadle.domain.ids import Instant
 from treadle.domain.lineage import JUDGES
-from treadle.ports.accounts import Short
+from treadle.ports.accounts import AccountShortage
 from treadle.ports.tool import Observation
 
 GRACE_SECONDS = 10.0
@@ -125,7 +125,7 @@ def _make_signal(children: list[Child], what: Telling, reason: str) -> SignalChi
     return SignalChildren(tuple([child.spawn.call_id for child in children]), what, reason)
 
 
-def fit_into_tree(state: RunState, step: RunTools, short: Short) -> RunTools:
+def fit_into_tree(state: RunState, step: RunTools, short: AccountShortage) -> RunTools:
     """Return the step without calls that would begin more runs than the tree may have."""
     runs_left = max(0, int(short.ceiling - short.used))
     delegating = [

@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import Struct
 
-from treadle.system.daemon_thread import in_daemon_thread
+from treadle.system.daemon_thread import run_in_daemon_thread
 
 MAX_BODY_BYTES = 8 * 2**20
 
@@ -63,7 +63,7 @@ class _DaemonResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await in_daemon_thread(
+        found = await run_in_daemon_thread(
             partial(socket.getaddrinfo, host, port, family=family, type=socket.SOCK_STREAM)
         )
         return [

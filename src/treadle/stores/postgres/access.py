@@ -47,7 +47,7 @@ class PostgresTokens:
 
 
 class PostgresRequests:
-    """Implements `ports.access.Requests` for all processes."""
+    """Implements `ports.access.IdempotencyStore` for all processes."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database

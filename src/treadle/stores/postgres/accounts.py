@@ -8,11 +8,11 @@ import msgspec
 from treadle.domain.ids import Instant, TokenId
 from treadle.ports.accounts import (
     ALL_USAGE,
+    AccountShortage,
     AgentState,
     Balance,
     Ceilings,
     Reserve,
-    Short,
     UsageFilter,
     Used,
 )
@@ -28,7 +28,7 @@ class PostgresAccounts:
         self._database = database
         self._now = now
 
-    async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
+    async def spent(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
         wanted = Reserve(tuple(accounts), tokens=1)  # only to find the ceilings that tokens count against
         header = escape_nul_json(msgspec.json.encode(wanted)).decode()
         for row in await self._database.rows("standing", header, self._now()):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from treadle.domain.ids import EventId, Instant
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
-from treadle.ports.automation import Fired
+from treadle.ports.automation import TickResult
 from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
@@ -55,12 +55,12 @@ class PostgresSchedules:
             return None
         return replace(schedule, firing_at=due_at, firing_since=since, next_at=next_at)
 
-    async def finish(self, schedule_id: ScheduleId, fired: Fired) -> None:
+    async def finish(self, schedule_id: ScheduleId, fired: TickResult) -> None:
         await self._database.rows("finish_tick", schedule_id, fired.due_at, fired.run_id, fired.problem)
 
 
 class PostgresHooks:
-    """Implements `ports.automation.Hooks`."""
+    """Implements `ports.automation.InboundWebhooks`."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database

@@ -13,8 +13,8 @@ from treadle.domain.messages import Message
 from treadle.domain.users import LOCAL_USER
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
-    LATELY_SECONDS,
     LEASE_SECONDS,
+    RECENT_DEATH_SECONDS,
     Advance,
     Advanced,
     Claim,
@@ -22,8 +22,8 @@ from treadle.ports.journal import (
     NewRun,
     Publisher,
     Release,
+    RunMessage,
     SessionFacts,
-    Tell,
 )
 from treadle.stores.concurrency import describe_full_agent, read_concurrency_limit
 from treadle.stores.owners import explain_taken_session, read_owner_of_run
@@ -117,7 +117,9 @@ class PostgresJournal(PostgresRuns):
 
     async def _record_death(self, worker: str) -> Death:
         """Record that a worker died while it owned runs; return what that says about each of them."""
-        row = await self._database.row("record_death", worker, self._writer.now(), LATELY_SECONDS, patient=True)
+        row = await self._database.row(
+            "record_death", worker, self._writer.now(), RECENT_DEATH_SECONDS, patient=True
+        )
         assert row is not None
         return Death(alone=row[0] == 1, lately=row[1])
 
@@ -193,7 +195,9 @@ class PostgresJournal(PostgresRuns):
     # ── Delivery ──
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        operation = Operation(encode_header(_delivery_header(Tell(run_id, event, key))), (event,), runs=(run_id,))
+        operation = Operation(
+            encode_header(_delivery_header(RunMessage(run_id, event, key))), (event,), runs=(run_id,)
+        )
         return await self._writer.write(operation, partial(self._delivered, run_id, event), patient=False)
 
     def _delivered(self, run_id: RunId, event: Draft, answer: BatchResult) -> int | None:
@@ -278,7 +282,7 @@ def _limited_agents(*new_runs: NewRun) -> list[str]:
     return [new.origin.agent_id for new in new_runs if read_concurrency_limit(new.events) is not None]
 
 
-def _delivery_header(tell: Tell) -> Header:
+def _delivery_header(tell: RunMessage) -> Header:
     header: Header = {"do": "deliver", "run": tell.run_id, "key": tell.key, "events": 1}
     if isinstance(tell.event.data, ApprovalDecided):
         header["approval"] = tell.event.data.approval_id

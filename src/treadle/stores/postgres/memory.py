@@ -14,8 +14,8 @@ import msgspec
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.ports.memory import EVERYTHING, Assigned, Assignment, Vector, Without
-from treadle.ports.memory_index import Glance, MemoryHit, MemoryView, Pending, Term
+from treadle.ports.memory import NO_EXCLUSION, Assigned, Assignment, RecallExclusion, Vector
+from treadle.ports.memory_index import MemoryHit, MemoryOverview, MemoryView, Pending, Term
 from treadle.stores.memories import (
     ALL_OWNERS,
     LATEST_NOTES,
@@ -166,19 +166,21 @@ class _View:
             return self._rows(statement, scope.agent_id, *values)
         return self._rows(f"{statement}_of_owner", scope.agent_id, scope.owner, *values)
 
-    def glance(self, scope: MemoryScope, embedder: str | None, without: Without = EVERYTHING) -> Glance:
+    def glance(
+        self, scope: MemoryScope, embedder: str | None, without: RecallExclusion = NO_EXCLUSION
+    ) -> MemoryOverview:
         is_there, space, dimensions, is_behind = self._scoped("memory_space", scope, embedder)[0]
         if not is_there:
-            return Glance()
+            return MemoryOverview()
         ids = list(map(escape_nul, without.ids))
         rows = self._scoped("latest_notes", scope, without.session, without.since, ids, LATEST_NOTES)
         notes = tuple([_to_memory(row) for row in rows][::-1])
         if embedder is None:
-            return Glance(False, notes)
-        return Glance(False, notes, dimensions or None if space is not None else None, is_behind)
+            return MemoryOverview(False, notes)
+        return MemoryOverview(False, notes, dimensions or None if space is not None else None, is_behind)
 
     def nearest(
-        self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         _, space, dimensions, _ = self._scoped("memory_space", scope, embedder)[0]
         if space is None or dimensions != len(vector):
@@ -196,7 +198,7 @@ class _View:
         ]
 
     def matching(
-        self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         if not terms:
             return ()
@@ -218,7 +220,7 @@ class _View:
         found = self._rows("same_memory", agent_id, owner, compute_digest(text))
         return str(found[0][0]) if found else None
 
-    def _list_excluded(self, without: Without) -> list[int]:
+    def _list_excluded(self, without: RecallExclusion) -> list[int]:
         """Return the numbers of the excluded memories."""
         if without.session is None and not without.ids:
             return []

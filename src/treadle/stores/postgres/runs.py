@@ -7,7 +7,7 @@ from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.users import UserId
-from treadle.ports.journal import ALL_RUNS, Placed, RunFilter, RunRecord
+from treadle.ports.journal import ALL_RUNS, PositionedEvent, RunFilter, RunRecord
 from treadle.stores.postgres.batch import explain_missing_run
 from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
@@ -60,10 +60,10 @@ class PostgresRuns:
         agents: Sequence[str] | None = None,
         limit: int = 500,
         owner: UserId | None = None,
-    ) -> Sequence[Placed]:
+    ) -> Sequence[PositionedEvent]:
         names = None if agents is None else list(agents)
         rows = map(tuple, await self._database.rows("feed", position, names, limit, owner))
-        return [Placed(row[0], to_event(Origin(*row[1:5]), row[5:])) for row in rows]
+        return [PositionedEvent(row[0], to_event(Origin(*row[1:5]), row[5:])) for row in rows]
 
     async def submitted(self, key: str) -> RunId | None:
         found = await self._database.row("submitted", key)

@@ -55,7 +55,7 @@ class SqliteTokens:
 
 
 class SqliteRequests:
-    """Implements `ports.access.Requests`."""
+    """Implements `ports.access.IdempotencyStore`."""
 
     def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer

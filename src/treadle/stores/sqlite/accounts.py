@@ -8,12 +8,12 @@ import msgspec
 from treadle.domain.ids import TokenId
 from treadle.ports.accounts import (
     ALL_USAGE,
-    HOUR,
+    HOUR_SECONDS,
+    AccountShortage,
     AgentState,
     Balance,
     Ceilings,
     Reserve,
-    Short,
     UsageFilter,
     Used,
 )
@@ -37,8 +37,8 @@ class SqliteAccounts:
         self._states: dict[str, AgentState] = {}
         """A cache; only the process that owns the database changes states."""
 
-    async def spent(self, accounts: Sequence[Ceilings]) -> Short | None:
-        def work(db: SqliteDatabase) -> Short | None:
+    async def spent(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
+        def work(db: SqliteDatabase) -> AccountShortage | None:
             for ceilings in accounts:
                 for short in list_standings(db, ceilings, ONE_TOKEN, self._clock.now()):
                     if short.used >= short.ceiling:
@@ -52,7 +52,7 @@ class SqliteAccounts:
             cost, credits, tokens, reserved_cost, reserved_credits = db.execute(
                 SQL["account"], (account,)
             ).fetchall()[0]
-            since = find_oldest_bucket(self._clock.now(), TOKEN_BUCKET_SECONDS, HOUR)
+            since = find_oldest_bucket(self._clock.now(), TOKEN_BUCKET_SECONDS, HOUR_SECONDS)
             used = sum(amount for _, amount in db.execute(SQL["window"], (account, "tokens", since)))
             return Balance(account, cost, credits, used, reserved_cost, reserved_credits, tokens)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from treadle.domain.ids import EventId, Instant
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
-from treadle.ports.automation import Fired
+from treadle.ports.automation import TickResult
 from treadle.stores.sqlite.connection import SQL, Value
 from treadle.stores.sqlite.transaction import Transaction
 from treadle.stores.sqlite.writer import SqliteWriter
@@ -53,12 +53,12 @@ class SqliteSchedules:
             return None
         return replace(schedule, firing_at=due_at, firing_since=since, next_at=next_at)
 
-    async def finish(self, schedule_id: ScheduleId, fired: Fired) -> None:
+    async def finish(self, schedule_id: ScheduleId, fired: TickResult) -> None:
         await _execute(self._writer, "finish_tick", (fired.due_at, fired.run_id, fired.problem, schedule_id))
 
 
 class SqliteHooks:
-    """Implements `ports.automation.Hooks`."""
+    """Implements `ports.automation.InboundWebhooks`."""
 
     def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer

@@ -22,13 +22,13 @@ from treadle.ports.journal import (
     Claim,
     Death,
     NewRun,
-    Placed,
+    PositionedEvent,
     Publisher,
     Release,
     RunFilter,
+    RunMessage,
     RunRecord,
     SessionFacts,
-    Tell,
 )
 from treadle.stores.concurrency import describe_full_agent, read_concurrency_limit
 from treadle.stores.owners import read_owner_of_run
@@ -187,7 +187,7 @@ class SqliteJournal:
         told = self._tell(transaction, advance.tell)
         return AppendResult(row.origin, drafts, advanced, wakes, advance.begin, told)
 
-    def _tell(self, transaction: Transaction, told: Sequence[Tell]) -> tuple[DeliveredEvent, ...]:
+    def _tell(self, transaction: Transaction, told: Sequence[RunMessage]) -> tuple[DeliveredEvent, ...]:
         delivered: list[DeliveredEvent] = []
         for each in told:
             with suppress(UnknownRun):  # the run was deleted
@@ -335,13 +335,13 @@ class SqliteJournal:
         agents: Sequence[str] | None = None,
         limit: int = 500,
         owner: UserId | None = None,
-    ) -> Sequence[Placed]:
+    ) -> Sequence[PositionedEvent]:
         if owner is None:
             statement, values = SQL["events_after_position"], (position, _json(agents), limit)
         else:
             statement, values = SQL["events_after_position_of_owner"], (position, _json(agents), limit, owner)
         found = await self._writer.read(lambda db: db.execute(statement, values).fetchall())
-        return [Placed(row[0], _to_event(Origin(*row[1:5]), row[5:])) for row in found]
+        return [PositionedEvent(row[0], _to_event(Origin(*row[1:5]), row[5:])) for row in found]
 
     async def submitted(self, key: str) -> RunId | None:
         found = await self._writer.read(lambda db: db.execute(SQL["submitted"], (key, key)).fetchone())

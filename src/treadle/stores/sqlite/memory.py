@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import UserId
-from treadle.ports.memory import EVERYTHING, Assigned, Assignment, Vector, Without
+from treadle.ports.memory import NO_EXCLUSION, Assigned, Assignment, RecallExclusion, Vector
 from treadle.ports.memory_index import (
-    Glance,
     MemoryHit,
+    MemoryOverview,
     MemoryView,
     Pending,
     Term,
@@ -167,20 +167,22 @@ class _View:
             return self._db.execute(SQL[statement], (scope.agent_id, *values))
         return self._db.execute(SQL[f"{statement}_of_owner"], (scope.agent_id, scope.owner, *values))
 
-    def glance(self, scope: MemoryScope, embedder: str | None, without: Without = EVERYTHING) -> Glance:
+    def glance(
+        self, scope: MemoryScope, embedder: str | None, without: RecallExclusion = NO_EXCLUSION
+    ) -> MemoryOverview:
         if self._rows("any_memory", scope).fetchone() is None:
-            return Glance()
+            return MemoryOverview()
         wanted = (without.session, without.since, LATEST_NOTES + len(without.ids))
         latest = _to_memories(self._rows("latest_notes", scope, *wanted))
         notes = tuple([note for note in latest if note.memory_id not in without.ids][:LATEST_NOTES][::-1])
         if embedder is None:
-            return Glance(False, notes)
+            return MemoryOverview(False, notes)
         space = _find_space(self._db, scope, embedder)
         above = self._rows("any_memory_above", scope, space[2] if space else 0).fetchone()
-        return Glance(False, notes, (space[1] or None) if space else None, above is not None)
+        return MemoryOverview(False, notes, (space[1] or None) if space else None, above is not None)
 
     def nearest(
-        self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         space = _find_space(self._db, scope, embedder)
         if space is None or space[1] != len(vector):
@@ -193,7 +195,7 @@ class _View:
         return [_to_hit(row[1:], float(row[0])) for row in rows]
 
     def matching(
-        self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: Without = EVERYTHING
+        self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         if not terms:
             return ()
@@ -219,7 +221,7 @@ class _View:
         found = self._db.execute(SQL["same_memory"], (agent_id, owner, compute_digest(text))).fetchone()
         return None if found is None else str(found[0])
 
-    def _list_excluded(self, without: Without) -> list[int]:
+    def _list_excluded(self, without: RecallExclusion) -> list[int]:
         """Return the numbers of the excluded memories."""
         found: list[int] = []
         if without.session is not None:

@@ -6,7 +6,7 @@ from treadle.domain.envelope import Draft
 from treadle.domain.events import CompactionFailed, ContextCompacted, LlmError, LlmResponse
 from treadle.domain.ids import Instant
 from treadle.domain.quotas import WARN_AT
-from treadle.ports.accounts import HOUR, MINUTE, Ceilings, Reserve, Short
+from treadle.ports.accounts import HOUR_SECONDS, MINUTE_SECONDS, AccountShortage, Ceilings, Reserve
 from treadle.stores.reservations import (
     CALL_BUCKET_SECONDS,
     TOKEN_BUCKET_SECONDS,
@@ -19,7 +19,9 @@ PERMANENT_BUCKET = 0
 """The single bucket of usage that never expires."""
 
 
-def reserve(db: SqliteDatabase, run: int, wanted: Reserve, now: Instant) -> tuple[Short | None, tuple[Short, ...]]:
+def reserve(
+    db: SqliteDatabase, run: int, wanted: Reserve, now: Instant
+) -> tuple[AccountShortage | None, tuple[AccountShortage, ...]]:
     """Reserve the request in every account or in none. Return the account that lacks the amount, or the accounts
     that are close to a ceiling and were not warned yet."""
     found = [short for ceilings in wanted.accounts for short in list_standings(db, ceilings, wanted, now)]
@@ -34,7 +36,8 @@ def reserve(db: SqliteDatabase, run: int, wanted: Reserve, now: Instant) -> tupl
         if wanted.calls and ceilings.calls is not None:
             db.execute(SQL["use_window"], (account, "calls", int(now // CALL_BUCKET_SECONDS), wanted.calls))
             db.execute(
-                SQL["forget_window"], (account, "calls", find_oldest_bucket(now, CALL_BUCKET_SECONDS, MINUTE))
+                SQL["forget_window"],
+                (account, "calls", find_oldest_bucket(now, CALL_BUCKET_SECONDS, MINUTE_SECONDS)),
             )
         for kind, amount in (("steps", wanted.steps), ("runs", wanted.runs)):
             if amount and getattr(ceilings, kind) is not None:
@@ -65,35 +68,39 @@ def _settle(
     db.execute(SQL["settle_money"], (run, *money))
     if tokens != 0:
         db.execute(SQL["settle_tokens"], (run, int(now // TOKEN_BUCKET_SECONDS), tokens))
-        db.execute(SQL["forget_tokens"], (run, find_oldest_bucket(now, TOKEN_BUCKET_SECONDS, HOUR)))
+        db.execute(SQL["forget_tokens"], (run, find_oldest_bucket(now, TOKEN_BUCKET_SECONDS, HOUR_SECONDS)))
     db.execute(SQL["settled"], (run,))
 
 
-def list_standings(db: SqliteDatabase, ceilings: Ceilings, wanted: Reserve, now: Instant) -> Iterator[Short]:
+def list_standings(
+    db: SqliteDatabase, ceilings: Ceilings, wanted: Reserve, now: Instant
+) -> Iterator[AccountShortage]:
     """Yield the standing of an account for each ceiling that the request counts against."""
     account = ceilings.account
     if wanted.tokens:
         cost, credits, tokens, reserved_cost, reserved_credits = _read_account(db, account)
         if ceilings.tokens is not None:
             used = db.execute(
-                SQL["window"], (account, "tokens", find_oldest_bucket(now, TOKEN_BUCKET_SECONDS, HOUR))
+                SQL["window"], (account, "tokens", find_oldest_bucket(now, TOKEN_BUCKET_SECONDS, HOUR_SECONDS))
             ).fetchall()
             sums = ceilings.tokens, sum(amount for _, amount in used), tokens, wanted.tokens
-            yield Short(account, "tokens", *sums, find_reset_time("tokens", used, sum(sums[1:]) - sums[0]))
+            yield AccountShortage(
+                account, "tokens", *sums, find_reset_time("tokens", used, sum(sums[1:]) - sums[0])
+            )
         if ceilings.credits is not None:
-            yield Short(account, "credits", ceilings.credits, credits, reserved_credits, wanted.credits)
+            yield AccountShortage(account, "credits", ceilings.credits, credits, reserved_credits, wanted.credits)
         if ceilings.cost is not None:
-            yield Short(account, "cost", ceilings.cost, cost, reserved_cost, wanted.cost)
+            yield AccountShortage(account, "cost", ceilings.cost, cost, reserved_cost, wanted.cost)
     if wanted.calls and ceilings.calls is not None:
         used = db.execute(
-            SQL["window"], (account, "calls", find_oldest_bucket(now, CALL_BUCKET_SECONDS, MINUTE))
+            SQL["window"], (account, "calls", find_oldest_bucket(now, CALL_BUCKET_SECONDS, MINUTE_SECONDS))
         ).fetchall()
         sums = ceilings.calls, sum(amount for _, amount in used), 0, wanted.calls
-        yield Short(account, "calls", *sums, find_reset_time("calls", used, sum(sums[1:]) - sums[0]))
+        yield AccountShortage(account, "calls", *sums, find_reset_time("calls", used, sum(sums[1:]) - sums[0]))
     if wanted.steps and ceilings.steps is not None:
-        yield Short(account, "steps", ceilings.steps, _sum_bucket(db, account, "steps"), 0, wanted.steps)
+        yield AccountShortage(account, "steps", ceilings.steps, _sum_bucket(db, account, "steps"), 0, wanted.steps)
     if wanted.runs and ceilings.runs is not None:
-        yield Short(account, "runs", ceilings.runs, _sum_bucket(db, account, "runs"), 0, wanted.runs)
+        yield AccountShortage(account, "runs", ceilings.runs, _sum_bucket(db, account, "runs"), 0, wanted.runs)
 
 
 def _sum_bucket(db: SqliteDatabase, account: str, kind: str) -> int:
@@ -107,7 +114,7 @@ def _read_account(db: SqliteDatabase, account: str) -> tuple[float, float, int, 
     return cost, credits, tokens, reserved_cost, reserved_credits
 
 
-def _should_warn(db: SqliteDatabase, short: Short, now: Instant) -> bool:
+def _should_warn(db: SqliteDatabase, short: AccountShortage, now: Instant) -> bool:
     """Return whether an account is close to a ceiling and was not warned in this window or about this ceiling.
     Records the warning."""
     if short.kind in ("steps", "runs"):
@@ -116,7 +123,7 @@ def _should_warn(db: SqliteDatabase, short: Short, now: Instant) -> bool:
     if used < short.ceiling * WARN_AT:
         return False
     warned = db.execute(SQL["warned"], (short.account, short.kind)).fetchone()
-    window = {"tokens": HOUR, "calls": MINUTE}.get(short.kind)
+    window = {"tokens": HOUR_SECONDS, "calls": MINUTE_SECONDS}.get(short.kind)
     if warned is not None and warned[0] == short.ceiling and (window is None or now - warned[1] < window):
         return False
     db.execute(SQL["warn"], (short.account, short.kind, short.ceiling, now))

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.surfaces.cli.terminal import one_line
-from treadle.system.process_privacy import undumpable
+from treadle.system.process_privacy import forbid_dumps
 
 FAILED, USAGE, NEEDS_AN_ANSWER, INTERRUPTED, PIPE_CLOSED = 1, 2, 4, 130, 141
 DEBUG = "TREADLE_DEBUG"
@@ -25,7 +25,7 @@ def perform(
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> NoReturn:
     """Run a command to its exit code. Whatever goes wrong is one line, unless TREADLE_DEBUG asks for more."""
-    undumpable()
+    forbid_dumps()
     _set_up_output()
     try:
         with asyncio.Runner(loop_factory=loop) as runner:

@@ -16,7 +16,7 @@ from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope,
 from treadle.domain.access import Principal
 from treadle.domain.errors import SizeLimitExceeded, StoreError
 from treadle.operations.refusal import Refusal
-from treadle.ports.access import IdempotentRequest, Requests, StoredResponse
+from treadle.ports.access import IdempotencyStore, IdempotentRequest, StoredResponse
 from treadle.ports.clock import Clock
 from treadle.surfaces.http.auth import refuse, state_of
 from treadle.surfaces.http.problems import MEDIA_TYPE, problem_of
@@ -37,7 +37,7 @@ SHOWN_ONCE = ("/v1/tokens", "/v1/hooks", "/v1/webhooks")
 class Once:
     """An ASGI application before another, behind the gate."""
 
-    def __init__(self, app: ASGIApp, requests: Requests, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, requests: IdempotencyStore, clock: Clock) -> None:
         self._app = app
         self._requests = requests
         self._clock = clock

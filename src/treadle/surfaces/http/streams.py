@@ -23,7 +23,7 @@ from treadle.operations.context import Context
 from treadle.operations.event_feed import Missed
 from treadle.operations.refusal import Refusal
 from treadle.operations.run_stream import Reader
-from treadle.ports.journal import Placed, RunRecord
+from treadle.ports.journal import PositionedEvent, RunRecord
 from treadle.surfaces.http.auth import principal_of, refuse, state_of, streams_of
 from treadle.surfaces.http.dependencies import Asked, context_of, services_of
 from treadle.surfaces.http.open_streams import Streams
@@ -209,7 +209,7 @@ async def of_many(after: int | None, wanted: Wanted, served: Context) -> Pieces:
             yield b"".join([feed_frame(each) for each in page])
 
 
-def feed_frame(each: Placed | Event | Missed) -> bytes:
+def feed_frame(each: PositionedEvent | Event | Missed) -> bytes:
     """A durable event with its position, a live event, or a comment about live events that were dropped."""
     match each:
         case Event():

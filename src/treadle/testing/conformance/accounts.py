@@ -6,7 +6,7 @@ from typing import Final
 from treadle.domain.events import CompactionFailed, RunQueued, ToolCallStart, UserMessage
 from treadle.domain.messages import user
 from treadle.domain.runs import Usage
-from treadle.ports.accounts import Ceilings, Reserve, Short
+from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
 from treadle.ports.journal import ANY, LEASE_SECONDS, Release
 from treadle.testing.conformance.reservations import (
     AGENT,
@@ -49,7 +49,7 @@ async def what_does_not_fit_is_refused_with_its_intents(harness: StoreHarness) -
         assert await ask(process, first, wanting(0.75)) is None
         advanced = await process.advance(second, 2, [step(1)], [REQUEST], reserve=wanting(0.5))
         assert (advanced.accepted, advanced.sequence, advanced.delivered) == (False, 3, ())
-        assert advanced.refused == Short("tree/one", "cost", 1.0, 0.0, 0.75, 0.5)
+        assert advanced.refused == AccountShortage("tree/one", "cost", 1.0, 0.0, 0.75, 0.5)
         assert (await process.types(second.origin.run_id))[2:] == ["step_start"]
         assert await money(process) == (0, 0.75)
         assert await ask(process, second, wanting(0.25), seen=3) is None, "what is left can be had"
@@ -264,7 +264,7 @@ async def steps_and_runs_count_for_ever(harness: StoreHarness) -> None:
             await process.end(claim, ANY)
             process.clock.pass_time(1e6)
             short = await ask(process, await claimed(process), Reserve((bound,), 1, 1, **{kind: 1}))
-            assert short == Short(bound.account, kind, 3, 3, 0, 1)
+            assert short == AccountShortage(bound.account, kind, 3, 3, 0, 1)
             unbound = Ceilings(bound.account, cost=1.0)
             assert await ask(process, await claimed(process), Reserve((unbound,), 1, 1, **{kind: 9})) is None
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from treadle.domain.ids import EventId, RunId, SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
-from treadle.ports.automation import Fired
+from treadle.ports.automation import TickResult
 from treadle.testing.conformance.store_harness import KeptCheck, KeptHarness, one_desk, two_desks
 
 NOON = 1_800_000_000.123456
@@ -55,13 +55,13 @@ async def a_tick_is_begun_and_finished_once(harness: KeptHarness) -> None:
         assert list(await schedules.list()) == [begun]
         assert await schedules.begin(DAILY, NOON + 60, NOON + 120) is None
         assert await schedules.begin(begun, NOON + 120, None) is None, "one at a time"
-        await schedules.finish(DAILY.schedule_id, Fired(NOON, RunId("run_0"), "an older tick"))
+        await schedules.finish(DAILY.schedule_id, TickResult(NOON, RunId("run_0"), "an older tick"))
         assert list(await schedules.list()) == [begun]
-        await schedules.finish(DAILY.schedule_id, Fired(NOON + 60, RunId("run_1")))
+        await schedules.finish(DAILY.schedule_id, TickResult(NOON + 60, RunId("run_1")))
         done = replace(DAILY, next_at=NOON + 120, fired_at=NOON + 60, run_id=RunId("run_1"))
         assert list(await schedules.list()) == [done]
         assert await schedules.begin(done, NOON + 120, None) is not None
-        await schedules.finish(DAILY.schedule_id, Fired(NOON + 120, problem="no\x00agent"))
+        await schedules.finish(DAILY.schedule_id, TickResult(NOON + 120, problem="no\x00agent"))
         last = replace(done, next_at=None, fired_at=NOON + 120, problem="no\x00agent")
         assert list(await schedules.list()) == [last]
         await schedules.keep(replace(last, next_at=NOON + 180, paused=True))

@@ -6,7 +6,7 @@ from typing import Final
 from treadle.domain.events import RunStart, SegmentOpened
 from treadle.domain.ids import RunId, SegmentId
 from treadle.domain.messages import user
-from treadle.ports.journal import LATELY_SECONDS, LEASE_SECONDS, Advance, Death, Release, SessionFacts
+from treadle.ports.journal import LEASE_SECONDS, RECENT_DEATH_SECONDS, Advance, Death, Release, SessionFacts
 from treadle.testing.conformance.store import (
     END,
     OPENING,
@@ -159,7 +159,7 @@ async def a_death_tells_whether_other_runs_were_owned(harness: StoreHarness) -> 
         await two.advance(claims[0], 2, release=Release())
         two.clock.pass_time(LEASE_SECONDS)
         assert (await one.claim(runs[1])).death == Death(alone=True, lately=2)
-        one.clock.pass_time(LATELY_SECONDS)
+        one.clock.pass_time(RECENT_DEATH_SECONDS)
         again = await two.claim(runs[1])
         assert again.death is not None
         assert again.death.lately == 1

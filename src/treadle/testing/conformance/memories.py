@@ -9,8 +9,8 @@ from treadle.domain.ids import AgentId, SessionId
 from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.text import folded
 from treadle.domain.users import LOCAL_USER
-from treadle.ports.memory import Without
-from treadle.ports.memory_index import Glance, MemoryHit, Pending, Term
+from treadle.ports.memory import RecallExclusion
+from treadle.ports.memory_index import MemoryHit, MemoryOverview, Pending, Term
 from treadle.testing.conformance.store_harness import (
     AGENT,
     OTHER,
@@ -40,7 +40,7 @@ class MemoryStoreUnderTest:
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
 
-    async def glance(self, *asked: Any) -> Glance:
+    async def glance(self, *asked: Any) -> MemoryOverview:
         """What there is, at a glance."""
         return await self.store.read(lambda view: view.glance(*asked))
 
@@ -169,7 +169,7 @@ async def rare_words_count_for_more(harness: KeptHarness) -> None:
 async def the_nearest_come_first_and_one_session_can_be_left_out(harness: KeptHarness) -> None:
     """With the cosine of the angle; only those of this agent and this embedder."""
     async with one_desk(harness) as desk:
-        shelf, own = MemoryStoreUnderTest(desk.memories), Without(session=SessionId("ses_1"))
+        shelf, own = MemoryStoreUnderTest(desk.memories), RecallExclusion(session=SessionId("ses_1"))
         await shelf.store.add([memory(1, "east"), memory(2, "north", session="ses_1"), memory(3, "north-east")])
         await shelf.embed(unit(1, 0, 0), unit(0, 1, 0), [number * 7 for number in unit(1, 1, 0)])
         found = await shelf.nearest(OWN, "test", unit(0.1, 1, 0), 5)
@@ -194,13 +194,16 @@ async def what_is_not_wanted_does_not_stand_in_the_way_of_the_rest(harness: Kept
         )
         await shelf.embed(*[unit(0, 1, 0)] * 700, unit(0.5, 1, 0), unit(0.6, 1, 0))
 
-        async def found(without: Without) -> tuple[list[str], list[str]]:
+        async def found(without: RecallExclusion) -> tuple[list[str], list[str]]:
             near = await shelf.nearest(OWN, "test", unit(0, 1, 0), 2, without)
             return await shelf.matching("north", 2, without), [hit.memory.memory_id for hit in near]
 
-        assert await found(Without(session=own)) == (["mem_1000"], ["mem_1000"])
-        assert await found(Without(frozenset(("mem_1000",)), own)) == ([], [])
-        for without in (Without(session=own, since=700.0), Without(frozenset(("mem_699",)), own, 1000.5)):
+        assert await found(RecallExclusion(session=own)) == (["mem_1000"], ["mem_1000"])
+        assert await found(RecallExclusion(frozenset(("mem_1000",)), own)) == ([], [])
+        for without in (
+            RecallExclusion(session=own, since=700.0),
+            RecallExclusion(frozenset(("mem_699",)), own, 1000.5),
+        ):
             for ids in await found(without):
                 assert not {"mem_1001", *without.ids} & set(ids)
                 assert len(ids) == 2
@@ -291,12 +294,12 @@ async def notes_of_the_own_session_do_not_hide_those_of_others(harness: KeptHarn
         mine = [Memory(f"mem_o{n}", AGENT, "journal", "own", 10.0 + n, session_id=own) for n in range(4)]
         await shelf.store.add([*notes, *mine])
 
-        async def shown(without: Without) -> list[str]:
+        async def shown(without: RecallExclusion) -> list[str]:
             return [note.memory_id for note in (await shelf.glance(OWN, None, without)).notes]
 
-        assert await shown(Without(session=own)) == ["mem_n1", "mem_n2", "mem_n3"]
-        assert await shown(Without(session=own, since=11.0)) == ["mem_n2", "mem_n3", "mem_o0"]
-        assert await shown(Without(frozenset(("mem_n3",)), own)) == ["mem_n0", "mem_n1", "mem_n2"]
+        assert await shown(RecallExclusion(session=own)) == ["mem_n1", "mem_n2", "mem_n3"]
+        assert await shown(RecallExclusion(session=own, since=11.0)) == ["mem_n2", "mem_n3", "mem_o0"]
+        assert await shown(RecallExclusion(frozenset(("mem_n3",)), own)) == ["mem_n0", "mem_n1", "mem_n2"]
 
 
 CHECKS: Final[tuple[KeptCheck, ...]] = (

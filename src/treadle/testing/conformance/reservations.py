@@ -5,7 +5,7 @@ from treadle.domain.events import LlmError, LlmRequest, LlmResponse, RunQueued, 
 from treadle.domain.messages import Text, user
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Usage
-from treadle.ports.accounts import Ceilings, Reserve, Short
+from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
 from treadle.ports.journal import Claim
 from treadle.testing.conformance.store import StoreProcess
 
@@ -31,14 +31,14 @@ async def claimed(process: StoreProcess) -> Claim:
     return await process.claim(await process.store.submit(process.origin(), opening))
 
 
-async def ask(process: StoreProcess, claim: Claim, reserve: Reserve, seen: int = 2) -> Short | None:
+async def ask(process: StoreProcess, claim: Claim, reserve: Reserve, seen: int = 2) -> AccountShortage | None:
     """Intend to ask a model; what stood in the way."""
     advanced = await process.advance(claim, seen, [], [REQUEST], reserve=reserve)
     assert advanced.accepted is (advanced.refused is None)
     return advanced.refused
 
 
-async def standing(process: StoreProcess, ceilings: Ceilings) -> Short:
+async def standing(process: StoreProcess, ceilings: Ceilings) -> AccountShortage:
     """How an account stands, told by what it refuses."""
     claim = await claimed(process)
     calls = 0 if ceilings.calls is None else 10**9

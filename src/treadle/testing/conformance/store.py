@@ -29,8 +29,8 @@ from treadle.ports.journal import (
     NewRun,
     Publisher,
     Release,
+    RunMessage,
     Runs,
-    Tell,
     Wakes,
 )
 from treadle.testing.time import CountingIds, FakeClock
@@ -107,9 +107,9 @@ class StoreProcess:
         """A new run under that one."""
         return NewRun(self.origin(session, claim.origin.run_id), self.opening())
 
-    def tell(self, run_id: RunId, reason: str, key: str | None = None) -> Tell:
+    def tell(self, run_id: RunId, reason: str, key: str | None = None) -> RunMessage:
         """Something that another run is told."""
-        return Tell(run_id, self.draft(CancelRequested(reason)), key or reason)
+        return RunMessage(run_id, self.draft(CancelRequested(reason)), key or reason)
 
     async def submit(self, session: str | None = None, key: str | None = None, places: int | None = None) -> RunId:
         """Submit a run with the two events that every run begins with."""
@@ -137,7 +137,7 @@ class StoreProcess:
         release: Release | None = None,
         reserve: Reserve | None = None,
         begin: Sequence[NewRun] = (),
-        tell: Sequence[Tell] = (),
+        tell: Sequence[RunMessage] = (),
     ) -> Advanced:
         """Append as the owner that the claim has made."""
         return await self.store.advance(

@@ -8,8 +8,8 @@ from typing import Protocol
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import MemoryScope
 from treadle.domain.users import LOCAL_USER
-from treadle.ports.access import Requests, Tokens
-from treadle.ports.automation import DeadLetters, Hooks, Schedules, Webhooks
+from treadle.ports.access import IdempotencyStore, Tokens
+from treadle.ports.automation import DeadLetters, InboundWebhooks, Schedules, Webhooks
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import Deletions
 from treadle.ports.journal import Publisher
@@ -41,9 +41,9 @@ class FullStore:
     runs: Store
     memories: MemoryStore
     tokens: Tokens
-    requests: Requests
+    requests: IdempotencyStore
     schedules: Schedules
-    hooks: Hooks
+    hooks: InboundWebhooks
     webhooks: WebhookStore
     deletions: Deletions
     sessions: SessionCatalog

@@ -6,7 +6,7 @@ from glob import escape
 from posixpath import normpath
 from typing import Any
 
-from treadle.ports.tool import PRIVATE_PREFIX, Concern, Scene, Subjects, Tool, ToolError
+from treadle.ports.tool import PRIVATE_PREFIX, CallEnvironment, Concern, Subjects, Tool, ToolError
 from treadle.tools.files.name_display import shown
 from treadle.tools.files.private_files import LINKED, READING, WRITING, listed_in
 from treadle.tools.files.workspace import opened
@@ -23,7 +23,7 @@ class JudgedByPath(Around):
         super().__init__(tool)
         self._kinds = WRITING if tool.spec.name == WRITES_ONLY else READING
 
-    async def assess(self, arguments: Any, scene: Scene) -> Concern | None:
+    async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
         try:
             with (
                 opened(scene.workspace, scene.hidden, listed_in(scene.sandbox), self._kinds) as workspace,
